@@ -1,0 +1,88 @@
+# Two commands for a newcomer, with nothing but Python 3.11+ (with pip) and make on the machine:
+#
+#   make demo     the example shop, its workers and its admin; no server needed.  Stays until Ctrl-C.
+#                 ARGS=--once does the work, checks it and ends.  STORE=redis://… uses a Redis instead of a file.
+#   make test     every test, the Redis part against a real server (REDIS_URL=…, or one found, or one fetched).
+#                 ARGS="tests/unit -x" goes to pytest.
+#
+# And for developers:  make check (what CI runs) · lint · types · docs · bench · survival · matrix · newest · dist · clean
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+# A stamp per set of packages, named by what pyproject.toml says: a change there installs again, nothing else does.
+SUM := $(shell cksum < pyproject.toml | cut -d ' ' -f 1)
+STORE ?= embedded
+ARGS ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+ifdef REDIS_URL
+export REDIS_URL
+endif
+
+.PHONY: demo test check lint types docs bench survival matrix newest dist clean help
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -8
+
+demo: $(VENV)/.demo-$(SUM)
+	@cd example_project && SHOP_STORE='$(STORE)' $(abspath $(BIN))/python -m demo $(ARGS)
+
+test: $(VENV)/.dev-$(SUM)
+	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
+	  PATH="$${folder:+$$folder:}$$PATH" $(BIN)/python -m pytest $(ARGS)
+
+check: lint types test
+
+lint: $(VENV)/.dev-$(SUM)
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(VENV)/.dev-$(SUM)
+	@$(BIN)/mypy
+
+docs: $(VENV)/.dev-$(SUM)
+	@$(BIN)/python -m tools.acceptance && $(BIN)/python -m pytest -q tests/docs
+
+bench: $(VENV)/.bench-$(SUM)
+	@$(BIN)/python -m bench $(ARGS)
+
+# CI runs a dose of these tests; here they kill processes by the hundred.
+survival: $(VENV)/.dev-$(SUM)
+	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
+	  PATH="$${folder:+$$folder:}$$PATH" DJANGO_JOBS_SURVIVAL=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
+
+# Python × Django × redis-py, on the interpreters this machine has; ARGS="--session ends" runs oldest and newest.
+matrix: $(VENV)/.dev-$(SUM)
+	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
+	  PATH="$${folder:+$$folder:}$$PATH" $(BIN)/nox $(ARGS)
+
+# A few minutes of the newest Python here, Django and redis-py; CI runs it.  Nothing to do where there is Python 3.11 only.
+newest: $(VENV)/.dev-$(SUM)
+	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
+	  PATH="$${folder:+$$folder:}$$PATH" $(BIN)/nox --session newest $(ARGS)
+
+dist: $(VENV)/.dev-$(SUM)
+	@$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) dist example_project/.state
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "django_jobs needs Python 3.11 or newer, and found none on PATH." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Could not make $(VENV): install Python's venv module (Debian: python3-venv)." >&2; exit 1; }
+
+# pip reads [dependency-groups] from 25.1 on.
+$(VENV)/.pip: | $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && touch $@
+
+$(VENV)/.demo-$(SUM): | $(VENV)/.pip
+	@echo "Installing what the demo needs into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable . --group demo && touch $@
+
+$(VENV)/.dev-$(SUM): | $(VENV)/.pip
+	@echo "Installing what the tests need into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable '.[api,metrics]' --group dev && touch $@
+
+$(VENV)/.bench-$(SUM): | $(VENV)/.dev-$(SUM)
+	@$(BIN)/python -m pip install --quiet --group bench && touch $@

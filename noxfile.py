@@ -1,0 +1,78 @@
+"""The matrix: every Python, Django and redis-py that is supported, on the interpreters this machine has.
+
+`make matrix` runs all of it, `make matrix ARGS="--session ends"` the oldest and the newest together,
+`make newest` (part of CI) a short run of the newest alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["tests"]
+
+#: Django 6 needs Python 3.12.
+PYTHONS = {"3.11": ["5.2"], "3.12": ["5.2", "6.0", "6.1"], "3.13": ["5.2", "6.0", "6.1"]}
+REDIS_PY = ["6", "7", "8"]
+#: Fast and about behaviour; the browser and the killing of processes do not differ by version.
+CHOSEN = ["tests/unit", "tests/contract", "tests/integration"]
+#: A few minutes' worth, where versions of Django and redis-py differ first.
+SHORT = [
+    "tests/unit",
+    "tests/contract",
+    "tests/integration/test_tasks_backend.py",
+    "tests/integration/test_on_commit.py",
+    "tests/integration/console/test_pages.py",
+]
+
+
+def add_pyenv() -> None:
+    """Interpreters that pyenv keeps are found, too; before its shims, which are there for versions it has not."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    folders = [str(folder / "bin") for python in PYTHONS for folder in sorted(versions.glob(f"{python}.*"))]
+    os.environ["PATH"] = os.pathsep.join([*folders, os.environ["PATH"]])
+
+
+add_pyenv()
+NEWEST = max((python for python in PYTHONS if shutil.which(f"python{python}")), key=list(PYTHONS).index, default=None)
+
+
+def run(session: nox.Session, django: str, redis_py: str, *more: str, chosen: list[str] = CHOSEN) -> None:
+    session.install("pip>=25.1")
+    wanted = [f"django~={django}.0", f"redis[hiredis]~={redis_py}.0", *more]
+    session.install("--group", "test", "-e", ".[api,metrics]", *wanted)
+    if django == "5.2":
+        session.install("django-tasks")
+    session.run("python", "-m", "pytest", "-q", *(session.posargs or chosen))
+
+
+@nox.session(python=list(PYTHONS))
+@nox.parametrize("django", ["5.2", "6.0", "6.1"])
+@nox.parametrize("redis_py", REDIS_PY)
+def tests(session: nox.Session, django: str, redis_py: str) -> None:
+    """One cell of the matrix."""
+    if django not in PYTHONS[str(session.python)]:
+        session.skip(f"Django {django} does not run on Python {session.python}.")
+    run(session, django, redis_py)
+
+
+@nox.session(python=["3.11", "3.13"])
+def ends(session: nox.Session) -> None:
+    """The oldest of everything, and the newest."""
+    if session.python == "3.11":
+        run(session, "5.2", "6", "croniter~=6.0", "django-redis~=7.0")
+    else:
+        run(session, "6.1", "8")
+
+
+@nox.session(python=NEWEST)
+def newest(session: nox.Session) -> None:
+    """A short run on the newest Python of this machine, with the newest Django and redis-py."""
+    if NEWEST is None or "6.1" not in PYTHONS[NEWEST]:
+        session.skip(f"Django 6.1 needs Python 3.12; the newest here is {NEWEST}.")
+    run(session, "6.1", "8", chosen=SHORT)
