@@ -1,0 +1,91 @@
+"""Background jobs for Django on Redis.
+
+from django_jobs import job
+
+@job
+def send_receipt(order_id): ...
+
+send_receipt.enqueue(7)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django_jobs.context import JobContext, RunningJob, current_job
+    from django_jobs.exceptions import (
+        Discard,
+        DuplicateJob,
+        Fail,
+        InvalidArguments,
+        InvalidJob,
+        JobFailed,
+        JobNotFound,
+        JobsError,
+        PayloadError,
+        QueueFull,
+        Retry,
+        Snooze,
+        StoreError,
+        StoreFull,
+        StoreUnavailable,
+        UnknownJob,
+        UnknownQueue,
+    )
+    from django_jobs.handle import JobHandle, aget_job, get_job
+    from django_jobs.job_function import JobFunction, job
+    from django_jobs.values import State
+
+__version__ = "0.1.0"
+__all__ = [
+    "Discard",
+    "DuplicateJob",
+    "Fail",
+    "InvalidArguments",
+    "InvalidJob",
+    "JobContext",
+    "JobFailed",
+    "JobFunction",
+    "JobHandle",
+    "JobNotFound",
+    "JobsError",
+    "PayloadError",
+    "QueueFull",
+    "Retry",
+    "RunningJob",
+    "Snooze",
+    "State",
+    "StoreError",
+    "StoreFull",
+    "StoreUnavailable",
+    "UnknownJob",
+    "UnknownQueue",
+    "aget_job",
+    "current_job",
+    "get_job",
+    "job",
+]
+
+#: Where each name is, looked up at first use: `import django_jobs` must cost nothing and need no settings.
+_HOMES = {
+    "django_jobs.context": ("JobContext", "RunningJob", "current_job"),
+    "django_jobs.values": ("State",),
+    "django_jobs.handle": ("JobHandle", "aget_job", "get_job"),
+    "django_jobs.job_function": ("JobFunction", "job"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'django_jobs' has no attribute {name!r}")
+    home = _HOME.get(name, "django_jobs.exceptions")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

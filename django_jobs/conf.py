@@ -1,0 +1,144 @@
+"""settings.DJANGO_JOBS → one frozen Settings.  The only module that reads Django's settings for this app."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """One entry of QUEUES."""
+
+    name: str
+    #: weight, 1–100000: the share of picks among queues that have work (or the rank, with QUEUE_ORDER "strict").
+    priority: int = 1
+    #: running at once in the whole fleet; 0 = no limit.
+    max_concurrency: int = 0
+    #: queued and blocked jobs; 0 = no limit.
+    max_length: int = 0
+    #: "reject" | "block"
+    on_full: str = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """DJANGO_JOBS with every default filled in.  Durations are seconds, as in the setting."""
+
+    store: str = "embedded"
+    namespace: str = "jobs"
+    queues: Mapping[str, QueueSettings] = field(default_factory=lambda: {"default": QueueSettings("default")})
+    queue_order: str = "weighted"
+    middleware: tuple[str, ...] = ()
+    enqueue_middleware: tuple[str, ...] = ()
+    on_commit: bool = True
+    database: str = "default"
+    job_defaults: Mapping[str, Any] = field(default_factory=dict)
+    lease: float = 30.0
+    processes: int = 1
+    threads: int = 8
+    shutdown_timeout: float = 25.0
+    history: int = 1000
+    history_ttl: float = DAY
+    dead: int = 100_000
+    dead_ttl: float = 180 * DAY
+    max_payload: int = 262_144
+    schedules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    archive: Mapping[str, Any] | None = None
+    api: Mapping[str, Any] | None = None
+    eager: bool = False
+    time_zone: str = "UTC"
+    base_dir: str = "."
+
+
+class Surroundings(NamedTuple):
+    """The part of Django's own settings that has to fit ours."""
+
+    debug: bool
+    caches: Mapping[str, Mapping[str, Any]]
+    databases: frozenset[str]
+
+
+def read(raw: Mapping[str, Any]) -> Settings:
+    """Fill in the defaults.  Reads what it can: checks.py says what is wrong with the rest."""
+    history, dead = raw.get("HISTORY") or {}, raw.get("DEAD") or {}
+    queues = raw.get("QUEUES") or {"default": {}}
+    return Settings(
+        store=raw.get("STORE") or ("embedded" if django_settings.DEBUG else ""),
+        namespace=raw.get("NAMESPACE", "jobs"),
+        queues={name: queue_settings(name, options or {}) for name, options in queues.items()},
+        queue_order=raw.get("QUEUE_ORDER", "weighted"),
+        middleware=tuple(raw.get("MIDDLEWARE", ())),
+        enqueue_middleware=tuple(raw.get("ENQUEUE_MIDDLEWARE", ())),
+        on_commit=raw.get("ON_COMMIT", True),
+        database=raw.get("DATABASE", "default"),
+        job_defaults=dict(raw.get("JOB_DEFAULTS", {})),
+        lease=raw.get("LEASE", 30),
+        processes=raw.get("PROCESSES") or os.cpu_count() or 1,
+        threads=raw.get("THREADS", 8),
+        shutdown_timeout=raw.get("SHUTDOWN_TIMEOUT", 25),
+        history=history.get("succeeded", 1000),
+        history_ttl=history.get("ttl", DAY),
+        dead=dead.get("max", 100_000),
+        dead_ttl=dead.get("ttl", 180 * DAY),
+        max_payload=raw.get("MAX_PAYLOAD", 262_144),
+        schedules=dict(raw.get("SCHEDULES", {})),
+        archive=raw.get("ARCHIVE"),
+        api=raw.get("API"),
+        eager=raw.get("EAGER", False),
+        time_zone=django_settings.TIME_ZONE,
+        base_dir=str(getattr(django_settings, "BASE_DIR", ".")),
+    )
+
+
+def queue_settings(name: str, options: Mapping[str, Any]) -> QueueSettings:
+    """One entry of QUEUES with its defaults."""
+    return QueueSettings(
+        name,
+        priority=options.get("PRIORITY", 1),
+        max_concurrency=options.get("MAX_CONCURRENCY", 0),
+        max_length=options.get("MAX_LENGTH", 0),
+        on_full=options.get("ON_FULL", "reject"),
+    )
+
+
+@lru_cache(maxsize=1)
+def get_settings() -> Settings:
+    """The settings in force; read once, and again after override_settings."""
+    return read(raw_setting())
+
+
+def raw_setting() -> Any:
+    """DJANGO_JOBS as it was written, whatever it is: for the checks."""
+    return getattr(django_settings, "DJANGO_JOBS", {})
+
+
+def surroundings() -> Surroundings:
+    """What the checks must know of Django's own settings."""
+    return Surroundings(
+        debug=bool(django_settings.DEBUG),
+        caches=dict(getattr(django_settings, "CACHES", {})),
+        databases=frozenset(django_settings.DATABASES) | {"default"},
+    )
+
+
+def runs_tasks() -> bool:
+    """Does TASKS name our backend?  Then workers need the modules that define tasks."""
+    configured = getattr(django_settings, "TASKS", None) or {}
+    return any(str(entry.get("BACKEND", "")).startswith("django_jobs.") for entry in configured.values())
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting in {"DJANGO_JOBS", "DEBUG", "TIME_ZONE", "CACHES", "BASE_DIR"}:
+        get_settings.cache_clear()
+
+
+setting_changed.connect(_forget)

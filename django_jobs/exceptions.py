@@ -1,0 +1,139 @@
+"""Every error this package raises, in one tree; a docstring is the default message."""
+
+from __future__ import annotations
+
+
+class JobsError(Exception):
+    """Base class of every error this package raises.  Do not raise it directly."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or type(self).__doc__)
+
+
+# -- definition and enqueue ---------------------------------------------------
+
+
+class InvalidJob(JobsError, TypeError):
+    """The function or its options cannot be a job."""
+
+
+class InvalidArguments(JobsError, TypeError):
+    """The arguments do not fit the signature of the job."""
+
+
+class InvalidCron(JobsError, ValueError):
+    """The cron expression cannot be read, or never comes true."""
+
+
+class InvalidSchedule(JobsError, ValueError):
+    """The schedule cannot run as it is written."""
+
+    def __init__(self, message: str, option: str) -> None:
+        #: the option that is wrong, for forms.
+        self.option = option
+        super().__init__(message)
+
+
+class UnknownSchedule(JobsError, LookupError):
+    """There is no schedule of that name."""
+
+
+class PayloadError(JobsError, ValueError):
+    """An argument or a result cannot be stored as JSON."""
+
+
+class UnknownJob(JobsError, LookupError):
+    """No job of that name is registered."""
+
+
+class UnknownQueue(JobsError, LookupError):
+    """The queue is not in DJANGO_JOBS["QUEUES"]."""
+
+
+class DuplicateJob(JobsError):
+    """An equal job already waits, and on_conflict is "raise"."""
+
+
+class QueueFull(JobsError):
+    """The queue holds MAX_LENGTH jobs; try again when some have run."""
+
+    def __init__(self, queue: str, max_length: int, accepted: int = 0) -> None:
+        self.queue, self.max_length, self.accepted = queue, max_length, accepted
+        super().__init__(
+            f"Queue {queue!r} is full: MAX_LENGTH is {max_length} jobs."
+            + (f" {accepted} of this call were accepted." if accepted else "")
+            + " Try again later, use try_enqueue(), or raise MAX_LENGTH."
+        )
+
+
+# -- handles ------------------------------------------------------------------
+
+
+class JobNotFound(JobsError, LookupError):
+    """No job with that id is known; it may have left the history."""
+
+
+class JobFailed(JobsError):
+    """The job ended without success."""
+
+
+# -- stores -------------------------------------------------------------------
+
+
+class StoreError(JobsError):
+    """Base class of what a store may raise."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached.  The job may or may not exist: the same job_id is safe to send again."""
+
+
+class StoreFull(StoreError):
+    """Redis has no memory left (maxmemory).  Nothing was stored; workers go on and will free some."""
+
+
+class StoreCorrupt(StoreError):
+    """A key of ours holds another type than it should; run `manage.py jobs doctor`."""
+
+
+class StoreMisconfigured(StoreError):
+    """The store refuses us: wrong password, missing permission, or an unsuitable server."""
+
+
+class StaleClaim(JobsError):
+    """The claim was lost: its lease expired, or a person moved the job on."""
+
+
+class CorruptRecord(JobsError, ValueError):
+    """The stored bytes of a job cannot be read."""
+
+
+# -- raised by jobs and middleware to say what happens next --------------------
+
+
+class Signal(JobsError):
+    """Base class of what a job raises to decide its own fate.  Do not raise it directly."""
+
+
+class Retry(Signal):
+    """Try again in `in_` seconds (None: the job's backoff).  Counts as a failed attempt."""
+
+    def __init__(self, reason: str | None = None, *, in_: float | None = None) -> None:
+        super().__init__(reason)
+        self.in_ = in_
+
+
+class Snooze(Signal):
+    """Run again in `in_` seconds; does not count as a failure."""
+
+    def __init__(self, reason: str | None = None, *, in_: float) -> None:
+        super().__init__(reason)
+        self.in_ = in_
+
+
+class Discard(Signal):
+    """End here, as cancelled, without going to dead."""
+
+
+class Fail(Signal):
+    """Go straight to dead, whatever attempts are left."""

@@ -1,0 +1,112 @@
+"""What each key of DJANGO_JOBS may hold.  The checks ask here; conf.py reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: Returns what is wrong with a value, as the remedy, or None.
+Judge = Callable[[Any], str | None]
+
+
+def whole(least: int, most: int) -> Judge:
+    """A whole number in a range; True and False are none."""
+    remedy = f"Use a whole number from {least} to {most}."
+    return lambda value: None if type(value) is int and least <= value <= most else remedy
+
+
+def seconds(least: float, most: float) -> Judge:
+    """A number of seconds in a range."""
+
+    def judge(value: Any) -> str | None:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+        return None if good else f"Use seconds, from {least:g} to {most:g}."
+
+    return judge
+
+
+def one_of(*choices: str) -> Judge:
+    """One of some words."""
+    remedy = f"Use one of {', '.join(map(repr, choices))}."
+    return lambda value: None if value in choices else remedy
+
+
+def truth(value: Any) -> str | None:
+    """True or False."""
+    return None if isinstance(value, bool) else "Use True or False."
+
+
+def text(value: Any) -> str | None:
+    """Text that is not empty."""
+    return None if isinstance(value, str) and value else "Use text."
+
+
+def name_part(value: Any) -> str | None:
+    """Text that may be part of a key: a namespace or the name of a queue."""
+    if isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable() and not set(value) & set("{}:, \\/"):
+        return None
+    return "Use up to 100 printable characters without space and { } : , / \\."
+
+
+def dotted_paths(value: Any) -> str | None:
+    """A list of dotted paths."""
+    good = isinstance(value, list | tuple) and all(isinstance(path, str) for path in value)
+    return None if good else "Use a list of dotted paths, as in ['shop.middleware.timing']."
+
+
+def host_names(value: Any) -> str | None:
+    """A list of host names."""
+    good = isinstance(value, list | tuple | set | frozenset) and all(isinstance(name, str) for name in value)
+    return None if good else "Use a list of host names, as in ['worker.internal']."
+
+
+def dictionary(value: Any) -> str | None:
+    """A dict with text keys."""
+    good = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    return None if good else "Use a dict."
+
+
+def dictionary_or_none(value: Any) -> str | None:
+    """A dict, or None for a part that is off."""
+    return None if value is None or dictionary(value) is None else "Use a dict, or None to switch it off."
+
+
+YEAR = 366 * 86_400
+
+KEYS: dict[str, Judge] = {
+    "STORE": text,
+    "NAMESPACE": name_part,
+    "QUEUES": dictionary,
+    "QUEUE_ORDER": one_of("weighted", "strict"),
+    "MIDDLEWARE": dotted_paths,
+    "ENQUEUE_MIDDLEWARE": dotted_paths,
+    "ON_COMMIT": truth,
+    "DATABASE": text,
+    "JOB_DEFAULTS": dictionary,
+    "LEASE": seconds(1, 86_400),
+    "PROCESSES": whole(1, 1024),
+    "THREADS": whole(1, 1024),
+    "SHUTDOWN_TIMEOUT": seconds(0, 86_400),
+    "HISTORY": dictionary,
+    "DEAD": dictionary,
+    "MAX_PAYLOAD": whole(1, 512 * 1024 * 1024),
+    "SCHEDULES": dictionary,
+    "ARCHIVE": dictionary_or_none,
+    "API": dictionary_or_none,
+    "EAGER": truth,
+}
+
+QUEUE_KEYS: dict[str, Judge] = {
+    "PRIORITY": whole(1, 100_000),
+    "MAX_CONCURRENCY": whole(0, 1_000_000),
+    "MAX_LENGTH": whole(0, 1_000_000_000),
+    "ON_FULL": one_of("reject", "block"),
+}
+
+#: Keys whose value is a dict with keys of its own.
+PARTS: dict[str, dict[str, Judge]] = {
+    "HISTORY": {"succeeded": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
+    "DEAD": {"max": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
+    "ARCHIVE": {"DAYS": whole(1, 36_500)},
+    "API": {"AUTHORIZER": text, "REQUIRE_HTTPS": truth, "REMOTE_HOSTS": host_names, "CREDENTIALS": dictionary},
+}

@@ -1,0 +1,95 @@
+"""Checks of DJANGO_JOBS["STORE"]: can it be a store at all, and does anything else of the project endanger it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.checks import CheckMessage, Error, Warning
+
+from django_jobs.conf import Surroundings, raw_setting, surroundings
+
+SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
+_EXAMPLES = "'redis://localhost:6379/0', 'cache:default', 'embedded' (one machine) or 'memory' (tests)"
+
+
+def check_store(store: Any, around: Surroundings) -> list[CheckMessage]:
+    """E007, E012 and W001."""
+    if not store:
+        if around.debug:
+            return []
+        message = "DJANGO_JOBS['STORE'] is missing; without DEBUG there is no default."
+        return [Error(message, hint=f"Set it to {_EXAMPLES}.", id="django_jobs.E007")]
+    if not isinstance(store, str):
+        return []  # E003 has said so
+    kind, _, rest = store.partition(":")
+    if kind == "cache":
+        return _cache_alias(rest, around)
+    if kind in ("embedded", "memory"):
+        return []
+    if urlsplit(store).scheme not in SCHEMES:
+        # The value may hold a password: only its scheme is shown.
+        message = f"DJANGO_JOBS['STORE'] starts with {kind!r}, which is no kind of store."
+        return [Error(message, hint=f"Use {_EXAMPLES}.", id="django_jobs.E007")]
+    return _shared_with_caches(store, around)
+
+
+def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """W002, with `check --deploy`: settings for tests and development."""
+    raw = raw_setting()
+    if not isinstance(raw, Mapping) or surroundings().debug:
+        return []
+    found: list[CheckMessage] = []
+    if raw.get("EAGER"):
+        message = "DJANGO_JOBS['EAGER'] is on: jobs run inside the request that enqueues them, and are not retried."
+        found.append(Warning(message, hint="Leave it to tests and development.", id="django_jobs.W002"))
+    if raw.get("STORE") == "memory":
+        message = "DJANGO_JOBS['STORE'] is 'memory': waiting jobs are lost when the process ends."
+        found.append(Warning(message, hint=f"Use {_EXAMPLES}.", id="django_jobs.W002"))
+    return found
+
+
+def _cache_alias(alias: str, around: Surroundings) -> list[CheckMessage]:
+    cache = around.caches.get(alias)
+    if cache is None:
+        message = f"DJANGO_JOBS['STORE'] is 'cache:{alias}', but CACHES has no {alias!r}."
+        return [Error(message, hint=f"CACHES has: {', '.join(around.caches) or 'nothing'}.", id="django_jobs.E012")]
+    if not str(cache.get("BACKEND", "")).startswith("django_redis."):
+        message = f"DJANGO_JOBS['STORE'] is 'cache:{alias}', whose backend is {cache.get('BACKEND')!r}."
+        return [
+            Error(message, hint="Use an alias with 'django_redis.cache.RedisCache', or a URL.", id="django_jobs.E012")
+        ]
+    return [_shared(alias)]
+
+
+def _shared_with_caches(store: str, around: Surroundings) -> list[CheckMessage]:
+    place = _place(store)
+    for alias, cache in around.caches.items():
+        locations = cache.get("LOCATION") or ()
+        for location in [locations] if isinstance(locations, str) else locations:
+            if "redis" in str(cache.get("BACKEND", "")).lower() and _place(str(location)) == place:
+                return [_shared(alias)]
+    return []
+
+
+def _shared(alias: str) -> CheckMessage:
+    return Warning(
+        f"The jobs live in the Redis database of CACHES[{alias!r}]: cache.clear() empties that database, with the "
+        "jobs in it, and an eviction policy made for a cache drops jobs.",
+        hint="Give the jobs a database of their own (another number after the last /), better a server of their own.",
+        id="django_jobs.W001",
+    )
+
+
+def _place(url: str) -> tuple[str, int, str]:
+    """Host, port and database, however they are written; a cluster's or sentinel's first host."""
+    parts = urlsplit(url.split(",")[0])
+    if parts.scheme == "unix":
+        return parts.path, 0, parts.query
+    try:
+        port = parts.port or 6379
+    except ValueError:
+        port = 0
+    host = (parts.hostname or "localhost").replace("127.0.0.1", "localhost")
+    return host, port, parts.path.strip("/") or "0"

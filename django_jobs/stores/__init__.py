@@ -1,0 +1,71 @@
+"""Where jobs live: the STORE setting → one Store per process (`get_store`)."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from django_jobs.conf import Settings, get_settings
+from django_jobs.stores.base import Store, StoreOptions
+
+_lock = Lock()
+_current: Store | None = None
+
+
+def get_store() -> Store:
+    """The store that DJANGO_JOBS["STORE"] names: made at first use, shared by all threads of the process."""
+    global _current
+    store = _current
+    if store is None:
+        with _lock:
+            store = _current = _current or make_store(get_settings())
+    return store
+
+
+def make_store(settings: Settings) -> Store:
+    """Build a store.  Raises ImproperlyConfigured, naming the value, if STORE is none that exists."""
+    options = store_options(settings)
+    kind, _, _ = settings.store.partition(":")
+    if kind in {"embedded", "memory"}:
+        from django_jobs.stores.sqlite import SqliteStore
+
+        return SqliteStore.from_setting(settings.store, base_dir=settings.base_dir, options=options)
+    if kind == "cache" or "://" in settings.store:
+        from django_jobs.stores.redis import RedisStore
+
+        return RedisStore.from_setting(settings.store, options=options)
+    raise ImproperlyConfigured(
+        f"DJANGO_JOBS['STORE'] is {settings.store!r}. Use a URL such as 'redis://localhost:6379/0', 'cache:ALIAS', "
+        "'embedded' (a file, one machine) or 'memory' (tests)."
+    )
+
+
+def store_options(settings: Settings) -> StoreOptions:
+    """What the settings say that a store must know."""
+    return StoreOptions(
+        namespace=settings.namespace,
+        history=settings.history,
+        history_ttl=int(settings.history_ttl * 1000),
+        dead=settings.dead,
+        dead_ttl=int(settings.dead_ttl * 1000),
+        archive=settings.archive is not None,
+    )
+
+
+def use_store(store: Store | None) -> None:
+    """Put another store in its place (tests), or none, so that the next call reads the settings again."""
+    global _current
+    _current = store
+
+
+def _reset(*, setting: str, **_: Any) -> None:
+    global _current
+    if setting in {"DJANGO_JOBS", "DEBUG", "CACHES", "BASE_DIR"} and _current is not None:
+        _current.close()
+        _current = None
+
+
+setting_changed.connect(_reset)

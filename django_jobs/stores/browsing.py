@@ -1,0 +1,80 @@
+"""The part of the store contract that people use to look.  Plain reads only: a viewer may have no right to more."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from django_jobs.values import JobInfo, QueueStats, State, WorkerInfo
+
+
+class BrowsingStore(ABC):
+    """How people see jobs.  Every method costs O(what it returns)."""
+
+    @abstractmethod
+    def get(self, queue: str, id: str) -> JobInfo | None:
+        """Everything about one job, or None."""
+
+    @abstractmethod
+    def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
+        """The same where only the id is known: one round trip over all queues, then `get`."""
+
+    def get_many(self, queue: str, ids: Sequence[str]) -> list[JobInfo]:
+        """Those that exist, in the order asked, each as in `page`.  At most MAX_BATCH ids."""
+        return [info for id in ids if (info := self.get(queue, id)) is not None]
+
+    @abstractmethod
+    def page(
+        self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
+    ) -> list[JobInfo]:
+        """A page of one state: of each log only the last attempt, and no result's body beyond 1 kB.
+
+        Order: queued as they will run (lane shared, then alone); scheduled and retry by due time; running by claim
+        time; blocked by key; finished by time.  `reverse` turns it round (newest first for finished ones)."""
+
+    @abstractmethod
+    def stats(self, queues: Sequence[str]) -> list[QueueStats]:
+        """Counts, latency, pauses and totals of each queue, in one round trip.
+
+        counts has all nine states.  totals: "enqueued", "succeeded", "failed", "retried", "dead", "cancelled",
+        "expired", "recovered", "trimmed_dead", and "<event>:<job name>" for the first five."""
+
+    @abstractmethod
+    def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
+        """minute (ms, start) → event → count, for "enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms"
+        (sums), from `since`; kept for 25 hours."""
+
+    def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
+        """The same of several queues, added up."""
+        return add_up(self.series(queue, since) for queue in queues)
+
+    @abstractmethod
+    def queues(self) -> list[str]:
+        """Every queue name that was ever enqueued to, configured or not."""
+
+    @abstractmethod
+    def workers(self) -> list[WorkerInfo]:
+        """The `runworkers` parents that live."""
+
+    @abstractmethod
+    def fired(self, queue: str) -> dict[str, int]:
+        """schedule id → its last fire time, ms."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """The store's clock, ms."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, str]:
+        """What `doctor` wants to know: kind, version, persistence, eviction policy, address without password …"""
+
+
+def add_up(many: Iterable[dict[int, dict[str, int]]]) -> dict[int, dict[str, int]]:
+    """One series of many."""
+    sums: dict[int, dict[str, int]] = {}
+    for series in many:
+        for minute, events in series.items():
+            bucket = sums.setdefault(minute, {})
+            for event, number in events.items():
+                bucket[event] = bucket.get(event, 0) + number
+    return sums

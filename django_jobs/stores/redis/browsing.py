@@ -1,0 +1,235 @@
+"""RedisStore, how people look: plain reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.browsing import BrowsingStore, add_up
+from django_jobs.stores.redis.part import read_attempts, read_claim, read_number, read_tries, texts
+from django_jobs.stores.redis.stats import PLACES, RedisStats
+from django_jobs.values import JobInfo, QueueStats, State, WorkerInfo
+
+#: A running page is sorted after reading; more running jobs than this are not walked for it.
+MOST_RUNNING = 10_000
+MINUTE = 60_000
+#: A shorter series is asked for field by field; of a longer one all of the hash is read.
+FEW_MINUTES = 120
+#: What is read of a job besides its place, in the order of `_info`; some only of jobs in one state.
+DETAILS = {
+    "jobs": None,
+    "tries": None,
+    "results": State.SUCCEEDED,
+    "attempts": None,
+    "claims": State.RUNNING,
+    "checkins": State.RUNNING,
+}
+SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
+#: A result is shown up to here in a page.
+PREVIEW = 1024
+
+
+class RedisBrowsing(RedisStats, BrowsingStore):
+    """See stores/browsing.py for what each method promises."""
+
+    def stats(self, queues: Sequence[str]) -> list[QueueStats]:
+        return super().stats(queues)  # named here because BrowsingStore declares it
+
+    def get(self, queue: str, id: str) -> JobInfo | None:
+        found = self._look_up(queue, [id], whole=True)
+        return found[0] if found else None
+
+    def get_many(self, queue: str, ids: Sequence[str]) -> list[JobInfo]:
+        return self._look_up(queue, ids, whole=False)
+
+    def _look_up(self, queue: str, ids: Sequence[str], *, whole: bool) -> list[JobInfo]:
+        """These jobs wherever they are: one round trip for their places, one for each state that is met."""
+        if not ids:
+            return []
+        records, claims, waits, *scores = self._where(queue, ids)
+        places = [state for place, state in PLACES if place not in ("claims", "blocked")]
+        met: dict[State, list[tuple[str, int]]] = {}
+        for i, id in enumerate(ids):
+            if records[i] is None and claims[i] is None:
+                continue
+            state, at = State.QUEUED, 0
+            for belongs, column in zip(places, scores, strict=True):
+                if column[i] is not None:
+                    state, at = belongs, 0 if belongs is State.QUEUED else read_number(column[i])
+            if waits[i] is not None:
+                state, at = State.BLOCKED, 0
+            if claims[i] is not None:
+                state, at = State.RUNNING, read_claim(claims[i])[1]
+            met.setdefault(state, []).append((id, at))
+        infos = {
+            info.id: info for state, found in met.items() for info in self._describe(queue, state, found, whole=whole)
+        }
+        return [infos[id] for id in ids if id in infos]
+
+    def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
+        for queue, found in zip(queues, self._holding(queues, id), strict=True):
+            if found and (info := self.get(queue, id)):
+                return info
+        return None
+
+    def page(
+        self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
+    ) -> list[JobInfo]:
+        return self._describe(queue, state, self._slice(queue, state, offset, limit, reverse), whole=False)
+
+    def _slice(self, queue: str, state: State, offset: int, limit: int, reverse: bool) -> list[tuple[str, int]]:
+        """(id, at) of a page: by rank in the state's zset, or in both where it has two."""
+        if state is State.RUNNING:
+            return self._running(queue, reverse)[offset : offset + limit]
+        names = self.keys.of(queue)
+        places = [place for place, belongs in PLACES if belongs is state]
+        out: list[tuple[str, int]] = []
+        for place in reversed(places) if reverse else places:
+            if offset and len(places) > 1:  # only then is the size needed, to know how far the second begins
+                size = int(self.transport.command("ZCARD", names[place]))
+                if offset >= size:
+                    offset -= size
+                    continue
+            wanted = limit - len(out)
+            verb = "ZREVRANGE" if reverse else "ZRANGE"
+            flat = self.transport.command(verb, names[place], offset, offset + wanted - 1, "WITHSCORES")
+            out += [(_id_of(state, flat[i]), _time_of(state, flat[i + 1])) for i in range(0, len(flat), 2)]
+            offset = 0
+            if len(out) >= limit:
+                break
+        return out
+
+    def _running(self, queue: str, reverse: bool) -> list[tuple[str, int]]:
+        cursor, claims = 0, {}
+        while True:
+            cursor, flat = self.transport.command("HSCAN", self.keys.of(queue)["claims"], cursor, "COUNT", 1000)
+            cursor = int(cursor)
+            for i in range(0, len(flat), 2):
+                claims[flat[i].decode(errors="replace")] = read_claim(flat[i + 1])[1]
+            if cursor == 0 or len(claims) >= MOST_RUNNING:
+                return sorted(claims.items(), key=lambda item: item[1], reverse=reverse)
+
+    def _describe(self, queue: str, state: State, found: list[tuple[str, int]], *, whole: bool) -> list[JobInfo]:
+        """Everything else about these jobs, in one round trip."""
+        if not found:
+            return []
+        names, ids = self.keys.of(queue), [id for id, _ in found]
+        kinds = [kind for kind, of in DETAILS.items() if of is None or of is state]
+        found_in = dict(
+            zip(kinds, self.transport.pipeline([("HMGET", names[kind], *ids) for kind in kinds]), strict=True)
+        )
+        columns = [found_in.get(kind, [None] * len(ids)) for kind in DETAILS]
+        return [
+            self._info(queue, state, id, at, row, whole=whole)
+            for (id, at), row in zip(found, zip(*columns, strict=True), strict=True)
+        ]
+
+    def _info(self, queue: str, state: State, id: str, at: int, row: Sequence[Any], *, whole: bool) -> JobInfo:
+        record, tries, result, attempts, claim, checkin = row
+        failures, crashes, parked = read_tries(tries)
+        token, _, worker = read_claim(claim)
+        run_ms, body = _read_result(result)
+        if not whole:
+            attempts = (attempts or b"").rpartition(b"\n")[2]
+            body = body[:PREVIEW] if body else body
+        return JobInfo(
+            id,
+            queue,
+            record or b"",
+            state,
+            failures,
+            crashes,
+            at,
+            token,
+            worker,
+            body,
+            run_ms,
+            _read_object(checkin),
+            read_attempts(attempts),
+            parked,
+        )
+
+    def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
+        return self._series(queue, since, self.now())
+
+    def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
+        since, now = since - since % MINUTE, self.now()
+        if now - since > FEW_MINUTES * MINUTE or self._scripts_refused:
+            return add_up(self._series(queue, since, now) for queue in queues)
+        try:
+            replies = self._run_over("series", queues, since, *SERIES)
+        except StoreMisconfigured:
+            self._scripts_refused = True
+            return self.sums(queues, since)
+        return add_up(_read_series(flat, since) for flat in replies)
+
+    def _series(self, queue: str, since: int, now: int) -> dict[int, dict[str, int]]:
+        key = self.keys.of(queue)["minutes"]
+        minutes = range(since - since % MINUTE, now + 1, MINUTE)
+        if len(minutes) > FEW_MINUTES:
+            return _read_series(self.transport.command("HGETALL", key), minutes.start)
+        fields = [f"{minute}:{event}".encode() for minute in minutes for event in SERIES]
+        values = self.transport.command("HMGET", key, *fields) if fields else []
+        return _read_series([part for pair in zip(fields, values, strict=True) for part in pair], minutes.start)
+
+    def queues(self) -> list[str]:
+        return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
+
+    def workers(self) -> list[WorkerInfo]:
+        flat = self.transport.command("HGETALL", self.keys.fleet("workers"))
+        now, out = self.now(), []
+        alive = set(texts(self.transport.command("ZRANGEBYSCORE", self.keys.fleet("seen"), f"({now}", "+inf")))
+        for i in range(0, len(flat), 2):
+            name = flat[i].decode(errors="replace")
+            seen_at, _, info = flat[i + 1].partition(b":")
+            if name in alive and seen_at.isdigit():
+                out.append(WorkerInfo(name, int(seen_at), _read_object(info) or {}))
+        return sorted(out)
+
+    def fired(self, queue: str) -> dict[str, int]:
+        flat = self.transport.command("HGETALL", self.keys.of(queue)["fired"])
+        return {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
+
+    def now(self) -> int:
+        if self.options.clock:
+            return self.options.clock()
+        seconds, microseconds = self.transport.command("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def _id_of(state: State, member: bytes) -> str:
+    return (member.rpartition(b"\0")[2] if state is State.BLOCKED else member).decode(errors="replace")
+
+
+def _time_of(state: State, score: bytes) -> int:
+    return 0 if state in (State.QUEUED, State.BLOCKED) else read_number(score)
+
+
+def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
+    """minute → event → count, from fields and values in a row; what is older than `since` or no minute is left out."""
+    out: dict[int, dict[str, int]] = {}
+    for i in range(0, len(flat), 2):
+        minute, _, event = flat[i].decode(errors="replace").partition(":")
+        if flat[i + 1] is not None and minute.isdigit() and int(minute) >= since:
+            out.setdefault(int(minute), {})[event] = read_number(flat[i + 1])
+    return out
+
+
+def _read_result(text: bytes | None) -> tuple[int, bytes | None]:
+    """run time (ms) and the JSON of the value: "" stands for None, the value."""
+    if text is None:
+        return -1, None
+    run, separator, body = text.partition(b":")
+    return (int(run), body or b"null") if separator and run.isdigit() else (-1, text)
+
+
+def _read_object(text: bytes | None) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {"message": text.decode(errors="replace")}
+    return value if isinstance(value, dict) else {"message": str(value)}

@@ -1,0 +1,181 @@
+"""Checks one queue of a RedisStore against its invariants: what must be true between any two scripts.
+
+All keys are read in one transaction, so a queue at work may be checked, too; it costs O(everything in the queue).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django_jobs.codec import decode
+from django_jobs.exceptions import CorruptRecord
+from django_jobs.stores.redis.keys import QUEUE_KEYS
+from django_jobs.stores.redis.part import read_claim
+from django_jobs.stores.redis.stats import PLACES
+from django_jobs.stores.redis.store import RedisStore
+from django_jobs.values import FINISHED, PLAIN, WAITING, Controls, State
+
+_READ = {"hash": ("HGETALL",), "zset": ("ZRANGE", 0, -1, "WITHSCORES"), "list": ("LRANGE", 0, -1), "string": ("GET",)}
+#: What a job may leave behind beside its record: these fields are ids.
+BELONGINGS = ("tries", "attempts", "results", "checkins", "waits")
+#: unique_mode → states in which a lock without an end is held.
+COVERED = {
+    "queued": WAITING,
+    "running": WAITING | {State.RUNNING},
+    "success": WAITING | {State.RUNNING},
+}
+
+
+def fsck(store: RedisStore, queue: str) -> list[str]:
+    """Every broken invariant of the queue as a sentence; [] if it is sound.  Raises StoreError."""
+    names = store.keys.of(queue)
+    prefix = names["jobs"].removesuffix("jobs")
+    stray = {_text(key).removeprefix(prefix) for key in store.transport.client.scan_iter(_escape(prefix) + "*")}
+    wrong = _wrong_types(store, names)
+    problems = [f"{key} is no key of ours" for key in sorted(stray - QUEUE_KEYS.keys()) if ":set-aside:" not in key]
+    problems += [f"{key} is a {kind}, not a {QUEUE_KEYS[key]}" for key, kind in wrong.items()]
+    return problems if wrong else problems + list(Snapshot(store, queue).problems())
+
+
+def _wrong_types(store: RedisStore, names: dict[str, str]) -> dict[str, str]:
+    types = store.transport.pipeline([("TYPE", name) for name in names.values()])
+    kinds = {key: _text(kind) for key, kind in zip(names, types, strict=True)}
+    return {key: kind for key, kind in kinds.items() if kind not in ("none", QUEUE_KEYS[key])}
+
+
+class Snapshot:
+    """All keys of one queue at one moment."""
+
+    def __init__(self, store: RedisStore, queue: str) -> None:
+        self.queue = queue
+        names = store.keys.of(queue)
+        with store.transport.client.pipeline(transaction=True) as pipe:
+            for key, kind in QUEUE_KEYS.items():
+                verb, *rest = _READ[kind]
+                pipe.execute_command(verb, names[key], *rest)
+            values = dict(zip(QUEUE_KEYS, pipe.execute(), strict=True))
+        self.of: dict[str, Any] = {
+            key: _fields(value) if QUEUE_KEYS[key] in ("hash", "zset") else value for key, value in values.items()
+        }
+        self.seq = int(values["seq"] or 0)
+        self.jobs: dict[bytes, bytes] = self.of["jobs"]
+        self.places = self._places()
+
+    def _places(self) -> dict[bytes, list[str]]:
+        """id → every place that names it."""
+        out: dict[bytes, list[str]] = {}
+        for place, _ in PLACES:
+            for member in self.of[place]:
+                out.setdefault(member.rpartition(b"\0")[2] if place == "blocked" else member, []).append(place)
+        return out
+
+    def state(self, id: bytes) -> State | None:
+        """Where the job is, by the first place that names it."""
+        places = self.places.get(id)
+        return dict(PLACES)[places[0]] if places else None
+
+    def controls(self, id: bytes) -> Controls:
+        """What the record of the job says; nothing if it cannot be read."""
+        try:
+            return decode(_text(id), self.queue, self.jobs.get(id, b"")).controls
+        except CorruptRecord:
+            return PLAIN
+
+    def problems(self) -> Iterator[str]:
+        """Each broken invariant."""
+        yield from self._one_place_each()
+        yield from self._claims()
+        yield from self._slots()
+        yield from self._blocked()
+        yield from self._locks()
+        for wake in ("wake", "wake_alone"):
+            if len(self.of[wake]) > 1:
+                yield f"{wake} holds {len(self.of[wake])} tokens: it grows without bound"
+
+    def _one_place_each(self) -> Iterator[str]:
+        for id in self.jobs.keys() - self.places.keys():
+            yield f"job {_text(id)} is in no place"
+        for id, places in self.places.items():
+            if id not in self.jobs:
+                yield f"{', '.join(places)} names job {_text(id)}, which has no record"
+            elif len(places) > 1:
+                yield f"job {_text(id)} is in {len(places)} places: {', '.join(places)}"
+        for key in BELONGINGS:
+            for id in self.of[key].keys() - self.jobs.keys():
+                yield f"{key} has an entry of job {_text(id)}, which has no record"
+        for id in self.of["checkins"].keys() - self.of["claims"].keys():
+            yield f"checkins has an entry of job {_text(id)}, which does not run"
+
+    def _claims(self) -> Iterator[str]:
+        leases = {_text(holder) for holder in self.of["leases"]}
+        for id, claim in self.of["claims"].items():
+            token, _, holder = read_claim(claim)
+            if not 0 < token <= self.seq:
+                yield f"claim of job {_text(id)} has token {token}, the queue's numbers end at {self.seq}"
+            if holder not in leases:
+                yield f"claim of job {_text(id)} is held by {holder!r}, who has no lease"
+
+    def _slots(self) -> Iterator[str]:
+        held: dict[bytes, int] = {}
+        for member in self.of["slots"]:
+            key, _, id = member.partition(b"\0")
+            held[key] = held.get(key, 0) + 1
+            if id not in self.of["claims"]:
+                yield f"a slot of {_text(key)!r} is held by job {_text(id)}, which does not run"
+        for id in self.of["claims"]:
+            controls = self.controls(id)
+            if controls.limit_key is None:
+                continue
+            key = controls.limit_key.replace("\0", "").encode()
+            if key + b"\0" + id not in self.of["slots"]:
+                yield f"job {_text(id)} runs without a slot of {controls.limit_key!r}"
+            elif controls.limit and held.get(key, 0) > controls.limit:
+                yield f"{held[key]} jobs run under limit {controls.limit} of {controls.limit_key!r}"
+
+    def _blocked(self) -> Iterator[str]:
+        waits, members = self.of["waits"], self.of["blocked"]
+        for id, member in waits.items():
+            if member not in members:
+                yield f"waits says that job {_text(id)} is blocked, and blocked does not"
+        # A limit with waiters must have somebody whose end lets the next one in.
+        moving = {member.partition(b"\0")[0] for member in self.of["slots"]}
+        for id in (*self.of["queued"], *self.of["alone"]):
+            moving.add((self.controls(id).limit_key or "").replace("\0", "").encode())
+        for member in members:
+            key, _, rest = member.partition(b"\0")
+            id = rest.rpartition(b"\0")[2]
+            if waits.get(id) != member:
+                yield f"blocked names job {_text(id)}, and waits does not"
+            if not key.startswith(b"\2") and key not in moving:
+                yield f"job {_text(id)} waits for limit {_text(key)!r}, which nobody holds"
+
+    def _locks(self) -> Iterator[str]:
+        for digest, value in self.of["unique"].items():
+            until, _, id = value.partition(b":")
+            if until != b"0":
+                continue
+            state, controls = self.state(id), self.controls(id)
+            if state is None or state in FINISHED:
+                yield f"lock {_text(digest)[:16]} belongs to job {_text(id)}, which is {state or 'gone'}"
+            elif controls.unique != _text(digest):
+                yield f"lock {_text(digest)[:16]} belongs to job {_text(id)}, whose key is another"
+            elif state not in COVERED.get(controls.unique_mode, WAITING):
+                yield f"lock {_text(digest)[:16]} is held by job {_text(id)}, which is {state} ({controls.unique_mode})"
+
+
+def _fields(reply: Any) -> dict[bytes, Any]:
+    """HGETALL, or ZRANGE … WITHSCORES, however the client shaped it."""
+    if isinstance(reply, dict):
+        return reply
+    if reply and isinstance(reply[0], (tuple, list)):
+        return dict(reply)
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+def _escape(prefix: str) -> str:
+    return "".join("\\" + c if c in "*?[]\\^" else c for c in prefix)

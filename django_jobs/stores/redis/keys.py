@@ -1,0 +1,58 @@
+"""Every Redis key name.  The table of types and members is in docs/internals.md."""
+
+from __future__ import annotations
+
+#: The keys of one queue: key name → Redis type.  All share the hash tag, so one queue is one Cluster slot.
+QUEUE_KEYS = {
+    "jobs": "hash",
+    "queued": "zset",
+    "alone": "zset",
+    "scheduled": "zset",
+    "retry": "zset",
+    "claims": "hash",
+    "leases": "zset",
+    "blocked": "zset",
+    "waits": "hash",
+    "slots": "zset",
+    "succeeded": "zset",
+    "kept": "zset",
+    "dead": "zset",
+    "cancelled": "zset",
+    "expired": "zset",
+    "tries": "hash",
+    "attempts": "hash",
+    "results": "hash",
+    "checkins": "hash",
+    "stops": "hash",
+    "unique": "hash",
+    "fired": "hash",
+    "paused": "hash",
+    "answers": "hash",
+    "totals": "hash",
+    "minutes": "hash",
+    "seq": "string",
+    "wake": "list",
+    "wake_alone": "list",
+    "archive": "list",
+}
+
+
+class Keys:
+    """Key names of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self._queues: dict[str, dict[str, str]] = {}
+
+    def of(self, queue: str) -> dict[str, str]:
+        """key name → full key, for one queue."""
+        try:
+            return self._queues[queue]
+        except KeyError:
+            prefix = f"{{{self.namespace}:{queue}}}:"
+            names = self._queues[queue] = {name: prefix + name for name in QUEUE_KEYS}
+            return names
+
+    def fleet(self, name: str) -> str:
+        """A key of the fleet's: `queues`, `workers`, `seen`, `commands:<worker>`, `document:<key>`."""
+        return f"{{{self.namespace}}}:{name}"

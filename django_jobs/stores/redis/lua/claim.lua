@@ -1,0 +1,181 @@
+-- claim: queued → running (and due → queued, over limit → blocked, too late → expired on the way)
+--
+-- ARGV  1 clock   2 channel   3 number
+--       4 worker   5 limit   6 lease (ms)   7 lane   8 most running in the queue (0 = any)
+--       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""
+--
+-- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
+--          {expired id, record, …}, {id, record, tries, …}}
+--! use clock answers record count due blocked unique pauses finish
+--! keys claims leases jobs tries
+local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
+local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
+local place = lane == 'alone' and alone or queued
+local lane_wake = lane == 'alone' and wake_alone or wake
+local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
+
+local function flat(ids, records, tried)
+    local out = {}
+    for i, id in ipairs(ids) do
+        out[#out + 1] = id
+        out[#out + 1] = records[i] or ''
+        out[#out + 1] = tried[i] or ''
+    end
+    return out
+end
+
+-- The same call again: the jobs of the first answer, as far as they are still held.
+local function again(text)
+    local token, list = string.match(text, '^(%d*)\n(.*)$')
+    local ids, gone = {}, {}
+    for mark, id in string.gmatch(list or '', '([+-])([^\n]+)') do
+        if mark == '-' then
+            gone[#gone + 1] = id
+            gone[#gone + 1] = redis.call('HGET', jobs, id) or ''
+        else
+            local claim = redis.call('HGET', claims, id)
+            if claim and string.sub(claim, 1, #token + 1) == token .. ':' then
+                ids[#ids + 1] = id
+            end
+        end
+    end
+    if #ids == 0 then
+        return {now, redis.call('ZCARD', place), next_due(), 0, gone, {}}
+    end
+    local records = redis.call('HMGET', jobs, unpack(ids))
+    local tried = redis.call('HMGET', tries, unpack(ids))
+    return {now, redis.call('ZCARD', place), next_due(), tonumber(token), gone, flat(ids, records, tried)}
+end
+
+local before = answered()
+if before then
+    return again(before)
+end
+
+local closed, closed_types, opens = pauses()
+if closed then
+    return {now, 0, opens, 0, {}, {}}
+end
+promote_due(100)
+admit_resumed(closed_types, 200)
+local room = math.huge -- in the whole queue
+if max_running > 0 then
+    room = max_running - redis.call('HLEN', claims)
+    limit = math.min(limit, room)
+end
+
+local expired_jobs = {}
+local ids, records, tried, held = {}, {}, {}, {}
+local running_of = {} -- limit key → how many hold a slot, those of this call included
+local new_slots = {}
+
+local function running_under(key)
+    running_of[key] = running_of[key] or slots_taken(key)
+    return running_of[key]
+end
+
+-- This one will not run now: whoever waits behind it for the same limit may.
+local function let_next(controls)
+    local key = limit_key(controls)
+    if key and running_under(key) < (tonumber(controls.limit) or 0) then
+        admit(key, 1)
+    end
+end
+
+-- May it run now?  If not, it is put where it belongs.
+local function admissible(id, record, score)
+    local controls = controls_of(record)
+    local expires_at = controls and tonumber(controls.expires_at)
+    if expires_at and expires_at <= now then
+        finish('expired', id, record, controls, archiving)
+        count('expired', 1)
+        expired_jobs[#expired_jobs + 1] = id
+        expired_jobs[#expired_jobs + 1] = record
+        let_next(controls)
+        return false
+    end
+    local letter = lane == 'alone' and 'a' or 's'
+    if closed_types and closed_types[name_of(record)] then
+        block(pause_key(name_of(record)), id, score, letter)
+        let_next(controls)
+        return false
+    end
+    local key = limit_key(controls)
+    if key then
+        local most = tonumber(controls.limit) or 0
+        if most > 0 and running_under(key) >= most then
+            block(key, id, score, letter)
+            return false
+        end
+        running_of[key] = running_under(key) + 1
+        new_slots[#new_slots + 1] = 0
+        new_slots[#new_slots + 1] = key .. '\0' .. id
+    end
+    unlock(id, controls, true)
+    return true
+end
+
+local looked_at = 0
+while looked_at - #ids < PASS_OVER do
+    local want = limit - #ids
+    if want <= 0 then
+        break
+    end
+    local popped = redis.call('ZPOPMIN', place, want) -- first write: needs no memory
+    if #popped == 0 then
+        break
+    end
+    local batch = {}
+    for i = 1, #popped, 2 do
+        batch[#batch + 1] = popped[i]
+    end
+    looked_at = looked_at + #batch
+    local found = redis.call('HMGET', jobs, unpack(batch))
+    local counts = redis.call('HMGET', tries, unpack(batch))
+    for i, id in ipairs(batch) do
+        local record = found[i]
+        -- a plain record of an open type passes without being looked into; a missing one is a dangling reference
+        if record and ((not closed_types and string.byte(record, 1) ~= 43)
+            or admissible(id, record, tonumber(popped[2 * i]))) then
+            ids[#ids + 1] = id
+            records[#ids] = record
+            tried[#ids] = counts[i]
+        end
+    end
+end
+
+if #new_slots > 0 then
+    redis.call('ZADD', slots, unpack(new_slots))
+end
+local left = redis.call('ZCARD', place)
+local token = 0
+if #ids > 0 then
+    token = next_number(1)
+    local stamp = string.format('%.0f:%.0f:', token, now) .. worker
+    for i, id in ipairs(ids) do
+        held[2 * i - 1] = id
+        held[2 * i] = each and (stamp .. ':' .. id) or stamp
+        if each then
+            redis.call('ZADD', leases, now + lease, worker .. ':' .. id)
+        end
+    end
+    redis.call('HSET', claims, unpack(held))
+    if not each then
+        redis.call('ZADD', leases, now + lease, worker)
+    end
+end
+if #ids > 0 or #expired_jobs > 0 then
+    local told = #ids > 0 and {'+' .. table.concat(ids, '\n+')} or {}
+    for i = 1, #expired_jobs, 2 do
+        told[#told + 1] = '-' .. expired_jobs[i]
+    end
+    answer(string.format('%.0f\n', token) .. table.concat(told, '\n'))
+end
+if left > 0 and #ids < room then -- else nobody gets one before a running job ends, and that wakes somebody
+    wake_up(lane_wake)
+end
+local due = next_due()
+if opens >= 0 and (due < 0 or opens < due) then
+    due = opens
+end
+return {now, left, due, token, expired_jobs, flat(ids, records, tried)}

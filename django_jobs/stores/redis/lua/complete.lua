@@ -1,0 +1,151 @@
+-- complete: running → succeeded, in batches
+--
+-- ARGV  1 clock   2 channel   3 number
+--       4 succeeded jobs kept   5 "archive" or ""   6 sum of run times   7 sum of waiting times (ms)
+--       then per job: id, what (token NL "+" if it has controls else "-" NL name), result ("run ms:JSON")
+--
+-- Returns the ids whose claim is stale; nothing of theirs was touched.
+--! use clock answers lines claim_end count finish
+local history, archiving = tonumber(ARGV[4]), ARGV[5] == 'archive'
+local FIRST = 8
+
+local before = answered()
+if before then
+    return lines_of(before)
+end
+
+local ids = {}
+for i = FIRST, #ARGV, 3 do
+    ids[#ids + 1] = ARGV[i]
+end
+local claimed = redis.call('HMGET', claims, unpack(ids))
+
+local known = {} -- what → {token with colon, has controls, name}: one batch has few different ones
+local function read(what)
+    local parts = known[what]
+    if not parts then
+        local token, flag, name = string.match(what, '^(%d+)\n(.)\n(.*)$')
+        parts = {token .. ':', flag == '+', name}
+        known[what] = parts
+    end
+    return parts
+end
+
+local stale, done, places, values, by_name, special, total = {}, {}, {}, {}, {}, {}, 0
+
+local function succeed(id, result)
+    done[#done + 1] = id
+    places[#places + 1] = now
+    places[#places + 1] = id
+    values[#values + 1] = id
+    values[#values + 1] = result
+end
+
+for i, id in ipairs(ids) do
+    local at = FIRST + (i - 1) * 3
+    local what = read(ARGV[at + 1])
+    local claim, token = claimed[i], what[1]
+    if claim and string.sub(claim, 1, #token) == token then
+        if what[2] then
+            special[#special + 1] = {id, claim, ARGV[at + 2]}
+        else
+            succeed(id, ARGV[at + 2])
+        end
+        total = total + 1
+        by_name[what[3]] = (by_name[what[3]] or 0) + 1
+    else
+        stale[#stale + 1] = id
+    end
+end
+
+-- Jobs with controls go with the others as far as they can: only their slots and locks are their own.
+local slow, slots_freed, keys_freed, locked = {}, {}, {}, {}
+if #special > 0 then
+    local wanted = {}
+    for i, entry in ipairs(special) do
+        wanted[i] = entry[1]
+    end
+    for i, record in ipairs(redis.call('HMGET', jobs, unpack(wanted))) do
+        local id, claim, result = special[i][1], special[i][2], special[i][3]
+        local controls = controls_of(record)
+        if (controls and controls.keep_result) or string.sub(claim, -#id - 1) == ':' .. id then
+            slow[#slow + 1] = {id, claim, result, record, controls}
+        else
+            succeed(id, result)
+            local key = limit_key(controls)
+            if key then
+                slots_freed[#slots_freed + 1] = key .. '\0' .. id
+                keys_freed[key] = (keys_freed[key] or 0) + 1
+            end
+            if digest_of(controls) then
+                locked[#locked + 1] = {id, controls}
+            end
+        end
+    end
+end
+if #done > 0 then
+    redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
+    if redis.call('EXISTS', checkins) == 1 then
+        redis.call('HDEL', checkins, unpack(done))
+    end
+    if redis.call('EXISTS', stops) == 1 then
+        redis.call('HDEL', stops, unpack(done))
+    end
+    redis.call('ZADD', succeeded, unpack(places))
+    redis.call('HSET', results, unpack(values))
+    if archiving then
+        for i, record in ipairs(redis.call('HMGET', jobs, unpack(done))) do
+            to_archive('succeeded', done[i], record, '')
+        end
+    end
+end
+if #slots_freed > 0 then
+    redis.call('ZREM', slots, unpack(slots_freed))
+    if redis.call('EXISTS', blocked) == 1 then
+        for key, freed in pairs(keys_freed) do
+            admit(key, freed)
+        end
+    end
+end
+for _, entry in ipairs(locked) do
+    unlock(entry[1], entry[2])
+end
+for _, entry in ipairs(slow) do
+    local id, claim, result, record, controls = entry[1], entry[2], entry[3], entry[4], entry[5]
+    end_claim(id, claim, controls, true)
+    redis.call('HSET', results, id, result)
+    local keep = controls and tonumber(controls.keep_result)
+    if keep then
+        redis.call('ZADD', kept, now + keep, id)
+        unlock(id, controls)
+        if archiving then
+            to_archive('succeeded', id, record, '')
+        end
+    else
+        finish('succeeded', id, record, controls, archiving)
+    end
+end
+
+if total > 0 then
+    tell_of_room()
+    local excess = redis.call('ZCARD', succeeded) - history
+    if excess > 0 then
+        local oldest = redis.call('ZRANGE', succeeded, 0, math.min(excess, 1000) - 1)
+        redis.call('ZREM', succeeded, unpack(oldest))
+        redis.call('HDEL', jobs, unpack(oldest))
+        redis.call('HDEL', results, unpack(oldest))
+        if redis.call('EXISTS', tries) == 1 then
+            redis.call('HDEL', tries, unpack(oldest))
+            redis.call('HDEL', attempts, unpack(oldest))
+        end
+    end
+    for name, n in pairs(by_name) do
+        count('succeeded:' .. name, n)
+    end
+    count('succeeded', total)
+    count_minute('succeeded', total)
+    count_minute('run_ms', tonumber(ARGV[6]))
+    count_minute('wait_ms', tonumber(ARGV[7]))
+    answer(table.concat(stale, '\n'))
+end
+return stale

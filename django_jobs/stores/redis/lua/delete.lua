@@ -1,0 +1,26 @@
+-- delete: any but running → gone
+--
+-- ARGV  1 clock   2 channel   3 number   then the ids
+-- Returns the ids that went.
+--! use clock record answers lines places finish
+--! keys stops checkins
+local before = answered()
+if before then
+    return lines_of(before)
+end
+local gone = {}
+for i = 4, #ARGV do
+    local id = ARGV[i]
+    if redis.call('HEXISTS', claims, id) == 0 and redis.call('HEXISTS', jobs, id) == 1 then
+        local _ = leave_waiting(id) or leave_ended(id)
+        unlock_for_good(id, controls_of(redis.call('HGET', jobs, id)))
+        forget({id})
+        redis.call('HDEL', stops, id)
+        redis.call('HDEL', checkins, id)
+        gone[#gone + 1] = id
+    end
+end
+if #gone > 0 then
+    answer(table.concat(gone, '\n'))
+end
+return gone

@@ -1,0 +1,159 @@
+-- enqueue: → queued or scheduled
+--
+-- ARGV  1 clock   2 channel   3 number
+--       4 max length (0 = none)
+--       then per job: id, record, run at (ms, 0 = now), on conflict, fire ("ms:schedule" or "")
+--
+-- Returns one word per job, as values.Added.
+--! use clock answers record count places unique
+--! keys fired
+local max_length = tonumber(ARGV[4])
+local STRIDE, FIRST = 5, 5
+local total = (#ARGV - FIRST + 1) / STRIDE
+
+-- What was answered is kept as a letter per job: the jobs themselves may have run and left the history since.
+local LETTER = {added = 'a', exists = 'e', duplicate = 'd', replaced = 'r', full = 'f', fired = 'x'}
+local before = answered()
+if before then
+    local word, words = {}, {}
+    for name, letter in pairs(LETTER) do
+        word[letter] = name
+    end
+    for letter in string.gmatch(before, '.') do
+        words[#words + 1] = word[letter]
+    end
+    return words
+end
+
+-- Same id, same bytes: this is the call sent again.  Same id, other bytes: it was there.
+local function seen(stored, record)
+    return stored == record and 'added' or 'exists'
+end
+
+local function room_for(n)
+    if max_length == 0 then
+        return true
+    end
+    local waiting = redis.call('ZCARD', queued) + redis.call('ZCARD', alone) + redis.call('ZCARD', blocked)
+    return waiting + n <= max_length
+end
+
+local by_name = {}
+local function counted(record)
+    local name = name_of(record)
+    by_name[name] = (by_name[name] or 0) + 1
+end
+
+local function covered(holder, ends)
+    if ends > now then
+        return true
+    end
+    return ends == 0 and redis.call('HEXISTS', jobs, holder) == 1 and not ended_state(holder)
+end
+
+local replaced = false
+-- An equal job has the key.  Returns the answer.
+local function conflict(holder, record, run_at, policy)
+    if policy ~= 'replace' and policy ~= 'debounce' then
+        return 'duplicate'
+    end
+    local old = redis.call('HGET', jobs, holder)
+    if not old or not waiting_state(holder) then
+        return 'duplicate'
+    end
+    local changed = with_arguments(old, record)
+    replaced = true
+    redis.call('HSET', jobs, holder, changed)
+    if policy == 'debounce' and run_at > now then
+        leave_waiting(holder)
+        redis.call('ZADD', scheduled, run_at, holder)
+        wake_up(wake)
+        wake_up(wake_alone)
+    end
+    return 'replaced'
+end
+
+local function add(id, record, run_at, policy, fire)
+    local stored = redis.call('HGET', jobs, id)
+    if stored then
+        return seen(stored, record)
+    end
+    local fire_at, schedule = string.match(fire, '^(%d+):(.*)$')
+    if schedule and (tonumber(redis.call('HGET', fired, schedule)) or 0) >= tonumber(fire_at) then
+        return 'fired'
+    end
+    local controls = controls_of(record)
+    local digest = digest_of(controls)
+    if digest then
+        local holder, ends = lock_holder(digest)
+        if holder and covered(holder, ends) then
+            return conflict(holder, record, run_at, policy)
+        end
+    end
+    if run_at <= now and not room_for(1) then
+        return 'full'
+    end
+    redis.call('HSET', jobs, id, record) -- first write: refused when Redis is full
+    if digest then
+        lock(id, controls)
+    end
+    if schedule then
+        redis.call('HSET', fired, schedule, fire_at)
+    end
+    if run_at > now then
+        local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+        redis.call('ZADD', scheduled, run_at, id)
+        if not head[2] or run_at < tonumber(head[2]) then -- who waits must wake up earlier
+            wake_up(wake)
+            wake_up(wake_alone)
+        end
+    else
+        make_ready(id, controls)
+    end
+    counted(record)
+    return 'added'
+end
+
+-- All or none where a bound is set: how many of them would enter the queue now?
+local function all_fit()
+    if max_length == 0 then
+        return true
+    end
+    local n = 0
+    for i = FIRST, #ARGV, STRIDE do
+        if tonumber(ARGV[i + 2]) <= now and redis.call('HEXISTS', jobs, ARGV[i]) == 0 then
+            n = n + 1
+        end
+    end
+    return total == 1 or n == 0 or room_for(n)
+end
+
+local result = {}
+local fits = all_fit()
+for i = FIRST, #ARGV, STRIDE do
+    local id, record = ARGV[i], ARGV[i + 1]
+    local run_at = tonumber(ARGV[i + 2])
+    if not fits and run_at <= now and redis.call('HEXISTS', jobs, id) == 0 then
+        result[#result + 1] = 'full'
+    else
+        result[#result + 1] = add(id, record, run_at, ARGV[i + 3], ARGV[i + 4])
+    end
+end
+
+local added = 0
+for name, n in pairs(by_name) do
+    count('enqueued:' .. name, n)
+    added = added + n
+end
+if added > 0 then
+    count('enqueued', added)
+    count_minute('enqueued', added)
+end
+if added > 0 or replaced then
+    local letters = {}
+    for i, name in ipairs(result) do
+        letters[i] = LETTER[name]
+    end
+    answer(table.concat(letters))
+end
+return result

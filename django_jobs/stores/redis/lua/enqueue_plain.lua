@@ -1,0 +1,84 @@
+-- enqueue_plain: → queued, jobs without controls, time or schedule: the common case, kept short because a script's own
+-- work costs more than its commands (each function that a library defines is made anew at every call)
+--
+-- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   then per job: id, record
+--
+-- Returns one word per job, as values.Added.
+--! use clock answers
+--! keys jobs queued alone blocked seq totals minutes wake
+local call, match = redis.call, string.match
+local max_length, FIRST = tonumber(ARGV[4]), 5
+local total = (#ARGV - FIRST + 1) / 2
+local WORDS = {a = 'added', e = 'exists', f = 'full'}
+
+-- What was answered is kept as a letter per job: the jobs themselves may have run and left the history since.
+local before = answered()
+if before then
+    local words = {}
+    for i = 1, #before do
+        words[i] = WORDS[string.sub(before, i, i)]
+    end
+    return words
+end
+
+local result, ids, fields, members, by_name = {}, {}, {}, {}, {}
+for i = 1, total do
+    ids[i] = ARGV[FIRST + 2 * i - 2]
+end
+local stored = call('HMGET', jobs, unpack(ids))
+local n = 0
+for i = 1, total do
+    if stored[i] then
+        -- same bytes: this call sent again; other bytes: the id was there
+        result[i] = stored[i] == ARGV[FIRST + 2 * i - 1] and 'added' or 'exists'
+    else
+        n = n + 1
+        fields[2 * n - 1], fields[2 * n] = ids[i], ARGV[FIRST + 2 * i - 1]
+        result[i] = 'added'
+    end
+end
+if n == 0 then
+    return result
+end
+if max_length > 0 and call('ZCARD', queued) + call('ZCARD', alone) + call('ZCARD', blocked) + n > max_length then
+    for i = 1, total do
+        result[i] = stored[i] and result[i] or 'full'
+    end
+    return result
+end
+
+call('HSET', jobs, unpack(fields)) -- first write: refused when Redis is full, and nothing is half done
+local last = redis.pcall('INCRBY', seq, n) -- as next_number and make_ready have it, with priority 0
+if type(last) == 'table' or last < n or last >= 2 ^ 45 then
+    call('SET', seq, string.format('%.0f', now))
+    last = call('INCRBY', seq, n)
+end
+local score = 100 * 2 ^ 45 + last - n
+for i = 1, n do
+    members[2 * i - 1], members[2 * i] = score + i, fields[2 * i - 1]
+    local name = match(fields[2 * i], '^[^\n]*\n([^\n]*)\n') or ''
+    by_name[name] = (by_name[name] or 0) + 1
+end
+call('ZADD', queued, unpack(members))
+local waiting = redis.pcall('LLEN', wake)
+if waiting == 0 then
+    call('RPUSH', wake, '1')
+elseif type(waiting) == 'table' then -- somebody put another type there
+    call('DEL', wake)
+    call('RPUSH', wake, '1')
+end
+for name, by in pairs(by_name) do
+    redis.pcall('HINCRBY', totals, 'enqueued:' .. name, by)
+end
+redis.pcall('HINCRBY', totals, 'enqueued', n) -- count() mends a number that cannot be added to
+redis.pcall('HINCRBY', minutes, string.format('%.0f:enqueued', now - now % 60000), n)
+if total == 1 then
+    answer('a')
+else
+    local letters = {}
+    for i = 1, total do
+        letters[i] = result[i] == 'added' and 'a' or 'e'
+    end
+    answer(table.concat(letters))
+end
+return result

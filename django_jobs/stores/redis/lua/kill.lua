@@ -1,0 +1,35 @@
+-- kill: waiting or running → dead, by hand
+--
+-- ARGV  1 clock   2 channel   3 number   4 attempt (JSON)   5 "archive"   then the ids
+-- Returns the ids that moved.
+--! use clock answers lines places claim_end count finish log
+local attempt, archiving = ARGV[4], ARGV[5] == 'archive'
+local before = answered()
+if before then
+    return lines_of(before)
+end
+local moved = {}
+for i = 6, #ARGV do
+    local id = ARGV[i]
+    local claim = redis.call('HGET', claims, id)
+    if claim or leave_waiting(id) then
+        local record = redis.call('HGET', jobs, id)
+        local controls = controls_of(record)
+        local holder = ''
+        if claim then
+            local _
+            _, holder = end_claim(id, claim, controls)
+            redis.call('HSET', stops, id, string.format('%.0f:', now) .. holder)
+        end
+        log_attempt(id, attempt)
+        finish('dead', id, record, controls, archiving, holder)
+        count('dead', 1)
+        count('dead:' .. name_of(record or '\n\n'), 1)
+        count_minute('dead', 1)
+        moved[#moved + 1] = id
+    end
+end
+if #moved > 0 then
+    answer(table.concat(moved, '\n'))
+end
+return moved

@@ -1,0 +1,45 @@
+-- Jobs held back by a limit or by a pause of their type.
+-- A member of `blocked` is  key NUL score NUL lane NUL id  and all scores are 0, so the members of one key are
+-- one range in the order in which they would have run.
+--! keys blocked waits slots
+--! use ready
+
+local function block(key, id, score, lane)
+    local member = table.concat({key, string.format('%017.0f', score), lane, id}, '\0')
+    redis.call('ZADD', blocked, 0, member)
+    redis.call('HSET', waits, id, member)
+end
+
+-- The id, its score and its lane letter in a member of `blocked`.
+local function parts_of(member)
+    local key, score, lane, id = string.match(member, '^(%Z*)%z(%d+)%z(%a)%z(.*)$')
+    return id, tonumber(score), lane, key
+end
+
+-- Take up to `limit` jobs of one key back to queued, at the place they had.
+local function admit(key, limit)
+    local members = redis.call('ZRANGEBYLEX', blocked, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, limit)
+    for _, member in ipairs(members) do
+        redis.call('ZREM', blocked, member)
+        local id, score, lane = parts_of(member)
+        if id and redis.call('HGET', waits, id) == member then -- else it is elsewhere by now
+            redis.call('HDEL', waits, id)
+            redis.call('ZADD', lane == 'a' and alone or queued, score, id)
+        end
+    end
+    if #members > 0 then
+        wake_up(wake)
+        wake_up(wake_alone)
+    end
+    return #members
+end
+
+-- How many hold a slot of that limit: counted from the holders themselves.
+local function slots_taken(key)
+    return redis.call('ZLEXCOUNT', slots, '[' .. key .. '\0', '(' .. key .. '\1')
+end
+
+-- The space of blocked keys that pauses of a job type use; no limit key starts like this.
+local function pause_key(name)
+    return '\2' .. name
+end

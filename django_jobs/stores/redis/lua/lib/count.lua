@@ -1,0 +1,18 @@
+-- Totals since ever and per minute.
+--! keys totals minutes
+local minute = string.format('%.0f:', now - now % 60000)
+
+-- A number for charts never stops work: one that cannot be added to begins again.
+local function add(key, field, by)
+    if type(redis.pcall('HINCRBY', key, field, by)) == 'table' then
+        redis.pcall('HSET', key, field, by)
+    end
+end
+
+local function count(event, by)
+    add(totals, event, by)
+end
+
+local function count_minute(event, by)
+    add(minutes, minute .. event, by)
+end

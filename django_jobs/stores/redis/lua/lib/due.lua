@@ -1,0 +1,42 @@
+-- scheduled and retry → queued, those whose time has come; never more than a hundred in one call.
+--! keys jobs scheduled retry tries
+--! use record ready
+
+local function promote_from(zset, limit)
+    local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, limit)
+    if #ids == 0 then
+        return 0
+    end
+    local records = redis.call('HMGET', jobs, unpack(ids))
+    local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
+    redis.call('ZREM', zset, unpack(ids)) -- first write: needs no memory
+    local moved = 0
+    for i, id in ipairs(ids) do
+        if records[i] then
+            make_ready(id, controls_of(records[i]), false, has_crashed(tried[i]))
+            moved = moved + 1
+        end
+    end
+    return moved
+end
+
+local function promote_due(limit)
+    local moved = promote_from(retry, limit)
+    if moved < limit then
+        moved = moved + promote_from(scheduled, limit - moved)
+    end
+    return moved
+end
+
+-- ms until the next one is due; -1 = there is none.
+local function next_due()
+    local due = -1
+    for _, zset in ipairs({scheduled, retry}) do
+        local head = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+        if head[2] then
+            local wait = math.max(0, tonumber(head[2]) - now)
+            due = due < 0 and wait or math.min(due, wait)
+        end
+    end
+    return due
+end

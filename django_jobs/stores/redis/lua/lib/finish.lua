@@ -1,0 +1,32 @@
+-- → succeeded, dead, cancelled or expired: the place, the lock, and the archiver's copy.
+--! keys jobs succeeded kept dead cancelled expired results attempts tries archive
+--! use unique
+
+local PLACES = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
+
+-- A finished job for the archiver, as netstrings: state, id, at, worker, tries, result, attempts, record.
+local function to_archive(state, id, record, worker)
+    local fields = {
+        state, id, string.format('%.0f', now), worker or '', redis.call('HGET', tries, id) or '',
+        redis.call('HGET', results, id) or '', redis.call('HGET', attempts, id) or '', record or '',
+    }
+    for i, field in ipairs(fields) do
+        fields[i] = #field .. ':' .. field
+    end
+    redis.call('RPUSH', archive, table.concat(fields))
+end
+
+local function finish(state, id, record, controls, archiving, worker)
+    redis.call('ZADD', PLACES[state], now, id)
+    unlock(id, controls)
+    if archiving then
+        to_archive(state, id, record, worker)
+    end
+end
+
+-- Forget finished jobs for good.
+local function forget(ids)
+    for _, key in ipairs({jobs, results, attempts, tries}) do
+        redis.call('HDEL', key, unpack(ids))
+    end
+end

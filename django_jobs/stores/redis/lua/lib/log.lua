@@ -1,0 +1,26 @@
+-- The attempts log and the counts of failures and crashes.
+--! keys attempts tries
+local KEPT_LINES = 25
+
+-- `line` is a JSON object made by Python; the time is ours.
+local function log_attempt(id, line)
+    local entry = '{"at":' .. string.format('%.0f', now) .. ',' .. string.sub(line, 2)
+    local old = redis.call('HGET', attempts, id)
+    if old then
+        local _, lines = string.gsub(old, '\n', '')
+        if lines >= KEPT_LINES - 1 then
+            old = string.sub(old, (string.find(old, '\n', 1, true)) + 1)
+        end
+        entry = old .. '\n' .. entry
+    end
+    redis.call('HSET', attempts, id, entry)
+end
+
+local function get_tries(id)
+    local failures, crashes, parked = string.match(redis.call('HGET', tries, id) or '', '^(%d+):(%d+):(%d+)$')
+    return tonumber(failures) or 0, tonumber(crashes) or 0, tonumber(parked) or 0
+end
+
+local function set_tries(id, failures, crashes, parked)
+    redis.call('HSET', tries, id, string.format('%.0f:%.0f:%.0f', failures, crashes, parked))
+end

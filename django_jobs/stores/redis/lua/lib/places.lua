@@ -1,0 +1,66 @@
+-- Where a job is, and taking it out of the place where it waits.
+--! keys jobs queued alone scheduled retry claims succeeded kept dead cancelled expired
+--! use record blocked
+
+local WAITING = {{'queued', queued}, {'queued', alone}, {'scheduled', scheduled}, {'retry', retry}}
+local ENDED = {{'succeeded', succeeded}, {'succeeded', kept}, {'dead', dead}, {'cancelled', cancelled}, {'expired', expired}}
+
+local function unblock(id)
+    local member = redis.call('HGET', waits, id)
+    if not member then
+        return false
+    end
+    redis.call('HDEL', waits, id)
+    redis.call('ZREM', blocked, member)
+    return true
+end
+
+-- It was let in from `blocked` and will not run: the next of its limit takes the turn.
+local function pass_turn(id)
+    if redis.call('EXISTS', blocked) == 1 then
+        local key = limit_key(controls_of(redis.call('HGET', jobs, id)))
+        if key then
+            admit(key, 1)
+        end
+    end
+end
+
+-- Take it out; returns the state it was in, nil if it does not wait.
+local function leave_waiting(id)
+    for _, place in ipairs(WAITING) do
+        if redis.call('ZREM', place[2], id) == 1 then
+            if place[1] == 'queued' then
+                pass_turn(id)
+            end
+            return place[1]
+        end
+    end
+    return unblock(id) and 'blocked' or nil
+end
+
+local function leave_ended(id)
+    for _, place in ipairs(ENDED) do
+        if redis.call('ZREM', place[2], id) == 1 then
+            return place[1]
+        end
+    end
+    return nil
+end
+
+local function ended_state(id)
+    for _, place in ipairs(ENDED) do
+        if redis.call('ZSCORE', place[2], id) then
+            return place[1]
+        end
+    end
+    return nil
+end
+
+local function waiting_state(id)
+    for _, place in ipairs(WAITING) do
+        if redis.call('ZSCORE', place[2], id) then
+            return place[1]
+        end
+    end
+    return redis.call('HEXISTS', waits, id) == 1 and 'blocked' or nil
+end

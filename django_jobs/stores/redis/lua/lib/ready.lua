@@ -1,0 +1,45 @@
+-- → queued: into the job's lane, behind its equals (or before them).
+--! keys queued alone seq
+--! use wake
+local STEP = 2 ^ 45 -- arrival numbers fit below; 201 priorities above them fit in a double
+
+local function base_score(controls)
+    local priority = controls and tonumber(controls.priority) or 0
+    return (100 - math.max(-100, math.min(100, priority))) * STEP
+end
+
+local function is_alone(controls)
+    return controls and (controls.alone or controls.at_most_once)
+end
+
+-- The next `n` numbers of the queue: returns the last.  A counter that cannot be counted on begins again at the time of
+-- day, above every number it can have given: no job would be accepted or claimed any more without it.
+local function next_number(n)
+    local number = redis.pcall('INCRBY', seq, n)
+    if type(number) == 'table' or number < n or number >= STEP then
+        redis.call('SET', seq, string.format('%.0f', now))
+        number = redis.call('INCRBY', seq, n)
+    end
+    return number
+end
+
+-- Has a worker died while it held the job?  `tried` is the job's value in `tries`.
+local function has_crashed(tried)
+    return tried and (tonumber(string.match(tried, '^%d*:(%d+)')) or 0) > 0
+end
+
+-- `alone_too`: a worker died that held it, so until it ends it runs alone whatever its controls say: beside others it
+-- could be charged with the crashes of its neighbours.
+local function make_ready(id, controls, front, alone_too)
+    local score = base_score(controls)
+    if not front then
+        score = score + next_number(1)
+    end
+    if alone_too or is_alone(controls) then
+        redis.call('ZADD', alone, score, id)
+        wake_up(wake_alone)
+    else
+        redis.call('ZADD', queued, score, id)
+        wake_up(wake)
+    end
+end

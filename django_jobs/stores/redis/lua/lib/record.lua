@@ -1,0 +1,47 @@
+-- What scripts read of a record (codec.py); they never write one, but for the last line.
+
+local decoded = {} -- one call meets many jobs of one type, whose controls are the same text
+
+-- The controls as a table, which nobody may change; nil when there are none or they cannot be read (the worker that gets it will say so).
+local function controls_of(record)
+    if not record or string.byte(record, 1) ~= 43 then
+        return nil
+    end
+    local line = string.match(record, '^%+\n[^\n]*\n[^\n]*\n([^\n]*)\n') or ''
+    if decoded[line] == nil then
+        local ok, controls = pcall(cjson.decode, line)
+        decoded[line] = ok and type(controls) == 'table' and controls
+    end
+    return decoded[line] or nil
+end
+
+local function name_of(record)
+    return string.match(record, '^[^\n]*\n([^\n]*)\n') or ''
+end
+
+-- The old record with the arguments (seventh line) of the new one.
+local function with_arguments(old, new)
+    local function start(record)
+        local at = 0
+        for _ = 1, 6 do
+            at = string.find(record, '\n', at + 1, true)
+            if not at then
+                return nil
+            end
+        end
+        return at
+    end
+    local from, to = start(old), start(new)
+    if not from or not to then
+        return new
+    end
+    return string.sub(old, 1, from) .. string.sub(new, to + 1)
+end
+
+-- A limit key as it stands in slots and blocked, where NUL separates.
+local function limit_key(controls)
+    if controls and type(controls.limit_key) == 'string' then
+        return (string.gsub(controls.limit_key, '%z', ''))
+    end
+    return nil
+end

@@ -1,0 +1,50 @@
+-- Unique locks: digest → "until:id"; until 0 = as long as the job is covered.  Only the owner's lock is ever removed.
+--! keys unique
+
+local function digest_of(controls)
+    return controls and type(controls.unique) == 'string' and controls.unique or nil
+end
+
+local function lock_holder(digest)
+    local value = redis.call('HGET', unique, digest)
+    if not value then
+        return nil, 0
+    end
+    local ends = string.match(value, '^(%d+):')
+    return string.sub(value, #(ends or '') + 2), tonumber(ends) or 0
+end
+
+local function lock(id, controls)
+    local ends = 0
+    if controls.unique_mode == 'period' then
+        ends = now + (tonumber(controls.unique_for) or 0)
+    end
+    redis.call('HSET', unique, controls.unique, string.format('%.0f:', ends) .. id)
+end
+
+-- The job waits or runs again: take the lock if nobody has it.
+local function relock(id, controls)
+    if digest_of(controls) and controls.unique_mode ~= 'period' and not lock_holder(controls.unique) then
+        lock(id, controls)
+    end
+end
+
+-- Whatever the lock's mode: the job is going for good.
+local function unlock_for_good(id, controls)
+    local digest = digest_of(controls)
+    if digest and lock_holder(digest) == id then
+        redis.call('HDEL', unique, digest)
+    end
+end
+
+-- The job starts ("queued" locks end) or ends (all but a period's).
+local function unlock(id, controls, starting)
+    local digest = digest_of(controls)
+    if not digest or controls.unique_mode == 'period' then
+        return
+    end
+    if starting and controls.unique_mode and controls.unique_mode ~= 'queued' then
+        return
+    end
+    unlock_for_good(id, controls)
+end

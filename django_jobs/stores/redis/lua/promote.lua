@@ -1,0 +1,8 @@
+-- promote: scheduled and retry → queued, those that are due
+--
+-- ARGV  1 clock   2 limit
+-- Returns how many.
+--! use clock due pauses
+local _, closed_types = pauses()
+admit_resumed(closed_types, tonumber(ARGV[2]))
+return promote_due(tonumber(ARGV[2]))

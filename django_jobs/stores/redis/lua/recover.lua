@@ -1,0 +1,101 @@
+-- recover: the claims of a lost worker → queued (to run alone), dead or cancelled; counted
+-- and, with "release", of a worker that was stopped → queued, not counted
+--
+-- ARGV  1 clock   2 channel   3 number   4 "recover" | "release"
+--       5 worker whose claims these are ("" = any whose lease has expired)   6 crashes that make a job dead
+--       7 attempt (JSON)   8 "archive"   9 "last": the worker has no other claims   then the ids
+--
+-- Returns id, record, state, crashes, holder of each that moved, flat.
+--! use clock answers lines claim_end count finish log unique
+local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
+local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
+local out, told = {}, {}
+
+local function tell(id, record, state, crashes, holder)
+    for _, value in ipairs({id, record, state, tostring(crashes), holder}) do
+        out[#out + 1] = value
+    end
+    told[#told + 1] = table.concat({id, state, tostring(crashes), holder}, '\t')
+end
+
+local before = answered()
+if before then
+    for _, line in ipairs(lines_of(before)) do
+        local id, state, crashes, holder = string.match(line, '^([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+        tell(id, redis.call('HGET', jobs, id) or '', state, crashes, holder)
+    end
+    return out
+end
+
+-- May this claim be taken away?  Its worker is the dead one, or let its lease run out.
+local function lost(holder)
+    if worker ~= '' then
+        return holder == worker
+    end
+    local ends = redis.call('ZSCORE', leases, holder)
+    return ends and tonumber(ends) <= now
+end
+
+local function bury(id, record, controls, crashes, holder)
+    log_attempt(id, attempt)
+    finish('dead', id, record, controls, archiving, holder)
+    count('dead', 1)
+    count('dead:' .. name_of(record or '\n\n'), 1)
+    count_minute('dead', 1)
+    tell(id, record or '', 'dead', crashes, holder)
+end
+
+local function take(id, claim, holder)
+    local record = redis.call('HGET', jobs, id)
+    local controls = controls_of(record)
+    local stopped = end_claim(id, claim, controls)
+    local failures, crashes, parked = get_tries(id)
+    local once = controls and controls.at_most_once
+    if not releasing or once then
+        crashes = crashes + 1
+        set_tries(id, failures, crashes, parked)
+        count('recovered', 1)
+    end
+    if once or (not releasing and crashes >= max_crashes) then
+        bury(id, record, controls, crashes, holder)
+        return
+    end
+    if not releasing then
+        log_attempt(id, attempt)
+    end
+    if stopped then
+        finish('cancelled', id, record, controls, archiving, holder)
+        count('cancelled', 1)
+        tell(id, record or '', 'cancelled', crashes, holder)
+        return
+    end
+    make_ready(id, controls, true, crashes > 0)
+    relock(id, controls)
+    tell(id, record or '', 'queued', crashes, holder)
+end
+
+local holders = {}
+for i = 10, #ARGV do
+    local id = ARGV[i]
+    local claim = redis.call('HGET', claims, id)
+    local holder = claim and string.match(claim, '^[^:]*:[^:]*:(.*)$')
+    if claim and not holder then -- unreadable: nobody can hold it
+        holder = ''
+        take(id, claim, holder)
+    elseif holder and lost(holder) then
+        take(id, claim, holder)
+        holders[holder] = true
+    end
+end
+if last then
+    if worker ~= '' then
+        holders[worker] = true
+    end
+    for holder in pairs(holders) do
+        redis.call('ZREM', leases, holder)
+    end
+end
+if #told > 0 then
+    answer(table.concat(told, '\n'))
+end
+return out

@@ -1,0 +1,41 @@
+-- retry: running → retry, or → cancelled if the job was asked to stop
+--
+-- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 delay (ms)   8 name   9 "archive"
+-- Returns the new state, or "" when the claim is stale.
+--! use clock answers claim_end count finish log
+--! keys retry
+--! use ready
+local id, token, attempt, delay, name = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+
+local before = answered()
+if before then
+    return before
+end
+local claim = owns(id, token)
+if not claim then
+    return ''
+end
+local record = redis.call('HGET', jobs, id)
+local controls = controls_of(record)
+local stopped, holder = end_claim(id, claim, controls)
+local failures, crashes, parked = get_tries(id)
+set_tries(id, failures + 1, crashes, parked)
+log_attempt(id, attempt)
+count('failed', 1)
+count('failed:' .. name, 1)
+count_minute('failed', 1)
+local state = 'retry'
+if stopped then
+    state = 'cancelled'
+    finish(state, id, record, controls, ARGV[9] == 'archive', holder)
+    count('cancelled', 1)
+else
+    redis.call('ZADD', retry, now + delay, id)
+    relock(id, controls)
+    count('retried', 1)
+    count('retried:' .. name, 1)
+    wake_up(wake)
+    wake_up(wake_alone)
+end
+answer(state)
+return state

@@ -1,0 +1,38 @@
+-- revive: scheduled, retry, blocked, dead, cancelled, expired → queued
+--
+-- ARGV  1 clock   2 channel   3 number   4 new record ("" = as it is)   then the ids
+-- Returns the ids that moved.
+--! use clock record answers lines places unique
+--! keys tries results stops
+local new_record = ARGV[4]
+local before = answered()
+if before then
+    return lines_of(before)
+end
+local moved = {}
+for i = 5, #ARGV do
+    local id = ARGV[i]
+    local record = redis.call('HGET', jobs, id)
+    local ended = record and redis.call('HEXISTS', claims, id) == 0 and ended_state(id)
+    if record and ended ~= 'succeeded' and not redis.call('ZSCORE', queued, id) and not redis.call('ZSCORE', alone, id)
+        and (ended or waiting_state(id)) then
+        local _ = leave_ended(id) or leave_waiting(id)
+        if ended then
+            redis.call('HDEL', tries, id)
+            redis.call('HDEL', results, id)
+        end
+        redis.call('HDEL', stops, id)
+        if new_record ~= '' then
+            redis.call('HSET', jobs, id, new_record)
+            record = new_record
+        end
+        local controls = controls_of(record)
+        make_ready(id, controls, false, has_crashed(redis.call('HGET', tries, id)))
+        relock(id, controls)
+        moved[#moved + 1] = id
+    end
+end
+if #moved > 0 then
+    answer(table.concat(moved, '\n'))
+end
+return moved

@@ -1,0 +1,25 @@
+-- survey: is there anything to repair?  One call, so that a healthy queue costs next to nothing.
+--
+-- ARGV  1 clock   then the type that each key should have, in the order of KEYS
+-- Returns {keys of another type, sizes of those that are right (-1 for others), leases that have ended}
+--! use clock
+--! keys jobs queued alone scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
+--! keys tries attempts results checkins stops unique fired paused answers totals minutes seq wake wake_alone archive
+local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN'}
+local wrong, sizes = {}, {}
+for i, key in ipairs(KEYS) do
+    local kind, expected = redis.call('TYPE', key).ok, ARGV[i + 1]
+    sizes[i] = -1
+    if kind == 'none' then
+        sizes[i] = 0
+    elseif kind ~= expected then
+        wrong[#wrong + 1] = key
+    elseif SIZE[kind] then
+        sizes[i] = redis.call(SIZE[kind], key)
+    end
+end
+local ended = {}
+if redis.call('TYPE', leases).ok == 'zset' then
+    ended = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 1000)
+end
+return {wrong, sizes, ended}

@@ -1,0 +1,18 @@
+-- transfer: the claim goes to another holder, with its own lease
+--
+-- ARGV  1 clock   2 id   3 token   4 new holder   5 lease (ms)
+-- Returns 1, or 0 when the claim is stale.
+--! use clock claim_end
+local id, token, holder, lease = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local claim = owns(id, token)
+if not claim then
+    return 0
+end
+local claimed, old = string.match(claim, '^[^:]*:([^:]*):(.*)$')
+redis.call('HDEL', claims, id) -- first write: needs no memory
+if old ~= holder and string.sub(old, -#id - 1) == ':' .. id then
+    redis.call('ZREM', leases, old)
+end
+redis.call('HSET', claims, id, token .. ':' .. claimed .. ':' .. holder)
+redis.call('ZADD', leases, now + lease, holder)
+return 1

@@ -1,0 +1,103 @@
+"""RedisStore, how people act."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django_jobs.stores.operating import OperatingStore
+from django_jobs.stores.redis.part import RedisPart, attempt_line, texts
+from django_jobs.values import Attempt, State
+
+#: Which key holds the ids of a state, for walking them; blocked and running live in hashes, queued in two lanes.
+WALKED = {
+    State.SCHEDULED: ("scheduled",),
+    State.QUEUED: ("queued", "alone"),
+    State.RETRY: ("retry",),
+    State.RUNNING: ("claims",),
+    State.BLOCKED: ("waits",),
+    State.SUCCEEDED: ("succeeded", "kept"),
+    State.DEAD: ("dead",),
+    State.CANCELLED: ("cancelled",),
+    State.EXPIRED: ("expired",),
+}
+
+
+class RedisOperating(RedisPart, OperatingStore):
+    """See stores/operating.py for what each method promises."""
+
+    def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
+        flat = texts(self._run("cancel", queue, self._archiving, *ids)) if ids else []
+        return {flat[i]: State(flat[i + 1]) for i in range(0, len(flat), 2)}
+
+    def revive(self, queue: str, ids: Sequence[str], *, record: bytes | None = None) -> list[str]:
+        if record is not None and len(ids) != 1:
+            raise ValueError(f"A new record goes to one job, not {len(ids)}.")
+        return texts(self._run_once("revive", queue, record or b"", *ids)) if ids else []
+
+    def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
+        return texts(self._run_once("delete", queue, *ids)) if ids else []
+
+    def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
+        line = attempt_line(Attempt(0, "killed", 0, error=reason))
+        return texts(self._run_once("kill", queue, line, self._archiving, *ids)) if ids else []
+
+    def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
+        return texts(self._run("reschedule", queue, run_at, *ids)) if ids else []
+
+    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
+        self._run("pause", queue, name or "", until, reason)
+
+    def resume(self, queue: str, *, name: str | None = None) -> None:
+        self._run("resume", queue, name or "")
+
+    def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
+        return bool(self._run("restore", queue, id, record, state.value))
+
+    def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
+        """The cursor is `key:redis cursor`: SCAN meets every id that stays, each perhaps twice; acting on an id
+        twice has no effect, and counts come from what moved."""
+        keys = WALKED[state]
+        name, _, position = (cursor or f"{keys[0]}:0").partition(":")
+        if name not in keys or not position.isdigit():
+            raise ValueError(f"{cursor!r} is not a cursor that ids() returned for {state}.")
+        verb = "HSCAN" if state in (State.RUNNING, State.BLOCKED) else "ZSCAN"
+        following, flat = self.transport.command(verb, self.keys.of(queue)[name], position, "COUNT", limit)
+        found = list(dict.fromkeys(texts(flat[::2])))
+        if int(following):
+            return found, f"{name}:{int(following)}"
+        rest = keys[keys.index(name) + 1 :]
+        return found, f"{rest[0]}:0" if rest else ""
+
+    # -- the fleet -----------------------------------------------------------
+
+    def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
+        script, _ = self._script("publish_worker", "")
+        keys = [self.keys.fleet(key) for key in ("workers", "seen", f"commands:{name}")]
+        channel, number = self.transport.channel()
+        args = (self._clock(), name, json.dumps(dict(info)), ttl, f"{channel}:{number}")
+        return texts(self.transport.run(script, keys, args))
+
+    def forget_worker(self, name: str) -> None:
+        self.transport.command("HDEL", self.keys.fleet("workers"), name)
+        self.transport.command("ZREM", self.keys.fleet("seen"), name)
+        self.transport.command("DEL", self.keys.fleet(f"commands:{name}"))
+
+    def command_worker(self, name: str, command: str) -> bool:
+        script, _ = self._script("command_worker", "")
+        keys = [self.keys.fleet(key) for key in ("seen", f"commands:{name}")]
+        return bool(self.transport.run(script, keys, (self._clock(), name, command)))
+
+    def get_document(self, key: str) -> dict[str, Any]:
+        flat = self.transport.command("HGETALL", self.keys.fleet(f"document:{key}"))
+        return {flat[i].decode(): json.loads(flat[i + 1]) for i in range(0, len(flat), 2)}
+
+    def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
+        name = self.keys.fleet(f"document:{key}")
+        changed = {field: json.dumps(value) for field, value in changes.items() if value is not None}
+        removed = [field for field, value in changes.items() if value is None]
+        if changed:
+            self.transport.command("HSET", name, *(part for item in changed.items() for part in item))
+        if removed:
+            self.transport.command("HDEL", name, *removed)

@@ -1,0 +1,132 @@
+"""RedisStore, how jobs come in and are claimed: one short method per script."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from django_jobs.exceptions import StoreUnavailable
+from django_jobs.stores.redis.part import RedisPart, read_tries, texts
+from django_jobs.stores.redis.transport import Argument
+from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.values import PLAIN, Added, Claim, Claimed, Lane, NewJob
+
+_ADDED = {word.value.encode(): word for word in Added}
+
+
+class RedisRunning(RedisPart, RunningStore):
+    """See stores/running.py for what each method promises."""
+
+    _known_queues: frozenset[str] = frozenset()
+
+    @cached_property
+    def _claim_channels(self) -> dict[tuple[int, str, str, Lane], list[tuple[str, int]]]:
+        """Channels of claims that nobody waits on now: those to be asked again are last, and taken first."""
+        return {}
+
+    def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
+        if not jobs:
+            return []
+        if len(jobs) > MAX_BATCH:
+            raise ValueError(f"enqueue takes at most {MAX_BATCH} jobs a call, not {len(jobs)}.")
+        if queue not in self._known_queues:
+            self._register(queue)
+        args: list[Argument] = [max_length]
+        if all(map(_is_plain, jobs)) and _distinct(jobs):
+            for job in jobs:
+                args += (job.id, job.record)
+            return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args)]
+        for job in jobs:
+            fire = f"{job.fire[1]}:{job.fire[0]}" if job.fire else ""
+            args += (job.id, job.record, job.run_at, job.on_conflict, fire)
+        return [_ADDED[word] for word in self._run_once("enqueue", queue, *args)]
+
+    def _register(self, queue: str) -> None:
+        """Remember the queue's name, once per process: names live elsewhere than the queue's own slot."""
+        self.transport.command("SADD", self.keys.fleet("queues"), queue)
+        self._known_queues |= {queue}
+
+    def claim(
+        self,
+        queue: str,
+        worker: str,
+        limit: int,
+        *,
+        lane: Lane = Lane.SHARED,
+        lease: int,
+        max_running: int = 0,
+        lease_each: bool = False,
+    ) -> Claimed:
+        each = "each" if lease_each else ""
+        now, left, due, token, expired, flat = self._run_claim(
+            queue, worker, lane, (worker, min(limit, MAX_BATCH), lease, lane.value, max_running, each, self._archiving)
+        )
+        claims = []
+        for i in range(0, len(flat), 3):
+            id = flat[i].decode(errors="replace")
+            tries = flat[i + 2]
+            failures, crashes, parked = read_tries(tries) if tries else (0, 0, 0)
+            holder = f"{worker}:{id}" if lease_each else worker
+            claims.append(Claim(id, queue, token, flat[i + 1], failures, crashes, parked, now, holder))
+        gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
+        return Claimed(claims, gone, left, None if due < 0 else due, now)
+
+    def _run_claim(self, queue: str, worker: str, lane: Lane, args: Sequence[Argument]) -> list[Any]:
+        """A claim whose answer never came may have been made, and its worker's lease is renewed for as long as the
+        worker lives: so the next claim for it is that one again, under the same number, and gets the same jobs."""
+        channels = self._claim_channels.setdefault((os.getpid(), queue, worker, lane), [])
+        try:
+            channel, number = channels.pop()
+        except IndexError:
+            channel, number = os.urandom(9).hex(), 1
+        script, keys = self._script("claim", queue)
+        try:
+            reply: list[Any] = self.transport.run(script, keys, (self._clock(), channel, number, *args))
+        except StoreUnavailable:
+            channels.append((channel, number))
+            raise
+        channels.insert(0, (channel, number + 1))
+        return reply
+
+    def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
+        if not workers:
+            return {}
+        flat = self._run("extend", queue, lease, *workers)
+        return {flat[i].decode(): texts(flat[i + 1]) for i in range(0, len(flat), 2)}
+
+    def promote(self, queue: str, limit: int = 100) -> int:
+        return int(self._run("promote", queue, min(limit, 100)))
+
+    def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
+        timeout = max(0.01, min(timeout, 2.0))
+        name = "wake_alone" if lane is Lane.ALONE else "wake"
+        return self._wait({self.keys.of(queue)[name].encode(): queue for queue in queues}, timeout)
+
+    def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
+        told = self.transport.command("BLPOP", *keys, timeout)
+        return None if told is None else keys[told[0]]
+
+    def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:
+        name = "alone" if lane is Lane.ALONE else "queued"
+        sizes = self.transport.pipeline([("ZCARD", self.keys.of(queue)[name]) for queue in queues])
+        return dict(zip(queues, sizes, strict=True))
+
+    def anything(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> bool:
+        name = "alone" if lane is Lane.ALONE else "queued"
+        return bool(self._exist([self.keys.of(queue)[name] for queue in queues]))
+
+    def _exist(self, keys: list[str]) -> int:
+        return int(self.transport.command("EXISTS", *keys))
+
+    def close(self) -> None:
+        self.transport.close()
+
+
+def _is_plain(job: NewJob) -> bool:
+    return (job.controls is PLAIN or job.controls == PLAIN) and not job.run_at and job.fire is None
+
+
+def _distinct(jobs: Sequence[NewJob]) -> bool:
+    return len(jobs) == 1 or len({job.id for job in jobs}) == len(jobs)

@@ -1,0 +1,55 @@
+"""Loads lua/*.lua once.  A script declares what it needs in two kinds of comment line:
+
+--! keys jobs queued      the queue's keys it touches: they arrive in KEYS and become locals of those names
+--! use clock record      files of lua/lib/ put before it (their keys and uses come along)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_LUA = files("django_jobs.stores.redis") / "lua"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One transition: its source, its hash for EVALSHA, and the names of the keys it is to be given."""
+
+    name: str
+    source: bytes
+    sha: bytes
+    keys: tuple[str, ...]
+
+
+@cache
+def load(name: str) -> Script:
+    """The script lua/<name>.lua with its libraries."""
+    keys: list[str] = []
+    parts: list[str] = []
+    _collect(_LUA / f"{name}.lua", keys, parts, set())
+    head = f"local {', '.join(keys)} = {', '.join(f'KEYS[{i}]' for i in range(1, len(keys) + 1))}\n" if keys else ""
+    source = (head + "\n".join(parts)).encode()
+    return Script(name, source, sha1(source, usedforsecurity=False).hexdigest().encode(), tuple(keys))
+
+
+def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str]) -> None:
+    """Append the file's libraries, then the file; each library once."""
+    text = file.read_text("utf-8")
+    for line in text.splitlines():
+        if line.startswith("--! keys "):
+            keys.extend(key for key in line.split()[2:] if key not in keys)
+        elif line.startswith("--! use "):
+            for library in line.split()[2:]:
+                if library not in seen:
+                    seen.add(library)
+                    _collect(_LUA / "lib" / f"{library}.lua", keys, parts, seen)
+    parts.append(text)
+
+
+def names() -> list[str]:
+    """All scripts, for tests and for loading them beforehand."""
+    return sorted(entry.name.removesuffix(".lua") for entry in _LUA.iterdir() if entry.name.endswith(".lua"))

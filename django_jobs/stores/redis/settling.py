@@ -1,0 +1,130 @@
+"""RedisStore, how attempts end: by their worker, or because it was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django_jobs.codec import name_of
+from django_jobs.stores.redis.part import RedisPart, attempt_line, read_claim, read_tries, texts
+from django_jobs.stores.redis.transport import Argument
+from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.values import PLAIN, Attempt, Claim, Done, Recovered, State
+
+_LOST = attempt_line(Attempt(0, "worker_lost", 0, error="The worker died or lost its lease while it held the job."))
+
+
+class RedisSettling(RedisPart, RunningStore):
+    """See stores/running.py for what each method promises."""
+
+    def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
+        if not done:
+            return []
+        if len(done) > MAX_BATCH:
+            raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
+        args: list[Argument] = []
+        run_ms = wait_ms = 0
+        for claim, result, run, name, controls, wait in done:
+            # The record says it, too, and is much quicker to ask than a dozen fields.
+            plain = not claim.record.startswith(b"+") if claim.record else controls == PLAIN
+            flag = "-" if plain else "+"
+            args += (claim.id, f"{claim.token}\n{flag}\n{name or name_of(claim.record)}", b"%d:%b" % (run, result))
+            run_ms += run
+            wait_ms += wait
+        head = (self.options.history, self._archiving, run_ms, wait_ms)
+        return texts(self._run_once("complete", queue, *head, *args))
+
+    def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
+        name = name_of(claim.record)
+        state = self._run_once(
+            "retry", claim.queue, claim.id, claim.token, attempt_line(attempt), delay, name, self._archiving
+        )
+        return State(state.decode()) if state else None
+
+    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> bool:
+        parked = "park" if park else ""
+        return bool(self._run_once("snooze", claim.queue, claim.id, claim.token, delay, parked, self._archiving))
+
+    def bury(self, claim: Claim, attempt: Attempt) -> bool:
+        add = 0 if attempt.outcome == "worker_lost" else 1
+        line, name = attempt_line(attempt), name_of(claim.record)
+        return bool(self._run_once("bury", claim.queue, claim.id, claim.token, line, add, name, self._archiving))
+
+    def discard(self, claim: Claim, attempt: Attempt) -> bool:
+        line = attempt_line(attempt)
+        return bool(self._run_once("discard", claim.queue, claim.id, claim.token, line, self._archiving))
+
+    def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
+        args: list[Argument] = []
+        for claim in claims:
+            args += (claim.id, claim.token)
+        return texts(self._run_once("release", queue, self._archiving, *args)) if args else []
+
+    def checkin(self, claim: Claim, checkin: bytes) -> bool:
+        return bool(self._run("checkin", claim.queue, claim.id, claim.token, checkin))
+
+    def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
+        return bool(self._run("transfer", claim.queue, claim.id, claim.token, worker, lease))
+
+    # -- lost and stopped workers ---------------------------------------------
+
+    def recover(self, queue: str, *, worker: str | None = None, limit: int = 100) -> list[Recovered]:
+        holders = {worker} if worker is not None else set(self._expired_holders(queue))
+        return self._take("recover", queue, holders, worker, limit) if holders else []
+
+    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[str]:
+        return [job.id for job in self._take("release", queue, {worker}, worker, limit)]
+
+    def _expired_holders(self, queue: str, kind: str = "") -> list[str]:
+        return texts(self._run("lost", queue, kind))
+
+    def _take(self, mode: str, queue: str, holders: set[str], worker: str | None, limit: int) -> list[Recovered]:
+        taken: list[Recovered] = []
+        while True:
+            ids, complete = self._held_by(queue, holders, limit - len(taken))
+            moved = self._take_these(mode, queue, ids, worker, complete)
+            taken += moved
+            # People may have moved some of them meanwhile: fewer than `limit` must mean that no more are held.
+            if complete or not moved or len(taken) >= limit:
+                break
+        if complete and worker is None and not ids:
+            self._run("repair", queue, "leases", 0, *holders)
+        return taken
+
+    def _take_these(
+        self, mode: str, queue: str, ids: Sequence[str], worker: str | None, complete: bool
+    ) -> list[Recovered]:
+        head = (mode, worker or "", self.options.max_crashes, _LOST, self._archiving, "last" if complete else "")
+        flat = self._run_once("recover", queue, *head, *ids)
+        out = []
+        for i in range(0, len(flat), 5):
+            id, holder = texts((flat[i], flat[i + 4]))
+            out.append(Recovered(id, flat[i + 1], State(flat[i + 2].decode()), int(flat[i + 3]), holder))
+        return out
+
+    def _held_by(self, queue: str, holders: set[str], limit: int) -> tuple[list[str], bool]:
+        """Ids of claims of these holders, at most `limit`, and whether that is all: `claims` is as long as there are
+        running jobs, and is only walked when somebody is lost."""
+        cursor, ids = 0, []
+        while True:
+            cursor, flat = self.transport.command("HSCAN", self.keys.of(queue)["claims"], cursor, "COUNT", 1000)
+            cursor = int(cursor)
+            for i in range(0, len(flat), 2):
+                holder = read_claim(flat[i + 1])[2]
+                if holder in holders or not holder:
+                    ids.append(flat[i].decode(errors="replace"))
+            if cursor == 0 or len(ids) > limit:
+                return ids[:limit], len(ids) <= limit
+
+    def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
+        holders = self._expired_holders(queue, "remote")[:limit]
+        ids = [holder.removeprefix("remote:") for holder in holders]
+        if not ids:
+            return []
+        names = self.keys.of(queue)
+        found = self.transport.pipeline([("HMGET", names[key], *ids) for key in ("claims", "jobs", "tries")])
+        out = []
+        for id, holder, claim, record, tries in zip(ids, holders, *found, strict=True):
+            token, claimed_at, held_by = read_claim(claim)
+            if claim and held_by == holder:
+                out.append(Claim(id, queue, token, record or b"", *read_tries(tries), claimed_at, holder))
+        return out

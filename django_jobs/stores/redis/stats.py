@@ -1,0 +1,121 @@
+"""RedisStore, numbers: one script for many queues, or plain reads for a user who may not run scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.redis.part import RedisPart, read_number
+from django_jobs.values import Pause, QueueStats, State
+
+#: In the order of lua/stats.lua; two places make one state twice.
+PLACES = (
+    ("scheduled", State.SCHEDULED),
+    ("queued", State.QUEUED),
+    ("alone", State.QUEUED),
+    ("claims", State.RUNNING),
+    ("retry", State.RETRY),
+    ("blocked", State.BLOCKED),
+    ("succeeded", State.SUCCEEDED),
+    ("kept", State.SUCCEEDED),
+    ("dead", State.DEAD),
+    ("cancelled", State.CANCELLED),
+    ("expired", State.EXPIRED),
+)
+
+
+class RedisStats(RedisPart):
+    """What is asked of many places at once, from either source."""
+
+    _scripts_refused = False
+
+    def stats(self, queues: Sequence[str]) -> list[QueueStats]:
+        if not self._scripts_refused:
+            try:
+                replies = self._run_over("stats", queues)
+                return [_read(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
+            except StoreMisconfigured:
+                self._scripts_refused = True  # a viewer: plain reads from now on
+        return [_read(queue, self._plain_stats(queue)) for queue in queues]
+
+    def _holding(self, queues: Sequence[str], id: str) -> list[Any]:
+        """Which of these queues have a job of this id: 1 or 0 each."""
+        if not self._scripts_refused:
+            try:
+                return self._run_over("find", queues, id, at_once=500)
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        return self.transport.pipeline([("HEXISTS", self.keys.of(queue)["jobs"], id) for queue in queues])
+
+    def _where(self, queue: str, ids: Sequence[str]) -> list[Any]:
+        """Records, claims, waits, then scores in PLACES but for those two kinds: a column for each, a value per id."""
+        if not self._scripts_refused:
+            try:
+                return list(self._run("where", queue, *ids))
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        names = self.keys.of(queue)
+        places = [place for place, _ in PLACES if place not in ("claims", "blocked")]
+        return self.transport.pipeline(
+            [
+                *(("HMGET", names[kind], *ids) for kind in ("jobs", "claims", "waits")),
+                *(("ZMSCORE", names[place], *ids) for place in places),
+            ]
+        )
+
+    def _plain_stats(self, queue: str) -> list[Any]:
+        names = self.keys.of(queue)
+        sizes = [("HLEN" if place == "claims" else "ZCARD", names[place]) for place, _ in PLACES]
+        *counts, shared, alone, paused, totals, clock = self.transport.pipeline(
+            [
+                *sizes,
+                ("ZRANGE", names["queued"], 0, 0),
+                ("ZRANGE", names["alone"], 0, 0),
+                ("HGETALL", names["paused"]),
+                ("HGETALL", names["totals"]),
+                ("TIME",),
+            ]
+        )
+        heads = [head[0] for head in (shared, alone) if head]
+        records = self.transport.command("HMGET", names["jobs"], *heads) if heads else []
+        now = self._clock() or int(clock[0]) * 1000 + int(clock[1]) // 1000
+        return [now, counts, [record or b"" for record in records], _flat(paused), _flat(totals)]
+
+
+def _flat(reply: Any) -> list[bytes]:
+    """HGETALL as pairs in a row, whether the client made a dict of it or not."""
+    return [part for item in reply.items() for part in item] if isinstance(reply, dict) else list(reply)
+
+
+def _read(queue: str, reply: list[Any]) -> QueueStats:
+    now, sizes, heads, paused, totals = reply
+    counts = dict.fromkeys((state.value for state in State), 0)
+    for (_, state), size in zip(PLACES, sizes, strict=True):
+        counts[state.value] += size
+    pauses = {paused[i].decode(errors="replace"): read_pause(paused[i + 1]) for i in range(0, len(paused), 2)}
+    pauses = {name: pause for name, pause in pauses.items() if not pause.until or pause.until > now}
+    return QueueStats(
+        queue,
+        counts,
+        latency=max([0, *(now - at for head in heads if (at := _enqueued_at(head)))]),
+        paused=pauses.pop("", None),
+        paused_types=pauses,
+        totals={totals[i].decode(errors="replace"): read_number(totals[i + 1]) for i in range(0, len(totals), 2)},
+    )
+
+
+def _enqueued_at(record: bytes) -> int:
+    parts = record.split(b"\n", 5)
+    return int(parts[4]) if len(parts) == 6 and parts[4].isdigit() else 0
+
+
+def read_pause(text: bytes) -> Pause:
+    """A value of `paused`: until:since:reason."""
+    until, _, rest = text.partition(b":")
+    since, _, reason = rest.partition(b":")
+    return Pause(
+        reason.decode(errors="replace"),
+        int(until) if until.isdigit() else 0,
+        int(since) if since.isdigit() else 0,
+    )

@@ -1,0 +1,43 @@
+"""RedisStore: the parts put together, and the kinds of server they run on."""
+
+from __future__ import annotations
+
+import random
+
+from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.stores.redis.addresses import cluster_from_setting, pool_from_setting, redacted
+from django_jobs.stores.redis.browsing import RedisBrowsing
+from django_jobs.stores.redis.operating import RedisOperating
+from django_jobs.stores.redis.reconciling import RedisReconciling
+from django_jobs.stores.redis.running import RedisRunning
+from django_jobs.stores.redis.settling import RedisSettling
+from django_jobs.stores.redis.transport import ClusterTransport, Transport
+
+
+class RedisStore(RedisRunning, RedisSettling, RedisReconciling, RedisOperating, RedisBrowsing, Store):
+    """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster."""
+
+    @classmethod
+    def from_setting(cls, setting: str, *, options: StoreOptions | None = None) -> RedisStore:
+        """A store for the STORE setting: a URL, or "cache:ALIAS".  Connects at the first call."""
+        options = options or StoreOptions()
+        if setting.startswith("redis+cluster://"):
+            return RedisClusterStore(ClusterTransport(cluster_from_setting(setting), redacted(setting)), options)
+        return cls(Transport(pool_from_setting(setting), redacted(setting)), options)
+
+
+class RedisClusterStore(RedisStore):
+    """Where queues live on different nodes, commands over several queues are split."""
+
+    #: Seconds.  One blocking command cannot wait on several nodes: wait on one queue, then look at all.
+    LONGEST_WAIT = 0.25
+
+    def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
+        key, queue = random.choice(list(keys.items()))
+        return super()._wait({key: queue}, timeout if len(keys) == 1 else min(timeout, self.LONGEST_WAIT))
+
+    def _exist(self, keys: list[str]) -> int:
+        return sum(int(found) for found in self.transport.pipeline([("EXISTS", key) for key in keys]))
+
+
+__all__ = ["RedisClusterStore", "RedisStore"]

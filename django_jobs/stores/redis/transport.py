@@ -1,0 +1,223 @@
+"""One call of one script: packing, sending, re-sending after a lost reply, and the errors.
+
+The connection of a thread is used directly: a call through redis-py's client costs three times as much, and its own
+re-sending (10 times by default) knows neither our deadline nor which calls may be repeated.  Ours all may.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from time import monotonic, sleep
+from typing import Any
+
+import redis
+from redis import exceptions as driver
+
+from django_jobs.exceptions import StoreError
+from django_jobs.stores.redis.channels import Channel, Channels
+from django_jobs.stores.redis.errors import is_passing, translate
+from django_jobs.stores.redis.scripts import Script
+
+#: Seconds in which a call ends, one way or the other: no new try starts when the rest could not hold it.
+DEADLINE = 5.0
+LAST_TRY = 1.8
+#: Seconds between tries: a restarting server on one machine is back by then.
+PAUSE = 0.05
+
+Argument = str | bytes | int | float
+
+
+class _Slot(threading.local):
+    """The connection of this thread, with the process it belongs to and its channel for remembered answers."""
+
+    held: _Held | None = None
+
+
+class _Held:
+    """Gives the connection back to the pool when its thread ends."""
+
+    def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection, channel: Channel) -> None:
+        self.pid = os.getpid()
+        self.pool, self.connection, self.channel = pool, connection, channel
+
+    def __del__(self) -> None:
+        if self.pid == os.getpid():
+            self.pool.release(self.connection)
+
+
+class Transport:
+    """Standalone servers, unix sockets, TLS and Sentinel.  Safe over threads and forks."""
+
+    #: May one call touch keys of several queues?
+    spans = True
+
+    def __init__(self, pool: redis.ConnectionPool, where: str) -> None:
+        self.pool = pool
+        self.where = where
+        self._slot = _Slot()
+        self._channels = Channels()
+        self._client: redis.Redis | None = None
+
+    @property
+    def client(self) -> redis.Redis:
+        """An ordinary client on the same pool, for plain reads off the hot path."""
+        if self._client is None:
+            self._client = redis.Redis(connection_pool=self.pool)
+        return self._client
+
+    def _held(self) -> _Held:
+        held = self._slot.held
+        if held is None or held.pid != os.getpid():
+            held = self._slot.held = _Held(self.pool, self.pool.get_connection(), self._channels.take())
+        return held
+
+    def channel(self) -> tuple[str, int]:
+        """This connection's name and the number of its next call, for scripts that remember their answer."""
+        try:
+            held = self._held()
+        except (driver.RedisError, OSError):
+            return os.urandom(9).hex(), 1  # not connected: the call itself will say so
+        return held.channel.next()
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        """Run a script.  Raises StoreUnavailable within DEADLINE, or another StoreError."""
+        return self._try(b"EVALSHA", script, keys, args)
+
+    def command(self, *args: Argument) -> Any:
+        """Run one plain command that may be sent twice."""
+        return self._try(None, None, (), args)
+
+    def _try(self, verb: bytes | None, script: Script | None, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        started = monotonic()
+        while True:
+            try:
+                return self._once(script, keys, args)
+            except (driver.RedisError, OSError) as error:
+                if not is_passing(error) or monotonic() - started > LAST_TRY:
+                    raise translate(error, self.where) from error
+            sleep(PAUSE)
+
+    def _once(self, script: Script | None, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        held = self._held()  # kept for the whole call: `close` must not give its connection to somebody else
+        connection = held.connection
+        try:
+            if script is None:
+                connection.send_command(*args)
+                return connection.read_response()
+            connection.send_command(b"EVALSHA", script.sha, len(keys), *keys, *args)
+            try:
+                return connection.read_response()
+            except driver.NoScriptError:
+                connection.send_command(b"EVAL", script.source, len(keys), *keys, *args)
+                return connection.read_response()
+        except driver.ResponseError as error:
+            if is_passing(error):  # a demoted or loading server: the next try looks for the right one
+                connection.disconnect()
+            raise
+        except BaseException:
+            connection.disconnect()  # half a reply may be in the socket: nobody may read it as theirs
+            raise
+
+    def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        """Send plain reads together; one round trip.  Raises StoreError."""
+        if not commands:
+            return []
+        try:
+            with self.client.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    pipe.execute_command(*command)
+                return pipe.execute()
+        except (driver.RedisError, OSError) as error:
+            raise translate(error, self.where) from error
+
+    def close(self) -> None:
+        """Disconnect everything this process opened."""
+        self._slot = _Slot()
+        self._client = None
+        self.pool.disconnect()
+
+
+class ClusterTransport:
+    """Redis Cluster: redis-py routes each call to the node of its slot.  Clients are one per process."""
+
+    spans = False
+
+    def __init__(self, make_client: Any, where: str) -> None:
+        self._make = make_client
+        self.where = where
+        self._pid = 0
+        self._client: Any = None
+        self._lock = threading.Lock()
+        self._calls = threading.local()
+        self._channels = Channels()
+
+    @property
+    def client(self) -> Any:
+        """The cluster client of this process."""
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                try:
+                    self._client, self._pid = self._make(), os.getpid()
+                except (driver.RedisError, OSError) as error:
+                    raise translate(error, self.where) from error
+            return self._client
+
+    def channel(self) -> tuple[str, int]:
+        """As Transport.channel."""
+        calls = self._calls
+        if getattr(calls, "pid", 0) != os.getpid():
+            calls.pid, calls.channel = os.getpid(), self._channels.take()
+        return calls.channel.next()  # type: ignore[no-any-return]
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        """As Transport.run."""
+        try:
+            try:
+                return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+            except driver.NoScriptError:
+                return self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+        except (driver.RedisError, OSError) as error:
+            raise translate(error, self.where) from error
+
+    def command(self, *args: Argument) -> Any:
+        """As Transport.command."""
+        try:
+            return _as_sent(self.client.execute_command(*args))
+        except (driver.RedisError, OSError) as error:
+            raise translate(error, self.where) from error
+
+    def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        """As Transport.pipeline; grouped by node."""
+        if not commands:
+            return []
+        try:
+            with self.client.pipeline() as pipe:
+                for command in commands:
+                    pipe.execute_command(*command)
+                return list(pipe.execute())
+        except (driver.RedisError, OSError) as error:
+            raise translate(error, self.where) from error
+
+    def close(self) -> None:
+        """As Transport.close."""
+        client, self._client = self._client, None
+        if client is not None and self._pid == os.getpid():
+            client.close()
+
+
+def _as_sent(reply: Any) -> Any:
+    """The cluster client makes dicts of HGETALL and HSCAN, and pairs of scores: back to the flat lists of the wire."""
+    if isinstance(reply, dict) and all(isinstance(key, bytes) for key in reply):
+        return [part for pair in reply.items() for part in pair]
+    if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[1], (dict, list)):
+        return reply[0], _as_sent(reply[1])
+    if isinstance(reply, list) and reply and isinstance(reply[0], tuple):
+        return [part for pair in reply for part in pair]
+    return reply
+
+
+AnyTransport = Transport | ClusterTransport
+
+__all__ = ["DEADLINE", "AnyTransport", "Argument", "ClusterTransport", "StoreError", "Transport"]

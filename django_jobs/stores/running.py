@@ -1,0 +1,173 @@
+"""The part of the store contract that enqueueing and workers use: every method is one atomic move.
+
+Rules for all of them, kept by every store and checked by tests/contract:
+
+* times are integer milliseconds of the *store's* clock, durations too;
+* a call that ends or extends an attempt presents the claim's token; when the claim is no longer held, nothing at all
+  is changed and the answer says so;
+* a call may be sent twice (a lost reply is re-sent): the second has no effect and gives the same answer;
+* nothing is dropped because it cannot be read;
+* one call touches one queue only.
+
+Errors: StoreUnavailable, StoreFull (enqueue only), StoreCorrupt, StoreMisconfigured.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from django_jobs.values import Added, Attempt, Claim, Claimed, Done, JobInfo, Lane, NewJob, Recovered, State
+
+#: No call moves more jobs than this (Lua's unpack, and the time others wait meanwhile).
+MAX_BATCH = 1000
+
+
+class RunningStore(ABC):
+    """How jobs come in, run and end."""
+
+    @abstractmethod
+    def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
+        """→ queued or scheduled.  One answer per job, in order; at most MAX_BATCH jobs.
+
+        With `max_length`, when queued + blocked + the jobs of this call exceed it, every job that would be added
+        is FULL and none is added.  Lane `alone` is taken where controls.alone or at_most_once.
+        A unique job whose key is held by a job that still covers it is DUPLICATE ("skip", "raise") or REPLACED
+        ("replace": new arguments, if the holder still waits; "debounce": and the new run time); a lock whose
+        holder is gone or no longer covered is taken over.  The same id is EXISTS, unless the stored record is
+        byte for byte the one sent: then this is a re-send and the answer is ADDED again.
+        """
+
+    @abstractmethod
+    def claim(
+        self,
+        queue: str,
+        worker: str,
+        limit: int,
+        *,
+        lane: Lane = Lane.SHARED,
+        lease: int,
+        max_running: int = 0,
+        lease_each: bool = False,
+    ) -> Claimed:
+        """queued → running: up to `limit` jobs, best priority first, oldest first among equals.
+
+        Due scheduled and retry jobs are promoted first (at most 100).  Empty while the queue is paused.
+        `max_running` bounds the running jobs of the whole queue.  A job over its own limit, or of a paused type,
+        goes to blocked and is passed over; an expired one goes to expired and is reported.  `worker` holds a lease
+        of `lease` ms from now for all its claims in the queue; with `lease_each`, each job is held by its own
+        holder `{worker}:{job id}` (remote workers).  Unique locks of mode "queued" are freed.
+        Wakes another waiter when jobs are left.
+        """
+
+    @abstractmethod
+    def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
+        """Renew the leases of these workers.  Returns holder → ids of its jobs that were asked to stop, for
+        each worker that still had a lease (even if none of its jobs was asked); a worker that is missing holds
+        nothing here any more."""
+
+    @abstractmethod
+    def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
+        """running → succeeded, at most MAX_BATCH.  Returns the ids whose claim was stale."""
+
+    @abstractmethod
+    def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
+        """running → retry, due in `delay` ms; failures + 1; the attempt is logged.
+
+        CANCELLED instead of RETRY if the job was asked to stop.  None: stale.  A "queued" unique lock is taken
+        again if it is free."""
+
+    @abstractmethod
+    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> bool:
+        """running → scheduled, due in `delay` ms, not a failure.  `park` remembers since when (JobInfo.parked_at):
+        the name is not known here yet.  False: stale."""
+
+    @abstractmethod
+    def bury(self, claim: Claim, attempt: Attempt) -> bool:
+        """running → dead; failures + 1 unless the outcome is "worker_lost".  False: stale."""
+
+    @abstractmethod
+    def discard(self, claim: Claim, attempt: Attempt) -> bool:
+        """running → cancelled, with the attempt as the reason.  False: stale."""
+
+    @abstractmethod
+    def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
+        """running → queued, at the front of its priority, not counted: for claims that were not run to an end
+        by a worker that stops.  Returns the stale ids."""
+
+    @abstractmethod
+    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[str]:
+        """running → queued, not counted: everything `worker` holds, after its parent ended it at the end of a drain.
+
+        Like `release`, without the claims in hand (the process that knew them is dead).  A job delivered at most once
+        may have started, so it goes to dead with an attempt "worker_lost" instead.  Returns the ids that moved, at
+        most `limit`: call again until fewer come back; then the holder's lease is gone too."""
+
+    @abstractmethod
+    def recover(self, queue: str, *, worker: str | None = None, limit: int = 100) -> list[Recovered]:
+        """Take the claims of lost workers: of `worker` at once (its parent saw it die), else of every worker whose
+        lease has expired.  Each job's crashes + 1, with an attempt "worker_lost" in its log; then it goes to the
+        lane `alone`, or to dead when that was crash number `max_crashes` or it is delivered at most once, or to
+        cancelled if it was asked to stop.  Holders whose name starts with "remote:" are not touched (see overdue).
+        At most `limit`; call again until fewer come back.
+        """
+
+    @abstractmethod
+    def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
+        """The claims of holders "remote:…" whose lease has expired: their attempt failed; settle them like any."""
+
+    @abstractmethod
+    def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
+        """Give the claim (same token) to another holder with its own lease.  False: stale."""
+
+    @abstractmethod
+    def checkin(self, claim: Claim, checkin: bytes) -> bool:
+        """Remember the JSON text of the last check-in while the job runs.  False: stale.  True while asked to
+        stop, too: that is told by extend."""
+
+    @abstractmethod
+    def promote(self, queue: str, limit: int = 100) -> int:
+        """scheduled and retry → queued, those that are due, earliest first.  Returns how many."""
+
+    @abstractmethod
+    def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
+        """Block up to `timeout` seconds until there may be something to claim.
+
+        Returns the queue to look into, "" where that is not known (look into all), None when the time is over.
+
+        Never relied upon: workers look at least every 2 s whatever this says."""
+
+    @abstractmethod
+    def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:
+        """How many jobs wait in that lane, per queue: one round trip."""
+
+    @abstractmethod
+    def anything(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> bool:
+        """Is there a queued job in any of them?  One command: the poll behind wait_for_work."""
+
+    @abstractmethod
+    def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+        """Forget what HISTORY and DEAD no longer keep.  Returns state → how many were forgotten (≤ limit each)."""
+
+    @abstractmethod
+    def reconcile(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+        """Repair what no transition should leave: one bounded step of a round.  Returns kind → repairs.
+
+        Kinds: "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
+        "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type".  A job in several places
+        counts as "job_without_place": it stays in one."""
+
+    @abstractmethod
+    def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
+        """With `StoreOptions.archive`: jobs that finished and wait for the archiver, oldest first, each with its key.
+
+        They are only looked at; `archive_done` removes them.  Each info has state, end, result and attempts as they
+        were then; a job that finished again after a revival comes again."""
+
+    @abstractmethod
+    def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
+        """Remove what `archive_batch` gave and the archiver has written.  Keys that are gone are left alone."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close this process's connections; the next call opens new ones."""

@@ -1,0 +1,135 @@
+"""SqliteStore, how people see jobs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from django_jobs.stores.browsing import BrowsingStore
+from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.values import Attempt, JobInfo, Pause, QueueStats, State
+
+_INFO = "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at"
+_FROM = "FROM jobs JOIN records USING (job) LEFT JOIN results USING (job) LEFT JOIN logs USING (job)"
+#: a page shows results up to here.
+_SHORT = 1024
+_TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead", "cancelled", "expired", "recovered", "trimmed_dead")
+#: SQLite takes this many values in one statement, whatever its version.
+_MOST_VALUES = 900
+
+
+class SqliteBrowsing(SqlitePart, BrowsingStore):
+    """See stores/browsing.py for what each method promises."""
+
+    def get(self, queue: str, id: str) -> JobInfo | None:
+        with self.database.read() as connection:
+            found = connection.execute(f"SELECT {_INFO} {_FROM} WHERE id = ? AND queue = ?", (id, queue)).fetchone()
+        return found and job_info(found)
+
+    def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
+        with self.database.read() as connection:
+            for found in connection.execute(f"SELECT {_INFO} {_FROM} WHERE id = ?", (id,)):
+                if found[1] in queues:
+                    return job_info(found)
+        return None
+
+    def get_many(self, queue: str, ids: Sequence[str]) -> list[JobInfo]:
+        infos: dict[str, JobInfo] = {}
+        with self.database.read() as connection:
+            for start in range(0, len(ids), _MOST_VALUES):
+                some = ids[start : start + _MOST_VALUES]
+                sql = f"SELECT {_INFO} {_FROM} WHERE id IN ({', '.join('?' * len(some))}) AND queue = ?"
+                infos |= {found[0]: _short(job_info(found)) for found in connection.execute(sql, (*some, queue))}
+        return [infos[id] for id in ids if id in infos]
+
+    def page(
+        self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
+    ) -> list[JobInfo]:
+        where, order = _ORDERS.get(state, (f"state = '{state.value}' AND at IS NOT NULL", ("at", "job")))
+        by = ", ".join(f"jobs.{column} {'DESC' if reverse else 'ASC'}" for column in order)
+        # The page is cut on the index alone, so that what is skipped is never read.
+        cut = f"SELECT job FROM jobs WHERE queue = ? AND {where} ORDER BY {by} LIMIT ? OFFSET ?"
+        sql = f"SELECT {_INFO} {_FROM} WHERE job IN ({cut}) ORDER BY {by}"
+        with self.database.read() as connection:
+            return [_short(job_info(found)) for found in connection.execute(sql, (queue, limit, offset))]
+
+    def stats(self, queues: Sequence[str]) -> list[QueueStats]:
+        with self.database.read() as connection:
+            return [self._stats(connection, queue) for queue in queues]
+
+    def _stats(self, connection: sqlite3.Connection, queue: str) -> QueueStats:
+        view = self.reading(queue, connection)
+        counts = {state.value: 0 for state in State}
+        counts |= connection.execute("SELECT state, sum(n) FROM counts WHERE queue = ? GROUP BY state", (queue,))
+        oldest = view.value("SELECT min(since) FROM jobs WHERE queue = ? AND state = 'queued'", queue)
+        pauses = {name: Pause(*rest) for name, rest in view.pauses().items()}
+        totals = dict.fromkeys(_TOTALS, 0)
+        totals |= connection.execute("SELECT event, n FROM totals WHERE queue = ?", (queue,))
+        return QueueStats(
+            queue,
+            counts=counts,
+            latency=0 if oldest is None else max(0, view.now - oldest),
+            paused=pauses.pop("", None),
+            paused_types=pauses,
+            totals=totals,
+        )
+
+    def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
+        series: dict[int, dict[str, int]] = {}
+        sql = "SELECT minute, event, n FROM minutes WHERE queue = ? AND minute >= ? ORDER BY minute"
+        with self.database.read() as connection:
+            for minute, event, n in connection.execute(sql, (queue, since - since % 60_000)):
+                series.setdefault(minute, {})[event] = n
+        return series
+
+    def queues(self) -> list[str]:
+        with self.database.read() as connection:
+            return [queue for (queue,) in connection.execute("SELECT queue FROM queues ORDER BY queue")]
+
+    def fired(self, queue: str) -> dict[str, int]:
+        with self.database.read() as connection:
+            return dict(connection.execute("SELECT schedule, at FROM fired WHERE queue = ?", (queue,)).fetchall())
+
+    def describe(self) -> dict[str, str]:
+        with self.database.read() as connection:
+            mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            size = pages * connection.execute("PRAGMA page_size").fetchone()[0]
+        if self.database.in_memory:
+            persistence = "none: everything is lost when the process ends"
+        else:
+            persistence = f"{mode}, synchronous=NORMAL: survives kill -9; a power cut may lose the last moment"
+        return {
+            "kind": "memory" if self.database.in_memory else "embedded",
+            "version": f"SQLite {sqlite3.sqlite_version}",
+            "address": self.database.path,
+            "persistence": persistence,
+            "eviction": "none",
+            "size": f"{size} bytes",
+        }
+
+
+_ORDERS = {
+    State.QUEUED: ("state = 'queued'", ("lane", "rank", "seq")),
+    State.BLOCKED: ("state = 'blocked'", ("blocked_by", "rank", "seq")),
+}
+
+
+def attempts_of(lines: str | None) -> tuple[Attempt, ...]:
+    """The attempts log as values."""
+    return tuple(Attempt(*json.loads(line)) for line in lines.split("\n")) if lines else ()
+
+
+def job_info(found: tuple[Any, ...]) -> JobInfo:
+    """One line of `_INFO` as a value."""
+    id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at = found
+    return JobInfo(
+        id, queue, record, State(state), failures, crashes, at or 0, token, holder or "", result, run_ms,
+        json.loads(checkin) if checkin else None, attempts_of(lines), parked_at,
+    )  # fmt: skip
+
+
+def _short(info: JobInfo) -> JobInfo:
+    return info._replace(result=info.result and info.result[:_SHORT], attempts=info.attempts[-1:])

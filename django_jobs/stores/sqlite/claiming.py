@@ -1,0 +1,163 @@
+"""SqliteStore, how jobs are handed to workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.rows import COLUMNS, Row
+from django_jobs.stores.sqlite.transaction import ADMIT, Transaction
+from django_jobs.values import Claim, Claimed, Lane, State
+
+#: jobs looked at and passed over by one claim; the next claim goes on behind them.
+PASS_OVER = 1000
+
+
+class SqliteClaiming(SqlitePart, RunningStore):
+    """See stores/running.py for what each method promises."""
+
+    def claim(
+        self,
+        queue: str,
+        worker: str,
+        limit: int,
+        *,
+        lane: Lane = Lane.SHARED,
+        lease: int,
+        max_running: int = 0,
+        lease_each: bool = False,
+    ) -> Claimed:
+        part = lane_number(lane)
+        with self.writing(queue) as move:
+            closed = move.pauses()
+            if "" in closed:
+                return Claimed([], [], 0, next_opening(move), move.now)
+            promote_due(move, ADMIT)
+            admit_resumed(move, closed)
+            room = min(limit, MAX_BATCH)
+            if max_running:
+                room = min(room, max_running - move.count_of(State.RUNNING))
+            claims: list[Claim] = []
+            expired: list[tuple[str, bytes]] = []
+            token = passed = 0
+            used: dict[str, int] = {}
+            while len(claims) < room and passed < PASS_OVER:
+                found = _next(move, part, room - len(claims))
+                for row, record in found:
+                    if row.expires_at is not None and row.expires_at <= move.now:
+                        move.move(row, State.EXPIRED)
+                        expired.append((row.id, record))
+                    elif (by := _obstacle(move, row, closed, used)) is not None:
+                        move.move(row, State.BLOCKED, blocked_by=by)
+                    else:
+                        token = token or move.number()
+                        holder = f"{worker}:{row.id}" if lease_each else worker
+                        claims.append(_claim(move, row, record, holder, token))
+                        if lease_each:
+                            set_lease(move, holder, lease)
+                        continue
+                    passed += 1
+                if not found:
+                    break
+            if claims and not lease_each:
+                set_lease(move, worker, lease)
+            return Claimed(claims, expired, move.count_of(State.QUEUED, part), next_due(move), move.now)
+
+    def promote(self, queue: str, limit: int = 100) -> int:
+        with self.writing(queue) as move:
+            admit_resumed(move, move.pauses())
+            return promote_due(move, limit)
+
+    def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:
+        with self.database.read() as connection:
+            return {q: self.reading(q, connection).count_of(State.QUEUED, lane_number(lane)) for q in queues}
+
+    def anything(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> bool:
+        return any(self.backlog(queues, lane=lane).values())
+
+
+def lane_number(lane: Lane) -> int:
+    """Column `lane`."""
+    return 1 if lane is Lane.ALONE else 0
+
+
+def _next(move: Transaction, part: int, limit: int) -> list[tuple[Row, bytes]]:
+    sql = (
+        f"SELECT record, {COLUMNS} FROM jobs JOIN records USING (job)"
+        " WHERE queue = ? AND state = 'queued' AND lane = ? ORDER BY rank, seq LIMIT ?"
+    )
+    found = move.execute(sql, (move.queue, part, limit)).fetchall()
+    return [(Row._make(columns), record) for record, *columns in found]
+
+
+def _obstacle(move: Transaction, row: Row, closed: dict[str, tuple[str, int, int]], used: dict[str, int]) -> str | None:
+    """What the job must wait for; takes one slot of its limit if there is nothing."""
+    if row.name in closed:
+        return f"pause:{row.name}"
+    key = row.limit_key
+    if key is None or row.slots <= 0:
+        return None
+    if key not in used:
+        used[key] = move.running(key)
+    if used[key] >= row.slots:
+        return f"limit:{key}"
+    used[key] += 1
+    return None
+
+
+def _claim(move: Transaction, row: Row, record: bytes, holder: str, token: int) -> Claim:
+    move.move(row, State.RUNNING, at=move.now, token=token, holder=holder)
+    return Claim(row.id, move.queue, token, record, row.failures, row.crashes, row.parked_at, move.now, holder)
+
+
+def set_lease(move: Transaction, holder: str, lease: int) -> None:
+    """The holder is alive for `lease` ms from now."""
+    move.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (move.queue, holder, move.now + lease))
+
+
+def promote_due(move: Transaction, limit: int) -> int:
+    """scheduled and retry → queued, earliest first."""
+    due = [
+        row
+        for state in ("scheduled", "retry")
+        for row in move.rows(f"state = '{state}' AND at <= ? ORDER BY at, seq LIMIT ?", move.now, limit)
+    ]
+    due.sort(key=lambda row: (row.at, row.seq))
+    for row in due[:limit]:
+        move.move(row, State.QUEUED, since=row.at)
+    return len(due[:limit])
+
+
+def admit_resumed(move: Transaction, closed: dict[str, tuple[str, int, int]]) -> None:
+    """blocked → queued, some jobs of types whose pause is over."""
+    if not move.count_of(State.BLOCKED):
+        return
+    sql = (
+        "SELECT blocked_by FROM jobs WHERE queue = ? AND state = 'blocked'"
+        " AND blocked_by > ? AND blocked_by < 'pause;' ORDER BY blocked_by LIMIT 1"
+    )
+    by = move.value(sql, move.queue, "pause:")
+    while by is not None:
+        name = by.removeprefix("pause:")
+        if name not in closed:
+            move.admit_type(name)
+        by = move.value(sql, move.queue, by)
+
+
+def next_due(move: Transaction) -> int | None:
+    """ms until the next scheduled or retry job, or until a pause ends."""
+    dues = [
+        move.value(f"SELECT min(at) FROM jobs WHERE queue = ? AND state = '{state}' AND at IS NOT NULL", move.queue)
+        for state in ("scheduled", "retry")
+    ]
+    waits = [max(0, due - move.now) for due in dues if due is not None]
+    opening = next_opening(move)
+    return min(waits if opening is None else [*waits, opening], default=None)
+
+
+def next_opening(move: Transaction) -> int | None:
+    """ms until the first pause of the queue or of a type ends by itself."""
+    sql = "SELECT min(until) FROM pauses WHERE queue = ? AND until > ?"
+    until: int | None = move.value(sql, move.queue, move.now)
+    return None if until is None else until - move.now

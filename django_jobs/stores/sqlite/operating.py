@@ -1,0 +1,129 @@
+"""SqliteStore, how people move jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from django_jobs.codec import decode
+from django_jobs.exceptions import CorruptRecord
+from django_jobs.stores.operating import OperatingStore
+from django_jobs.stores.sqlite.claiming import admit_resumed
+from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.rows import Row
+from django_jobs.stores.sqlite.transaction import Transaction
+from django_jobs.values import FINISHED, PLAIN, WAITING, Attempt, Controls, State
+
+_REVIVABLE = frozenset(set(State) - {State.QUEUED, State.RUNNING, State.SUCCEEDED})
+#: jobs of a type that come back in the call that opens it.
+_RESUMED = 500
+
+
+class SqliteOperating(SqlitePart, OperatingStore):
+    """See stores/operating.py for what each method promises."""
+
+    def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
+        states: dict[str, State] = {}
+        with self.writing(queue) as move:
+            for row in _existing(move, ids):
+                state = State(row.state)
+                if state in WAITING:
+                    state = State.CANCELLED
+                    move.move(row, state)
+                elif state is State.RUNNING:
+                    move.execute("UPDATE jobs SET stop = ? WHERE job = ?", (move.now, row.job))
+                states[row.id] = state
+        return states
+
+    def revive(self, queue: str, ids: Sequence[str], *, record: bytes | None = None) -> list[str]:
+        if record is not None and len(ids) != 1:
+            raise ValueError(f"revive with a record takes one id, not {len(ids)}.")
+
+        def to_queued(move: Transaction, row: Row) -> bool:
+            if row.state not in _REVIVABLE:
+                return False
+            if record is not None:
+                row = move.replace_record(row, record, _controls(row.id, queue, record))
+            fresh = {"failures": 0, "crashes": 0, "parked_at": 0} if row.state in FINISHED else {}
+            move.move(row, State.QUEUED, run_ms=-1, **fresh)
+            if record is not None and row.lock and row.lock_mode != "period":
+                move.lock(row.lock, row.id)
+            return True
+
+        return self._each(queue, ids, to_queued)
+
+    def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
+        def away(move: Transaction, row: Row) -> bool:
+            if row.state == State.RUNNING:
+                return False
+            move.remove(row)
+            return True
+
+        return self._each(queue, ids, away)
+
+    def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
+        def to_dead(move: Transaction, row: Row) -> bool:
+            if row.state in FINISHED:
+                return False
+            if row.state == State.RUNNING:
+                move.execute("INSERT OR REPLACE INTO killed VALUES (?, ?, ?)", (queue, row.holder, row.id))
+            attempt = row.failures + row.crashes + 1
+            move.log(row, Attempt(attempt, "killed", move.now, worker=row.holder or "", error=reason))
+            move.move(row, State.DEAD)
+            return True
+
+        return self._each(queue, ids, to_dead)
+
+    def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
+        def to_scheduled(move: Transaction, row: Row) -> bool:
+            if row.state not in WAITING:
+                return False
+            move.move(row, State.RETRY if row.state == State.RETRY else State.SCHEDULED, at=run_at)
+            return True
+
+        return self._each(queue, ids, to_scheduled)
+
+    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
+        with self.writing(queue) as move:
+            values = (queue, name or "", until, move.now, reason)
+            move.execute("INSERT OR REPLACE INTO pauses VALUES (?, ?, ?, ?, ?)", values)
+
+    def resume(self, queue: str, *, name: str | None = None) -> None:
+        with self.writing(queue) as move:
+            move.execute("DELETE FROM pauses WHERE queue = ? AND name = ?", (queue, name or ""))
+            # Tells those who wait to look again, as a job that moves would.
+            move.execute("UPDATE counts SET changes = changes + 1 WHERE queue = ? AND state = 'queued'", (queue,))
+            if name:
+                move.admit_type(name, _RESUMED)
+            admit_resumed(move, move.pauses())
+
+    def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
+        sql = "SELECT job, id FROM jobs WHERE queue = ? AND state = ? AND job > ? ORDER BY job LIMIT ?"
+        with self.database.read() as connection:
+            found = connection.execute(sql, (queue, state, int(cursor or 0), limit)).fetchall()
+        return [id for _, id in found], str(found[-1][0]) if len(found) == limit else ""
+
+    def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
+        if state not in FINISHED:
+            raise ValueError(f"restore puts back finished jobs; {state} is not one of {sorted(FINISHED)}.")
+        with self.writing(queue) as move:
+            if move.row(id) is not None:
+                return False
+            move.add(id, record, _controls(id, queue, record), state, move.now)
+            return True
+
+    def _each(self, queue: str, ids: Sequence[str], act: Callable[[Transaction, Row], bool]) -> list[str]:
+        with self.writing(queue) as move:
+            return [row.id for row in _existing(move, ids) if act(move, row)]
+
+
+def _existing(move: Transaction, ids: Sequence[str]) -> list[Row]:
+    # An id that is named twice is one job: the second time its row would be out of date.
+    return [row for id in dict.fromkeys(ids) if (row := move.row(id)) is not None]
+
+
+def _controls(id: str, queue: str, record: bytes) -> Controls:
+    try:
+        return decode(id, queue, record).controls
+    except CorruptRecord:
+        # It is kept all the same; the worker that claims it says what is wrong.
+        return PLAIN

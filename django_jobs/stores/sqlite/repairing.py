@@ -1,0 +1,172 @@
+"""SqliteStore, what keeps it small and right: pruning, repairs, and the way to the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.stores.sqlite.browsing import attempts_of
+from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.rows import COLUMNS, Row
+from django_jobs.stores.sqlite.settling import trim_succeeded
+from django_jobs.stores.sqlite.transaction import Transaction
+from django_jobs.values import JobInfo, State
+
+#: ms that the minutes series goes back.
+_SERIES_KEPT = 25 * 3_600_000
+#: greater than any row number.
+_LAST = 2**63 - 1
+_STATES = ", ".join(f"'{state}'" for state in State)
+
+
+class SqliteRepairing(SqlitePart, RunningStore):
+    """See stores/running.py for what each method promises."""
+
+    #: queue → the last job that a round of repairs has looked at.
+    _round: dict[str, int]
+
+    def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+        options, forgotten = self.options, {}
+        with self.writing(queue) as move:
+            # What keep_result has kept long enough goes first, whatever HISTORY would still keep.
+            kept = _forget(move, "kept_until <= ? ORDER BY kept_until LIMIT ?", move.now, limit)
+            old = _forget_old(move, State.SUCCEEDED, options.history_ttl, limit - kept, "AND kept_until IS NULL")
+            forgotten[State.SUCCEEDED.value] = kept + old + trim_succeeded(move, limit - kept - old)
+            for state, most, ttl in (
+                (State.CANCELLED, options.history, options.history_ttl),
+                (State.EXPIRED, options.history, options.history_ttl),
+                (State.DEAD, options.dead, options.dead_ttl),
+            ):
+                n = _forget_old(move, state, ttl, limit)
+                excess = min(limit - n, move.count_of(state) - most)
+                if excess > 0:
+                    where = f"state = '{state}' AND at IS NOT NULL ORDER BY jobs.at, jobs.job LIMIT ?"
+                    n += _forget(move, where, excess)
+                forgotten[state.value] = n
+            if forgotten[State.DEAD.value]:
+                move.count("trimmed_dead", n=forgotten[State.DEAD.value])
+            move.execute("DELETE FROM minutes WHERE queue = ? AND minute < ?", (queue, move.now - _SERIES_KEPT))
+            move.execute("DELETE FROM locks WHERE queue = ? AND until > 0 AND until <= ?", (queue, move.now))
+        return forgotten
+
+    def reconcile(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+        with self.writing(queue) as move:
+            window = self._next_window(move, limit)
+            return {
+                "claim_without_lease": _lease_claims(move, limit),
+                "lease_without_claim": _drop_leases(move, limit),
+                "job_without_place": _place_jobs(move, window),
+                "place_without_job": _drop_orphans(move, window),
+                "lock_without_job": _drop_locks(move, limit),
+                # A slot is a running job here and a table has one type: neither can go wrong.
+                "slot_without_claim": 0,
+                "waiter_without_limit": _admit_waiters(move, limit),
+                "wrong_type": 0,
+            }
+
+    def _next_window(self, move: Transaction, limit: int) -> tuple[int, int]:
+        """The next `limit` jobs of a round through all of them: a step must not hold the writers up."""
+        first = self._round.get(move.queue, 0)
+        last = move.value("SELECT job FROM jobs WHERE job > ? ORDER BY job LIMIT 1 OFFSET ?", first, limit - 1)
+        self._round[move.queue] = last or 0
+        return first, _LAST if last is None else last
+
+    def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
+        sql = (
+            "SELECT key, id, queue, record, state, failures, crashes, at, result, run_ms, lines"
+            " FROM archive WHERE queue = ? ORDER BY key LIMIT ?"
+        )
+        with self.database.read() as connection:
+            found = connection.execute(sql, (queue, limit)).fetchall()
+        return [(key, _archived(*columns)) for key, *columns in found]
+
+    def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
+        with self.writing(queue) as move:
+            for key in keys:
+                move.execute("DELETE FROM archive WHERE key = ? AND queue = ?", (int(key), queue))
+
+
+def _archived(
+    id: str, queue: str, record: bytes, state: str, failures: int, crashes: int, at: int, result: bytes | None,
+    run_ms: int, lines: str,
+) -> JobInfo:  # fmt: skip
+    log = attempts_of(lines)
+    return JobInfo(id, queue, record, State(state), failures, crashes, at, result=result, run_ms=run_ms, attempts=log)
+
+
+def _forget(move: Transaction, where: str, *values: int) -> int:
+    rows = move.rows(where, *values)
+    for row in rows:
+        move.remove(row, unlock=False)
+    return len(rows)
+
+
+def _forget_old(move: Transaction, state: State, ttl: int, limit: int, but: str = "") -> int:
+    where = f"state = '{state}' AND at < ? {but} ORDER BY jobs.at, jobs.job LIMIT ?"
+    return _forget(move, where, move.now - ttl, max(limit, 0))
+
+
+def _lease_claims(move: Transaction, limit: int) -> int:
+    """A holder without a lease gets one that is over: recover takes its jobs."""
+    sql = (
+        "INSERT INTO leases SELECT DISTINCT queue, holder, ? FROM jobs WHERE queue = ? AND state = 'running'"
+        " AND holder NOT IN (SELECT holder FROM leases WHERE queue = ?) LIMIT ?"
+    )
+    return move.execute(sql, (move.now, move.queue, move.queue, limit)).rowcount
+
+
+def _drop_leases(move: Transaction, limit: int) -> int:
+    sql = (
+        "SELECT holder FROM leases WHERE queue = ? AND until <= ? AND NOT EXISTS (SELECT 1 FROM jobs"
+        " WHERE jobs.queue = leases.queue AND jobs.holder = leases.holder AND state = 'running') LIMIT ?"
+    )
+    holders = move.execute(sql, (move.queue, move.now, limit)).fetchall()
+    for (holder,) in holders:
+        move.execute("DELETE FROM leases WHERE queue = ? AND holder = ?", (move.queue, holder))
+        move.execute("DELETE FROM killed WHERE queue = ? AND holder = ?", (move.queue, holder))
+    return len(holders)
+
+
+def _in_window(move: Transaction, window: tuple[int, int], where: str) -> list[Row]:
+    # NOT INDEXED leaves only the row numbers to search by; else SQLite walks an index of the whole queue.
+    sql = f"SELECT {COLUMNS} FROM jobs NOT INDEXED WHERE job > ? AND job <= ? AND queue = ? AND {where}"
+    return [Row._make(found) for found in move.execute(sql, (*window, move.queue))]
+
+
+def _place_jobs(move: Transaction, window: tuple[int, int]) -> int:
+    """A job in no state, or one that waits for no time: it was accepted, so it runs."""
+    timed = "'scheduled', 'retry', 'running', 'succeeded', 'dead', 'cancelled', 'expired'"
+    untimed = f"state IN ({timed}) AND at IS NULL OR state = 'blocked' AND blocked_by IS NULL"
+    rows = _in_window(move, window, f"(state NOT IN ({_STATES}) OR {untimed})")
+    for row in rows:
+        move.move(row, State.QUEUED)
+    return len(rows)
+
+
+def _drop_orphans(move: Transaction, window: tuple[int, int]) -> int:
+    """A job without its record: there is nothing to run."""
+    rows = _in_window(move, window, "NOT EXISTS (SELECT 1 FROM records WHERE records.job = jobs.job)")
+    for row in rows:
+        move.remove(row)
+    return len(rows)
+
+
+def _drop_locks(move: Transaction, limit: int) -> int:
+    finished = "'succeeded', 'dead', 'cancelled', 'expired'"
+    sql = (
+        "SELECT digest FROM locks WHERE queue = ? AND until = 0 AND NOT EXISTS (SELECT 1 FROM jobs WHERE"
+        f" jobs.queue = locks.queue AND jobs.id = locks.id AND state NOT IN ({finished})) LIMIT ?"
+    )
+    digests = move.execute(sql, (move.queue, limit)).fetchall()
+    for (digest,) in digests:
+        move.execute("DELETE FROM locks WHERE queue = ? AND digest = ?", (move.queue, digest))
+    return len(digests)
+
+
+def _admit_waiters(move: Transaction, limit: int) -> int:
+    sql = (
+        "SELECT DISTINCT blocked_by FROM jobs WHERE queue = ? AND state = 'blocked'"
+        " AND blocked_by > 'limit:' AND blocked_by < 'limit;' LIMIT ?"
+    )
+    waited = move.execute(sql, (move.queue, limit)).fetchall()
+    return sum(move.admit(by.removeprefix("limit:")) for (by,) in waited)

@@ -1,0 +1,136 @@
+-- Everything the embedded store keeps.  Times are integer milliseconds.
+--
+-- `jobs` is narrow, because each move rewrites its row; what is long lives in tables of its own.  A job is in exactly
+-- one of the partial indexes `queued`, `blocked` and `timed`: they are the places.
+
+CREATE TABLE queues (queue TEXT PRIMARY KEY, seq INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    job          INTEGER PRIMARY KEY,
+    queue        TEXT    NOT NULL,
+    id           TEXT    NOT NULL,
+    name         TEXT    NOT NULL,
+    state        TEXT    NOT NULL,
+    lane         INTEGER NOT NULL DEFAULT 0,   -- 1 = alone
+    rank         INTEGER NOT NULL DEFAULT 0,   -- 100 - priority: lower runs first
+    seq          INTEGER NOT NULL DEFAULT 0,   -- arrival; negative = put back at the front
+    since        INTEGER NOT NULL DEFAULT 0,   -- queued: when it could first run
+    at           INTEGER,                      -- due, claimed or ended; NULL where time means nothing
+    token        INTEGER NOT NULL DEFAULT 0,
+    holder       TEXT,
+    stop         INTEGER NOT NULL DEFAULT 0,   -- running: asked to stop
+    blocked_by   TEXT,                         -- "limit:<key>" or "pause:<job name>"
+    failures     INTEGER NOT NULL DEFAULT 0,
+    crashes      INTEGER NOT NULL DEFAULT 0,
+    parked_at    INTEGER NOT NULL DEFAULT 0,
+    run_ms       INTEGER NOT NULL DEFAULT -1,
+    kept_until   INTEGER,
+    checkin      BLOB,
+    priority     INTEGER NOT NULL,
+    alone        INTEGER NOT NULL,
+    at_most_once INTEGER NOT NULL,
+    expires_at   INTEGER,
+    lock         TEXT,
+    lock_mode    TEXT,
+    lock_for     INTEGER NOT NULL,
+    limit_key    TEXT,
+    slots        INTEGER NOT NULL,
+    keep_for     INTEGER
+);
+CREATE UNIQUE INDEX ids ON jobs (id, queue);
+CREATE INDEX states ON jobs (queue, state);
+CREATE INDEX queued ON jobs (queue, lane, rank, seq) WHERE state = 'queued';
+CREATE INDEX oldest ON jobs (queue, since) WHERE state = 'queued';
+CREATE INDEX blocked ON jobs (queue, blocked_by, rank, seq) WHERE state = 'blocked';
+CREATE INDEX timed ON jobs (queue, state, at) WHERE at IS NOT NULL;
+CREATE INDEX held ON jobs (queue, holder) WHERE state = 'running';
+CREATE INDEX slots ON jobs (queue, limit_key) WHERE state = 'running' AND limit_key IS NOT NULL;
+CREATE INDEX trim ON jobs (queue, at) WHERE state = 'succeeded' AND kept_until IS NULL;
+CREATE INDEX kept ON jobs (queue, kept_until) WHERE kept_until IS NOT NULL;
+
+CREATE TABLE records (job INTEGER PRIMARY KEY, record BLOB NOT NULL);
+CREATE TABLE results (job INTEGER PRIMARY KEY, result BLOB NOT NULL);
+CREATE TABLE logs (job INTEGER PRIMARY KEY, lines TEXT NOT NULL);
+
+CREATE TABLE locks (
+    queue TEXT NOT NULL, digest TEXT NOT NULL, id TEXT NOT NULL,
+    until INTEGER NOT NULL,                    -- 0 = as long as the job holds it
+    PRIMARY KEY (queue, digest)
+) WITHOUT ROWID;
+CREATE INDEX lockers ON locks (queue, id);
+
+CREATE TABLE leases (
+    queue TEXT NOT NULL, holder TEXT NOT NULL, until INTEGER NOT NULL, PRIMARY KEY (queue, holder)
+) WITHOUT ROWID;
+CREATE INDEX lapsing ON leases (queue, until);
+
+-- running jobs that were killed: their holder is still to be told
+CREATE TABLE killed (
+    queue TEXT NOT NULL, holder TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (queue, holder, id)
+) WITHOUT ROWID;
+
+-- name '' = the queue itself
+CREATE TABLE pauses (
+    queue TEXT NOT NULL, name TEXT NOT NULL, until INTEGER NOT NULL, since INTEGER NOT NULL, reason TEXT NOT NULL,
+    PRIMARY KEY (queue, name)
+) WITHOUT ROWID;
+
+CREATE TABLE fired (
+    queue TEXT NOT NULL, schedule TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (queue, schedule)
+) WITHOUT ROWID;
+
+CREATE TABLE totals (
+    queue TEXT NOT NULL, event TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (queue, event)
+) WITHOUT ROWID;
+
+CREATE TABLE minutes (
+    queue TEXT NOT NULL, minute INTEGER NOT NULL, event TEXT NOT NULL, n INTEGER NOT NULL,
+    PRIMARY KEY (queue, minute, event)
+) WITHOUT ROWID;
+
+CREATE TABLE archive (
+    key INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, id TEXT NOT NULL, record BLOB NOT NULL,
+    state TEXT NOT NULL, failures INTEGER NOT NULL, crashes INTEGER NOT NULL, at INTEGER NOT NULL,
+    result BLOB, run_ms INTEGER NOT NULL, lines TEXT NOT NULL
+);
+CREATE INDEX outbox ON archive (queue);
+
+CREATE TABLE workers (
+    name TEXT PRIMARY KEY, info TEXT NOT NULL, seen_at INTEGER NOT NULL, until INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE commands (command_id INTEGER PRIMARY KEY, worker TEXT NOT NULL, command TEXT NOT NULL);
+CREATE TABLE documents (
+    key TEXT NOT NULL, entry TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (key, entry)
+) WITHOUT ROWID;
+
+-- How many jobs are in each state, kept by triggers so that no verb can forget it and no page has to count.
+-- part: queued 0 shared, 1 alone; succeeded 1 = kept by keep_result; else 0.  changes grows: the wake-up signal.
+CREATE TABLE counts (
+    queue TEXT NOT NULL, state TEXT NOT NULL, part INTEGER NOT NULL, n INTEGER NOT NULL,
+    changes INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (queue, state, part)
+) WITHOUT ROWID;
+
+CREATE TRIGGER job_added AFTER INSERT ON jobs BEGIN
+    INSERT INTO counts (queue, state, part, n, changes) VALUES (new.queue, new.state, CASE new.state
+        WHEN 'queued' THEN new.lane WHEN 'succeeded' THEN new.kept_until IS NOT NULL ELSE 0 END, 1, 1)
+    ON CONFLICT DO UPDATE SET n = n + 1, changes = changes + 1;
+END;
+
+CREATE TRIGGER job_moved AFTER UPDATE OF state, lane, kept_until ON jobs
+WHEN old.state IS NOT new.state OR old.lane IS NOT new.lane OR old.kept_until IS NOT new.kept_until BEGIN
+    UPDATE counts SET n = n - 1, changes = changes + 1
+    WHERE queue = old.queue AND state = old.state AND part = CASE old.state
+        WHEN 'queued' THEN old.lane WHEN 'succeeded' THEN old.kept_until IS NOT NULL ELSE 0 END;
+    INSERT INTO counts (queue, state, part, n, changes) VALUES (new.queue, new.state, CASE new.state
+        WHEN 'queued' THEN new.lane WHEN 'succeeded' THEN new.kept_until IS NOT NULL ELSE 0 END, 1, 1)
+    ON CONFLICT DO UPDATE SET n = n + 1, changes = changes + 1;
+END;
+
+CREATE TRIGGER job_deleted AFTER DELETE ON jobs BEGIN
+    UPDATE counts SET n = n - 1, changes = changes + 1
+    WHERE queue = old.queue AND state = old.state AND part = CASE old.state
+        WHEN 'queued' THEN old.lane WHEN 'succeeded' THEN old.kept_until IS NOT NULL ELSE 0 END;
+    DELETE FROM records WHERE job = old.job;
+    DELETE FROM results WHERE job = old.job;
+    DELETE FROM logs WHERE job = old.job;
+END;

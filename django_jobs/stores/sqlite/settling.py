@@ -1,0 +1,217 @@
+"""SqliteStore, how attempts end: by their worker, or because it was lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.stores.sqlite.claiming import set_lease
+from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.rows import Row
+from django_jobs.stores.sqlite.transaction import Transaction
+from django_jobs.values import Attempt, Claim, Done, Recovered, State
+
+LOST = "The worker died or lost its lease while it held the job."
+_REMOTE = "remote:"
+
+
+class SqliteSettling(SqlitePart, RunningStore):
+    """See stores/running.py for what each method promises."""
+
+    def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
+        asked: dict[str, list[str]] = {}
+        with self.writing(queue) as move:
+            for worker in workers:
+                if not move.value("SELECT 1 FROM leases WHERE queue = ? AND holder = ?", queue, worker):
+                    continue
+                set_lease(move, worker, lease)
+                asked[worker] = [row.id for row in move.rows("state = 'running' AND holder = ? AND stop > 0", worker)]
+                killed = move.execute("SELECT id FROM killed WHERE queue = ? AND holder = ?", (queue, worker))
+                asked[worker] += [id for (id,) in killed]
+                # Told once is enough: whatever the worker does with that claim is refused.
+                move.execute("DELETE FROM killed WHERE queue = ? AND holder = ?", (queue, worker))
+        return asked
+
+    def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
+        if len(done) > MAX_BATCH:
+            raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
+        stale: list[str] = []
+        with self.writing(queue) as move:
+            for claim, result, run_ms, _, _, wait_ms in done:
+                row = move.held(claim)
+                if row is None:
+                    stale.append(claim.id)
+                    continue
+                if result:
+                    move.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (row.job, result))
+                kept_until = None if row.keep_for is None else move.now + row.keep_for
+                move.move(row, State.SUCCEEDED, run_ms=run_ms, kept_until=kept_until)
+                move.count("run_ms", n=run_ms)
+                move.count("wait_ms", n=wait_ms)
+            trim_succeeded(move, MAX_BATCH)
+        return stale
+
+    def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
+        with self.writing(claim.queue) as move:
+            row = move.held(claim)
+            if row is None:
+                return None
+            move.log(row, attempt)
+            move.count("failed", row.name)
+            if row.stop:
+                move.move(row, State.CANCELLED, failures=row.failures + 1)
+                return State.CANCELLED
+            move.move(row, State.RETRY, at=move.now + delay, failures=row.failures + 1)
+            move.count("retried", row.name)
+            return State.RETRY
+
+    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> bool:
+        with self.writing(claim.queue) as move:
+            row = move.held(claim)
+            if row is None:
+                return False
+            if row.stop:
+                move.move(row, State.CANCELLED)
+            else:
+                parked_at = (row.parked_at or move.now) if park else row.parked_at
+                move.move(row, State.SCHEDULED, at=move.now + delay, parked_at=parked_at)
+            return True
+
+    def bury(self, claim: Claim, attempt: Attempt) -> bool:
+        with self.writing(claim.queue) as move:
+            row = move.held(claim)
+            if row is None:
+                return False
+            move.log(row, attempt)
+            failed = attempt.outcome != "worker_lost"
+            if failed:
+                move.count("failed", row.name)
+            move.move(row, State.DEAD, failures=row.failures + failed)
+            return True
+
+    def discard(self, claim: Claim, attempt: Attempt) -> bool:
+        with self.writing(claim.queue) as move:
+            row = move.held(claim)
+            if row is None:
+                return False
+            move.log(row, attempt)
+            move.move(row, State.CANCELLED)
+            return True
+
+    def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
+        stale: list[str] = []
+        with self.writing(queue) as move:
+            # Backwards, because each goes in front of the one before.
+            for claim in reversed(claims):
+                row = move.held(claim)
+                if row is None:
+                    stale.insert(0, claim.id)
+                else:
+                    _hand_back(move, row)
+        return stale
+
+    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[str]:
+        with self.writing(queue) as move:
+            rows = move.rows("state = 'running' AND holder = ? ORDER BY at, seq LIMIT ?", worker, limit)
+            for row in reversed(rows):
+                if row.at_most_once:
+                    _lose(move, row)
+                else:
+                    _hand_back(move, row)
+            if len(rows) < limit:
+                _drop_lease(move, worker)
+            return [row.id for row in rows]
+
+    def recover(self, queue: str, *, worker: str | None = None, limit: int = 100) -> list[Recovered]:
+        recovered: list[Recovered] = []
+        with self.writing(queue) as move:
+            for holder in _lost_holders(move) if worker is None else [worker]:
+                room = limit - len(recovered)
+                if room <= 0:
+                    break
+                rows = move.rows("state = 'running' AND holder = ? ORDER BY at, seq LIMIT ?", holder, room)
+                recovered += reversed([_lose(move, row) for row in reversed(rows)])
+                if len(rows) < room:
+                    _drop_lease(move, holder)
+        return recovered
+
+    def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
+        sql = (
+            "SELECT id, jobs.queue, token, record, failures, crashes, parked_at, at, jobs.holder"
+            " FROM leases JOIN jobs ON jobs.queue = leases.queue AND jobs.holder = leases.holder"
+            " JOIN records USING (job)"
+            " WHERE leases.queue = ? AND leases.until <= ? AND leases.holder >= 'remote:' AND leases.holder < 'remote;'"
+            " AND state = 'running' ORDER BY leases.until LIMIT ?"
+        )
+        with self.database.read() as connection:
+            return [Claim._make(found) for found in connection.execute(sql, (queue, self.now(), limit))]
+
+    def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
+        with self.writing(claim.queue) as move:
+            row = move.held(claim)
+            if row is None:
+                return False
+            if row.holder != worker:
+                move.drop_own_lease(row)
+                move.execute("UPDATE jobs SET holder = ? WHERE job = ?", (worker, row.job))
+            set_lease(move, worker, lease)
+            return True
+
+    def checkin(self, claim: Claim, checkin: bytes) -> bool:
+        with self.writing(claim.queue) as move:
+            row = move.held(claim)
+            if row is None:
+                return False
+            said = json.dumps({"at": move.now, **json.loads(checkin)})
+            move.execute("UPDATE jobs SET checkin = ? WHERE job = ?", (said, row.job))
+            return True
+
+
+def trim_succeeded(move: Transaction, limit: int) -> int:
+    """Forget the oldest succeeded jobs beyond HISTORY."""
+    excess = move.count_of(State.SUCCEEDED, 0) - move.options.history
+    if excess <= 0:
+        return 0
+    rows = move.rows(
+        "state = 'succeeded' AND kept_until IS NULL ORDER BY jobs.at, jobs.job LIMIT ?", min(excess, limit)
+    )
+    for row in rows:
+        move.remove(row, unlock=False)
+    return len(rows)
+
+
+def _hand_back(move: Transaction, row: Row) -> None:
+    if row.stop:
+        move.move(row, State.CANCELLED)
+    else:
+        move.requeue(row)
+
+
+def _lose(move: Transaction, row: Row) -> Recovered:
+    """The worker of this job died."""
+    holder, crashes = row.holder or "", row.crashes + 1
+    attempt = Attempt(row.failures + crashes, "worker_lost", move.now, worker=holder, error=LOST)
+    move.log(row, attempt)
+    move.count("recovered")
+    if row.at_most_once or crashes >= move.options.max_crashes:
+        state = State.DEAD
+    elif row.stop:
+        state = State.CANCELLED
+    else:
+        state = State.QUEUED
+    if state is State.QUEUED:
+        move.requeue(row, lane=1, crashes=crashes)
+    else:
+        move.move(row, state, crashes=crashes)
+    return Recovered(row.id, move.record(row), state, crashes, holder)
+
+
+def _lost_holders(move: Transaction) -> list[str]:
+    sql = "SELECT holder FROM leases WHERE queue = ? AND until <= ? ORDER BY until"
+    return [holder for (holder,) in move.execute(sql, (move.queue, move.now)) if not holder.startswith(_REMOTE)]
+
+
+def _drop_lease(move: Transaction, holder: str) -> None:
+    for table in ("leases", "killed"):
+        move.execute(f"DELETE FROM {table} WHERE queue = ? AND holder = ?", (move.queue, holder))

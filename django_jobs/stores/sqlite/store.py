@@ -1,0 +1,51 @@
+"""SqliteStore: the parts put together, and where the STORE setting says the file is."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.stores.sqlite.browsing import SqliteBrowsing
+from django_jobs.stores.sqlite.claiming import SqliteClaiming
+from django_jobs.stores.sqlite.connection import MEMORY, Database
+from django_jobs.stores.sqlite.enqueueing import SqliteEnqueueing
+from django_jobs.stores.sqlite.fleet import SqliteFleet
+from django_jobs.stores.sqlite.operating import SqliteOperating
+from django_jobs.stores.sqlite.repairing import SqliteRepairing
+from django_jobs.stores.sqlite.settling import SqliteSettling
+from django_jobs.stores.sqlite.waiting import SqliteWaiting
+
+
+class SqliteStore(
+    SqliteEnqueueing,
+    SqliteClaiming,
+    SqliteSettling,
+    SqliteWaiting,
+    SqliteRepairing,
+    SqliteOperating,
+    SqliteFleet,
+    SqliteBrowsing,
+    Store,
+):
+    """Jobs in one SQLite file, shared by the processes of one machine; or in this process's memory.
+
+    `path` is a file name (made with its directory at first use) or ":memory:", where each store has its own data.
+    """
+
+    def __init__(self, path: str | Path, options: StoreOptions | None = None) -> None:
+        self.database = Database(str(path))
+        self.options = options or StoreOptions()
+        self._seen = threading.local()
+        self._round = {}
+
+    @classmethod
+    def from_setting(cls, text: str, *, base_dir: str | Path, options: StoreOptions | None = None) -> SqliteStore:
+        """The store that DJANGO_JOBS["STORE"] names: "memory", "embedded" or "embedded:/path/to/jobs.sqlite3"."""
+        kind, _, path = text.partition(":")
+        if kind == "memory":
+            return cls(MEMORY, options)
+        return cls(Path(base_dir) / (path or ".state/jobs.sqlite3"), options)
+
+    def close(self) -> None:
+        self.database.close()

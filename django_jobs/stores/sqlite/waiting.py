@@ -1,0 +1,67 @@
+"""SqliteStore, how workers of one machine wait for work without asking all the time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django_jobs.stores.running import RunningStore
+from django_jobs.stores.sqlite.claiming import lane_number, next_due, next_opening
+from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.values import Lane, State
+
+#: a test's clock moves without telling anybody: look at it this often (seconds).
+_CLOCK_POLL = 0.02
+
+
+class _View(NamedTuple):
+    """What a waiter sees of its queues."""
+
+    #: grows with each job that comes, goes or ends.
+    changes: int
+    #: an open queue has a job in that lane.
+    ready: bool
+    #: seconds until the next scheduled or retry job, or until a pause ends.
+    due: float | None
+
+
+class SqliteWaiting(SqlitePart, RunningStore):
+    """See stores/running.py.
+
+    Each thread remembers what it had seen when it was last told to look, and is told again only after a change: a
+    queue whose jobs may not run now (its limit is reached) wakes nobody.
+    """
+
+    _seen: threading.local
+
+    def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
+        deadline = time.monotonic() + timeout
+        seen = self._seen.__dict__
+        key = f"{lane}:{','.join(queues)}"
+        while True:
+            mark = self.database.mark()
+            view = self._look(queues, lane)
+            if (view.ready and seen.get(key) != view.changes) or view.due == 0:
+                seen[key] = view.changes
+                return ""
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            if view.due is not None:
+                left = min(left, _CLOCK_POLL if self.options.clock is not None else view.due)
+            self.database.wait(mark, left)
+
+    def _look(self, queues: Sequence[str], lane: Lane) -> _View:
+        changes, ready, due = 0, False, None
+        with self.database.read() as connection:
+            for queue in queues:
+                view = self.reading(queue, connection)
+                changes += view.value("SELECT sum(changes) FROM counts WHERE queue = ?", queue) or 0
+                closed = "" in view.pauses()
+                ready = ready or (not closed and view.count_of(State.QUEUED, lane_number(lane)) > 0)
+                ms = next_opening(view) if closed else next_due(view)
+                if ms is not None:
+                    due = ms / 1000 if due is None else min(due, ms / 1000)
+        return _View(changes, ready, due)

@@ -1,0 +1,253 @@
+"""What a job is: its states, and the frozen values that move between the parts.  Pure: no clock, no I/O, no Django."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class State(StrEnum):
+    """The nine states; a job is in exactly one (SPEC of states: docs/internals.md)."""
+
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRY = "retry"
+    BLOCKED = "blocked"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+#: No worker will touch a job in one of these again by itself.
+FINISHED = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED, State.EXPIRED})
+#: The job waits: it may be cancelled, replaced or deleted at once.
+WAITING = frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED})
+
+#: Highest and lowest `priority` inside a queue.
+MAX_PRIORITY = 100
+
+
+class Lane(StrEnum):
+    """Where a queued job waits.
+
+    `alone` holds jobs that must have a process to themselves while they run: those with a time limit (killing
+    the process must harm nobody else), those delivered at most once (claimed one by one, so that a dead worker
+    had started every job it held), and those whose last worker died (so that only the guilty is counted).
+    """
+
+    SHARED = "shared"
+    ALONE = "alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What a store must know of a job; everything else in a record is opaque to it.
+
+    Times are integer milliseconds, durations too.
+    """
+
+    priority: int = 0
+    alone: bool = False
+    at_most_once: bool = False
+    expires_at: int | None = None
+    #: hex digest of the unique key; None = not unique.
+    unique: str | None = None
+    #: "queued" | "running" | "success" | "period": how long the lock is held.
+    unique_mode: str = "queued"
+    #: with mode "period": the lock's life.
+    unique_for: int = 0
+    #: jobs with the same key share the limit; None = no limit.
+    limit_key: str | None = None
+    limit: int = 0
+    #: keep the result this long whatever HISTORY says; None = as HISTORY says.
+    keep_result: int | None = None
+
+
+PLAIN = Controls()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is the same for every job of one definition, and travels with each."""
+
+    max_attempts: int = 10
+    #: one attempt may take this long (ms); None = no limit.
+    timeout: int | None = None
+    #: "dead" or "discard"
+    on_exhausted: str = "dead"
+
+
+DEFAULT_OPTIONS = Options()
+
+
+class Job(NamedTuple):
+    """One job as it was asked for.  `args` is JSON text `[[positional…], {keyword…}]` made by codec.py."""
+
+    id: str
+    queue: str
+    name: str
+    args: bytes
+    enqueued_at: int
+    options: Options = DEFAULT_OPTIONS
+    controls: Controls = PLAIN
+    #: what enqueue middleware wants to travel along: JSON values only.
+    meta: dict[str, Any] | None = None
+
+
+class NewJob(NamedTuple):
+    """What `Store.enqueue` takes.  `controls` repeats what `record` holds, for stores that do not read bytes."""
+
+    id: str
+    record: bytes
+    controls: Controls = PLAIN
+    #: ms since the epoch; 0 = now.
+    run_at: int = 0
+    #: for unique jobs: "skip" | "replace" | "debounce" | "raise" (the last is "skip" to a store).
+    on_conflict: str = "skip"
+    #: (schedule id, fire time in ms): added only if that schedule has not fired at or after that time.
+    fire: tuple[str, int] | None = None
+
+
+class Added(StrEnum):
+    """What became of one NewJob."""
+
+    ADDED = "added"
+    #: the id was there already; nothing changed.
+    EXISTS = "exists"
+    #: an equal unique job waits; nothing changed.
+    DUPLICATE = "duplicate"
+    #: an equal unique job waits and has the new arguments now.
+    REPLACED = "replaced"
+    #: MAX_LENGTH is reached; nothing changed.
+    FULL = "full"
+    #: the schedule has already fired for that time.
+    FIRED = "fired"
+
+
+class Claim(NamedTuple):
+    """The right to run one job: what a worker holds while it does."""
+
+    id: str
+    queue: str
+    #: fencing number, greater at every claim of this queue; every settling call presents it.
+    token: int
+    record: bytes
+    failures: int = 0
+    crashes: int = 0
+    #: ms when a worker first met this job without knowing its name; 0 = never.
+    parked_at: int = 0
+    claimed_at: int = 0
+    worker: str = ""
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first start.  Failures and lost workers count, hand-backs and snoozes do not."""
+        return self.failures + self.crashes + 1
+
+
+class Claimed(NamedTuple):
+    """Answer of `Store.claim`."""
+
+    claims: list[Claim]
+    #: (id, record) of jobs that were found expired and moved there by this call.
+    expired: list[tuple[str, bytes]]
+    #: jobs left in that lane.
+    left: int
+    #: ms until the next scheduled or retry job of the queue is due, or a pause ends (≥ 0); None = neither will be.
+    next_due: int | None
+    #: the store's clock, ms.
+    now: int
+
+
+class Done(NamedTuple):
+    """One successful attempt, for `Store.complete`.  `result` is the JSON text of the value, b"" for None."""
+
+    claim: Claim
+    result: bytes = b""
+    run_ms: int = 0
+    name: str = ""
+    controls: Controls = PLAIN
+    #: ms between the moment the job could run and its claim, for the charts.
+    wait_ms: int = 0
+
+
+class Attempt(NamedTuple):
+    """One line of a job's attempts log: how an attempt ended.  `run_ms` is -1 where unknown."""
+
+    attempt: int
+    #: "failed" | "timeout" | "worker_lost" | "retried" | "discarded" | "unknown_job" | "corrupt" | "killed" | "expired"
+    outcome: str
+    at: int
+    run_ms: int = -1
+    worker: str = ""
+    #: dotted name of the exception class; text only, never imported.
+    error_type: str = ""
+    error: str = ""
+    traceback: str = ""
+
+
+class Recovered(NamedTuple):
+    """One claim that was taken from a lost worker: where the job went."""
+
+    id: str
+    record: bytes
+    #: State.QUEUED (to run again, alone) or State.DEAD or State.CANCELLED
+    state: State
+    crashes: int
+    worker: str
+
+
+class JobInfo(NamedTuple):
+    """Everything known about one job, for handles, admin, CLI and API."""
+
+    id: str
+    queue: str
+    record: bytes
+    state: State
+    failures: int = 0
+    crashes: int = 0
+    #: ms: run time of scheduled and retry jobs, end of finished ones, claim time of running ones, else 0.
+    at: int = 0
+    #: running only.
+    token: int = 0
+    worker: str = ""
+    #: JSON text of the returned value; None = none kept.
+    result: bytes | None = None
+    run_ms: int = -1
+    checkin: dict[str, Any] | None = None
+    attempts: tuple[Attempt, ...] = ()
+    parked_at: int = 0
+
+
+class Pause(NamedTuple):
+    """A closed queue or job type.  `until` in ms; 0 = until resumed."""
+
+    reason: str = ""
+    until: int = 0
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """Numbers of one queue at one moment.
+
+    `latency` = age in ms of the oldest job that could run now: the store's clock less the time that the enqueueing
+    process wrote into the job, by its own clock.  Where that one is ahead it is 0, never less."""
+
+    queue: str
+    counts: dict[str, int] = field(default_factory=dict)
+    latency: int = 0
+    paused: Pause | None = None
+    paused_types: dict[str, Pause] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+
+
+class WorkerInfo(NamedTuple):
+    """One `runworkers` parent as it last described itself (a JSON object), and when (ms)."""
+
+    name: str
+    seen_at: int
+    info: dict[str, Any]
