@@ -1,0 +1,56 @@
+"""Middleware: callables round every job, in Django's own shape (`def m(get_next): def layer(job): …`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+__all__ = ["Handler", "Middleware", "is_async_capable", "load", "wrap"]
+
+#: Takes a RunningJob, returns what the job returned (or an awaitable of it, for async chains).
+Handler = Callable[[Any], Any]
+Middleware = Callable[[Handler], Handler]
+
+
+def load(paths: Iterable[str]) -> tuple[Middleware, ...]:
+    """Import middleware by dotted path, outermost first.  Raises ImproperlyConfigured naming the one that is wrong."""
+    return tuple(_load(path) for path in paths)
+
+
+def _load(path: str) -> Middleware:
+    try:
+        middleware = import_string(path)
+    except ImportError as error:
+        raise ImproperlyConfigured(f"DJANGO_JOBS middleware {path!r} cannot be imported: {error}") from error
+    if not callable(middleware):
+        raise ImproperlyConfigured(f"DJANGO_JOBS middleware {path!r} is not callable: it must take get_next.")
+    if not getattr(middleware, "sync_capable", True):
+        raise ImproperlyConfigured(
+            f"DJANGO_JOBS middleware {path!r} is for async jobs only, and would be missing round the others. "
+            "Make it work for both with django.utils.decorators.sync_and_async_middleware."
+        )
+    loaded: Middleware = middleware
+    return loaded
+
+
+def is_async_capable(middleware: Iterable[Middleware]) -> bool:
+    """Can all of them run on the event loop?  They say so as Django's do: with `async_capable = True`."""
+    return all(getattr(layer, "async_capable", False) for layer in middleware)
+
+
+def wrap(handler: Handler, middleware: Iterable[Middleware]) -> Handler:
+    """Nest `middleware` (outermost first) round `handler`.
+
+    Raises ImproperlyConfigured if one of them returns nothing to call.
+    """
+    for layer in reversed(tuple(middleware)):
+        handler, inner = layer(handler), handler
+        if not callable(handler):
+            name = getattr(layer, "__qualname__", repr(layer))
+            raise ImproperlyConfigured(
+                f"The middleware {name} returned {handler!r} for {inner!r}: return a callable that takes a job."
+            )
+    return handler

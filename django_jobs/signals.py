@@ -1,0 +1,34 @@
+"""Signals, sent with send_robust after the fact: a receiver sees what is so, and cannot fail a job.
+
+Each job signal has as sender the JobDefinition (None where the name is not known) and these keyword arguments:
+
+    job_id, name, queue   strings
+    attempt               1 for the first start; 0 where none was made
+    job                   the RunningJob where this process ran it, else None
+
+and of its own:
+
+    job_enqueued     handle (JobHandle; where it is sent in bulk, once per job)
+    job_succeeded    run_ms, wait_ms
+    job_failed       error (exception, or text where it happened in another process), run_ms; for each failed attempt
+    job_retried      error, delay_ms
+    job_dead         error, outcome ("failed", "timeout", "worker_lost", "unknown_job", "corrupt")
+    job_cancelled    error (the reason)
+
+worker_started and worker_stopped have the worker's name as `name`, and are sent in the parent with sender None.
+"""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+job_enqueued = Signal()
+job_started = Signal()
+job_succeeded = Signal()
+job_failed = Signal()
+job_retried = Signal()
+job_dead = Signal()
+job_cancelled = Signal()
+job_expired = Signal()
+worker_started = Signal()
+worker_stopped = Signal()

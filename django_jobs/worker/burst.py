@@ -1,0 +1,62 @@
+"""`--burst`: knows when nothing is left to run."""
+
+from __future__ import annotations
+
+from django_jobs.stores.base import Store
+from django_jobs.worker.family import Family
+
+#: Seconds between two looks.
+INTERVAL = 0.05
+
+
+class Burst:
+    """Two looks at the children with a look at the store between them.
+
+    Had a child held a job when the store was seen empty, it would be busy in one of the two, or have claimed since.
+    """
+
+    def __init__(self, store: Store, queues: list[str], family: Family) -> None:
+        self.store, self.queues, self.family = store, queues, family
+        self._serial = 0
+        self._asked: set[str] = set()
+        self._claimed: int | None = None
+        self.due = 0.0
+
+    def step(self, now: float) -> bool:
+        """Look once.  True: everything is done."""
+        if now < self.due:
+            return False
+        self.due = now + INTERVAL
+        children = list(self.family)
+        if {child.name for child in children} != self._asked:
+            self._ask()
+            self._claimed = None
+            return False
+        pongs = [child.pong for child in children]
+        if any(pong.get("serial", 0) < self._serial for pong in pongs):
+            return False
+        if not all(pong["idle"] for pong in pongs):
+            self._claimed = None
+            self._ask()
+            return False
+        claimed = sum(pong["claimed"] for pong in pongs)
+        if self._claimed == claimed:
+            return True
+        self._claimed = claimed if self._store_is_empty() else None
+        self._ask()
+        return False
+
+    def _ask(self) -> None:
+        self._asked = {child.name for child in self.family}
+        self.family.ping()
+        self._serial = self.family.serial
+
+    def _store_is_empty(self) -> bool:
+        """Nothing waits that could run now; what is paused or due later does not count."""
+        for queue in self.queues:
+            if self.store.promote(queue):
+                return False
+        for stats in self.store.stats(self.queues):
+            if stats.paused is None and stats.counts.get("queued", 0):
+                return False
+        return True

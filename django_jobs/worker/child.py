@@ -1,0 +1,201 @@
+"""One child process: builds its parts, obeys its parent, ends when it has nothing left to do."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from collections.abc import Sequence
+from threading import Lock
+from time import monotonic, time
+from typing import Any, NoReturn
+
+from django_jobs.context import StopRequests
+from django_jobs.stores.base import Store
+from django_jobs.values import Claim, Lane
+from django_jobs.worker.channel import Channel
+from django_jobs.worker.clock import StoreClock
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.event_loop import EventLoop
+from django_jobs.worker.executor import Executor, Prepared
+from django_jobs.worker.fetcher import Fetcher
+from django_jobs.worker.gate import Gate
+from django_jobs.worker.os_signals import Signals, die_with_parent
+from django_jobs.worker.outage import Outage
+from django_jobs.worker.plan import run_coroutine_here
+from django_jobs.worker.runner import Runner
+from django_jobs.worker.settler import Settler
+from django_jobs.worker.sizing import BatchSizer
+from django_jobs.worker.steward import Steward
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Jobs that a pong describes; the admin shows no more of one process.
+_DESCRIBED = 50
+#: Seconds between two looks whether the last job has ended, while leaving.
+_LEAVING_INTERVAL = 0.01
+
+
+class Reports:
+    """What an alone child tells its parent of each job, before it starts and after it is settled."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def started(self, prepared: Prepared, left: int) -> None:
+        claim = prepared.claim
+        self._channel.send(
+            {
+                "is": "started",
+                "queue": claim.queue,
+                "id": claim.id,
+                "token": claim.token,
+                "timeout": prepared.job.options.timeout,
+                # Monotonic time is one clock for all processes of a machine.
+                "at": monotonic(),
+                "left": left,
+            }
+        )
+
+    def ended(self, claims: Sequence[Claim]) -> None:
+        self._channel.send({"is": "ended", "ids": [claim.id for claim in claims]})
+
+
+class Child:
+    """A process that runs jobs: many at a time (lane shared), or one at a time (lane alone)."""
+
+    def __init__(self, store: Store, config: WorkerConfig, name: str, lane: Lane, channel: Channel) -> None:
+        self.store, self.config, self.name, self.lane, self.channel = store, config, name, lane, channel
+        self.gate, self.stops, self.clock = Gate(), StopRequests(), StoreClock()
+        self.signals, self.outage = Signals(), Outage(f"Claiming for {name}")
+        self.sizer, self.settler = BatchSizer(), Settler(store)
+        self.claimed = 0
+        alone = lane is Lane.ALONE
+        self.reports = Reports(channel) if alone else None
+        self.loop = None if alone else EventLoop(config.async_concurrency, self.settler.settle_soon)
+        self.executor = Executor(
+            stops=self.stops,
+            clock=self.clock,
+            run_coroutine=run_coroutine_here if self.loop is None else self.loop.run_coroutine,
+        )
+        if self.loop is not None:
+            self.loop.executor = self.executor
+        self.fetcher = Fetcher(
+            store,
+            name,
+            config.queues,
+            lane=lane,
+            lease=config.lease,
+            strict=config.strict,
+            gate=self.gate,
+            clock=self.clock,
+            size=self._size,
+        )
+        fetch_lock = Lock()
+        self.runners = [Runner(self, n, fetch_lock) for n in range(1 if alone else config.threads)]
+        self.steward = Steward(self.runners, self.loop, self.sizer)
+
+    def _size(self, queue: str) -> int:
+        if self.lane is Lane.ALONE:
+            return 1
+        size = self.sizer.size(queue)
+        return min(size, max(self.config.max_jobs - self.claimed, 1)) if self.config.max_jobs else size
+
+    def count_claimed(self, jobs: int) -> None:
+        """A runner has claimed; it holds the fetch lock, so that no other claims before the gate is closed."""
+        self.claimed += jobs
+        if self.config.max_jobs and self.claimed >= self.config.max_jobs and not self.gate.final:
+            logger.info("%s has claimed %d jobs; when they are done it is replaced", self.name, self.claimed)
+            self.gate.retire()
+            self.channel.send({"is": "retiring"})
+            self.signals.wake()
+
+    # -- the main thread -------------------------------------------------------
+
+    def serve(self) -> None:
+        """Run jobs until told to end and nothing is left."""
+        self.signals.install(for_parent=False)
+        self.steward.thread.start()
+        for runner in self.runners:
+            runner.thread.start()
+        while True:
+            timeout = _LEAVING_INTERVAL if self.gate.final else None
+            ready = select.select([self.channel.fileno(), self.signals.fileno()], [], [], timeout)[0]
+            if self.signals.fileno() in ready:
+                self.signals.clear()
+            if self.signals.stops and not self.gate.final:
+                self.gate.retire()
+                self.channel.send({"is": "retiring"})
+            if self.channel.fileno() in ready:
+                for message in self.channel.receive():
+                    self._obey(message)
+                if not self.channel.is_open:
+                    os._exit(1)  # the parent is gone, and with it who renews our claims
+            if self.gate.final and self.is_idle:
+                return
+
+    @property
+    def is_idle(self) -> bool:
+        """Would nothing be lost if this process ended now?  (Once the gate is closed.)"""
+        return (
+            not self.fetcher.claiming
+            and not any(runner.busy for runner in self.runners)
+            and (self.loop is None or self.loop.is_idle)
+            and self.settler.is_idle
+        )
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        match message["do"]:
+            case "drain":
+                self.stops.everybody = True
+                self.gate.drain()
+            case "retire":
+                self.gate.retire()
+            case "close":
+                self.gate.close()
+            case "open":
+                self.gate.open()
+            case "stop":
+                self.stops.jobs.add((message["queue"], message["id"]))
+            case "ping":
+                self.channel.send(self._pong(message["serial"]))
+
+    def _pong(self, serial: int) -> dict[str, Any]:
+        now, wall = monotonic(), time()
+        jobs = [
+            {
+                "id": current.claim.id,
+                "name": current.running.name,
+                "queue": current.claim.queue,
+                "since": int((wall - now + runner.since) * 1000),
+            }
+            for runner in self.runners
+            if (current := runner.current) is not None
+        ]
+        if self.loop is not None:
+            jobs += [
+                {"id": job.id, "name": job.name, "queue": job.queue, "since": job.claimed_ms}
+                for job in list(self.loop.running.values())[:_DESCRIBED]
+            ]
+        return {
+            "is": "pong",
+            "serial": serial,
+            "idle": self.is_idle,
+            "claimed": self.claimed,
+            "jobs": jobs[:_DESCRIBED],
+        }
+
+
+def run_child(store: Store, config: WorkerConfig, name: str, lane: Lane, channel: Channel, parent: int) -> NoReturn:
+    """The life of a forked child; never returns into the parent's code."""
+    status = 1
+    try:
+        die_with_parent(parent)
+        Child(store, config, name, lane, channel).serve()
+        status = 0
+    except BaseException:
+        logger.critical("Worker process %s failed", name, exc_info=True)
+    finally:
+        logging.shutdown()
+        # No atexit handlers, no finally blocks of the parent's stack: they are the parent's.
+        os._exit(status)

@@ -1,0 +1,116 @@
+"""The clerk: a child that runs no jobs, but does for the fleet whatever may take long or ask a database.
+
+Its parent must never wait for anything but the store, and for that only briefly: heartbeats, time limits and signals
+depend on it.  In here a database that does not answer holds up the one duty that asked it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+from collections.abc import Sequence
+from threading import Thread
+from time import monotonic, sleep
+from typing import NoReturn
+
+from django_jobs.stores.base import Store
+from django_jobs.worker import database
+from django_jobs.worker.channel import Channel
+from django_jobs.worker.chores import Chores, Ticker
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.os_signals import die_with_parent
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Seconds between two signs of life.
+SIGN = 5.0
+#: Seconds after which a duty that has not come back is given up, and with it this process: a new one has new
+#: connections.  Everything done here is done in bounded steps, which take a fraction of this.
+STUCK = 120.0
+#: Exit status then; sysexits.h calls it EX_TEMPFAIL.
+GIVEN_UP = 75
+
+
+class Desk:
+    """One duty on a thread of its own."""
+
+    def __init__(self, store: Store, lease: int, ticker: Ticker, channel: Channel) -> None:
+        self.chores = Chores(store, [], lease, [ticker])
+        self.channel = channel
+        #: monotonic: since when it is at work; None while it waits for its time.
+        self.since: float | None = None
+        self.thread = Thread(target=self._run, name="duty", daemon=True)
+
+    def _run(self) -> None:
+        self._work()
+        self.channel.send({"is": "begun"})
+        while True:
+            sleep(max(self.chores.due - monotonic(), 0.0))
+            self._work()
+
+    def _work(self) -> None:
+        self.since = monotonic()
+        database.before_job()
+        self.chores.step(monotonic())
+        database.after_job()
+        self.since = None
+
+
+class Clerk:
+    """The chores of the store on the main thread, every duty beside them."""
+
+    def __init__(self, store: Store, config: WorkerConfig, tickers: Sequence[Ticker], channel: Channel) -> None:
+        self.channel = channel
+        self.chores = Chores(store, config.queue_names, config.lease)
+        self.desks = [Desk(store, config.lease, ticker, channel) for ticker in tickers]
+
+    def serve(self) -> NoReturn:
+        """Work until the parent is gone, or ends this process."""
+        for desk in self.desks:
+            desk.thread.start()
+        said = 0.0
+        while True:
+            timeout = max(min(self.chores.due - monotonic(), SIGN), 0.0)
+            while select.select([self.channel.fileno()], [], [], timeout)[0]:
+                # What the parent says of expired leases comes first: a moment later they would be taken.
+                self._obey()
+                timeout = 0.0
+            now = monotonic()
+            if now - said >= SIGN:
+                said = now
+                self.channel.send({"is": "alive"})
+            self._look_at_desks(now)
+            self.chores.step(now)
+
+    def _obey(self) -> None:
+        for message in self.channel.receive():
+            if message["do"] == "spare":
+                self.chores.spare_expired_leases(message["seconds"])
+        if not self.channel.is_open:
+            os._exit(1)
+
+    def _look_at_desks(self, now: float) -> None:
+        for desk in self.desks:
+            since = desk.since
+            if since is not None and now - since > STUCK:
+                logger.error("A duty has not come back for %d s: its process is replaced", int(now - since))
+                logging.shutdown()
+                os._exit(GIVEN_UP)
+
+
+def run_clerk(store: Store, config: WorkerConfig, tickers: Sequence[Ticker], channel: Channel, parent: int) -> NoReturn:
+    """The life of a forked clerk; never returns into the parent's code."""
+    try:
+        # Nothing here has to be ended in order: its steps may be cut short anywhere, and the parent decides when.
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        die_with_parent(parent)
+        Clerk(store, config, tickers, channel).serve()
+    except BaseException:
+        logger.critical("The clerk failed", exc_info=True)
+    finally:
+        logging.shutdown()
+        os._exit(1)

@@ -1,0 +1,105 @@
+"""The parent's side of its clerk: started, replaced when it dies or falls silent, ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from functools import partial
+from time import monotonic
+
+from django_jobs.worker.channel import Channel
+from django_jobs.worker.chores import Ticker
+from django_jobs.worker.clerk import STUCK, run_clerk
+from django_jobs.worker.family import Family
+from django_jobs.worker.os_signals import kill
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Seconds before a clerk that died is replaced, doubling between these; one that lived longer begins anew.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+
+
+class ClerkWatch:
+    """At most one clerk at a time."""
+
+    def __init__(self, family: Family, tickers: Sequence[Ticker]) -> None:
+        self.family, self.tickers = family, tickers
+        #: 0 while there is none.
+        self.pid = 0
+        self.channel: Channel | None = None
+        #: how many duties of this clerk have worked once.
+        self.begun = 0
+        self._started = self._heard = self._not_before = 0.0
+        self._pause = SHORTEST_PAUSE
+        self._spare_until = 0.0
+        self._is_over = False
+
+    def look_after(self, now: float) -> None:
+        """Take in what it said; start one if there is none; end one that says nothing any more."""
+        if self.pid in self.family.foreign:
+            self._died(self.family.foreign.pop(self.pid), now)
+        if self._is_over:
+            return
+        if not self.pid:
+            if now >= self._not_before:
+                self._start(now)
+        elif now - self._heard > STUCK:
+            logger.error("The clerk has said nothing for %d s: it is replaced", int(STUCK))
+            self._heard = now
+            kill(self.pid)
+
+    def read(self) -> None:
+        """Take in what it said."""
+        if self.channel is None:
+            return
+        for message in self.channel.receive():
+            self._heard = monotonic()
+            self.begun += message["is"] == "begun"
+
+    def fileno(self) -> int | None:
+        """What to wait on for its messages."""
+        return self.channel.fileno() if self.channel is not None and self.channel.is_open else None
+
+    def has_begun(self, now: float) -> bool:
+        """Has every duty worked once?  Said, too, when that takes too long: a database may not answer."""
+        return self.begun >= len(self.tickers) or (self.pid != 0 and now - self._started > 10.0)
+
+    def spare_expired_leases(self, seconds: float) -> None:
+        """Have expired leases left alone for that long."""
+        self._spare_until = max(self._spare_until, monotonic() + seconds)
+        if self.channel is not None:
+            self.channel.send({"do": "spare", "seconds": seconds})
+
+    def end(self) -> None:
+        """End it now, for good: what it does may be cut short anywhere."""
+        self._is_over = True
+        if self.pid:
+            kill(self.pid)
+
+    def wait(self) -> None:
+        """After `end`: until it is gone."""
+        if not self.pid or self.pid in self.family.foreign:
+            return
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            return
+
+    def _start(self, now: float) -> None:
+        config, store = self.family.config, self.family.store
+        self.pid, self.channel = self.family.fork(partial(run_clerk, store, config, self.tickers))
+        self.begun, self._started, self._heard = 0, now, monotonic()
+        if (rest := self._spare_until - monotonic()) > 0:
+            self.channel.send({"do": "spare", "seconds": rest})
+
+    def _died(self, status: int, now: float) -> None:
+        self.family.forget(self.pid)
+        self.pid, self.channel = 0, None
+        if self._is_over:
+            return
+        if now - self._started > LONGEST_PAUSE:
+            self._pause = SHORTEST_PAUSE
+        logger.error("The clerk died (status %d) and is replaced", status)
+        self._not_before = now + self._pause
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)

@@ -1,0 +1,39 @@
+"""What one `runworkers` was told: settings and options, once and for all its processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django_jobs.conf import QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Durations are seconds, `lease` and `max_memory` excepted."""
+
+    queues: tuple[QueueSettings, ...]
+    #: "" = host and process id.
+    name: str = ""
+    processes: int = 1
+    threads: int = 8
+    async_concurrency: int = 100
+    drain_timeout: float = 25.0
+    #: jobs after which a child is replaced; 0 = never.
+    max_jobs: int = 0
+    #: MiB of resident memory above which a child is replaced; 0 = never.
+    max_memory: int = 0
+    burst: bool = False
+    reload: bool = False
+    periodic: bool = True
+    strict: bool = False
+    #: ms
+    lease: int = 30_000
+
+    @property
+    def queue_names(self) -> list[str]:
+        return [queue.name for queue in self.queues]
+
+    @property
+    def most_alone(self) -> int:
+        """How many children for one job at a time there may be."""
+        return min(self.processes * self.threads, 32)

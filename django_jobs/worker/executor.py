@@ -1,0 +1,244 @@
+"""Runs one claimed job: record → arguments → middleware → function → outcome.  Knows no processes and no threads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from time import perf_counter, time
+from typing import Any, NamedTuple
+
+from django_jobs import arguments, registry
+from django_jobs.codec import decode, name_of
+from django_jobs.conf import get_settings
+from django_jobs.context import RunningJob, StopRequests, running
+from django_jobs.exceptions import CorruptRecord, InvalidArguments, PayloadError, UnknownJob
+from django_jobs.middleware import Middleware, load
+from django_jobs.outcome import Dead, HandedOver, Outcome, Succeeded, after_failure, after_unknown_name, failed_attempt
+from django_jobs.signals import job_started
+from django_jobs.stores.base import Store
+from django_jobs.values import Attempt, Claim, Job
+from django_jobs.worker import database
+from django_jobs.worker.announce import announce
+from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.crashpoints import ACTIVE, crashpoint
+from django_jobs.worker.plan import Plan, run_coroutine_here
+from django_jobs.worker.settle import settle
+
+
+class Prepared(NamedTuple):
+    """A job that is ready to run here."""
+
+    claim: Claim
+    job: Job
+    running: RunningJob
+    plan: Plan
+
+
+class Executor:
+    """Turns claims into outcomes.
+
+    `Executor().run(claim, store)` runs a claim here and now and settles it; workers use its parts: `prepare`, then
+    `run_here` or `run_on_loop`.  Safe to share between threads.
+
+    `middleware`: as in the MIDDLEWARE setting (default: that setting); `clock`: the store's time in ms;
+    `close_connections`: tidy database connections round each job (off inside a test's transaction).
+    """
+
+    def __init__(
+        self,
+        *,
+        middleware: Sequence[Middleware] | None = None,
+        stops: StopRequests | None = None,
+        clock: Callable[[], int] = lambda: int(time() * 1000),
+        close_connections: bool = True,
+        run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any] = run_coroutine_here,
+    ) -> None:
+        self.middleware = load(get_settings().middleware) if middleware is None else tuple(middleware)
+        self.stops = StopRequests() if stops is None else stops
+        self.clock = clock
+        self.close_connections = close_connections
+        self.run_coroutine = run_coroutine
+        self._plans: dict[str, Plan] = {}
+
+    def run(self, claim: Claim, store: Store) -> Attempted:
+        """Run one claim to its end on this thread, settle it, and send the signals."""
+        attempted = self.attempt(claim, store)
+        if recorded := settle(store, attempted):
+            announce(recorded)
+        return recorded or attempted
+
+    def attempt(self, claim: Claim, store: Store) -> Attempted:
+        """Run one claim to its end on this thread; the caller settles it."""
+        prepared = self.prepare(claim, store)
+        if isinstance(prepared, Attempted):
+            return prepared
+        return self.run_here(prepared)
+
+    # -- before --------------------------------------------------------------
+
+    def prepare(self, claim: Claim, store: Store) -> Prepared | Attempted:
+        """Read the record and its arguments.  Returns how the attempt ended if it ends here."""
+        try:
+            job = decode(claim.id, claim.queue, claim.record)
+        except CorruptRecord as error:
+            return self._not_run(claim, "corrupt", error, name_of(claim.record))
+        try:
+            plan = self.plan(job.name)
+        except UnknownJob as error:
+            log = self._log(claim, error, "unknown_job")
+            outcome = after_unknown_name(job.name, log, parked_at=claim.parked_at, now=self.clock())
+            return Attempted(claim, outcome, job.name, error=error)
+        if self.close_connections:
+            database.before_job()
+        if self.stops.jobs:
+            # What was asked of an earlier attempt is not asked of this one.
+            self.stops.jobs.discard((claim.queue, claim.id))
+        running_job = RunningJob(
+            claim.id,
+            job.name,
+            claim.queue,
+            [],
+            {},
+            attempt=claim.attempt,
+            max_attempts=job.options.max_attempts,
+            enqueued_ms=job.enqueued_at,
+            claimed_ms=claim.claimed_at,
+            token=claim.token,
+            meta=job.meta,
+            stops=self.stops,
+            send=partial(store.checkin, claim),
+        )
+        prepared = Prepared(claim, job, running_job, plan)
+        try:
+            running_job.args, running_job.kwargs = arguments.load(job.args, on_missing=plan.on_missing)
+        except PayloadError as error:
+            return self._not_run(claim, "corrupt", error, job.name)
+        except Exception as error:
+            return self._failed(prepared, error, -1)
+        return prepared
+
+    def plan(self, name: str) -> Plan:
+        """How jobs of that name run here.  Raises UnknownJob."""
+        definition = registry.get(name)
+        plan = self._plans.get(name)
+        if plan is None or plan.definition is not definition or plan.options is not definition.options:
+            plan = self._plans[name] = Plan(definition, self.middleware, self.run_coroutine)
+        return plan
+
+    # -- running -------------------------------------------------------------
+
+    def run_here(self, prepared: Prepared) -> Attempted:
+        """Run it on this thread, an async job too."""
+        claim, job, running_job, plan = prepared
+        context = running.set(running_job)
+        if job_started.receivers:
+            self._send_started(prepared)
+        if ACTIVE:
+            crashpoint("run.before")
+        started = perf_counter()
+        try:
+            value = plan.call(running_job)
+            if plan.on_loop:
+                value = self.run_coroutine(value)
+            if isinstance(value, HandedOver):
+                return Attempted(claim, value, job.name, running_job, plan.definition)
+            result = b"" if value is None else self._stored(value)
+        except BaseException as error:
+            # SystemExit, KeyboardInterrupt and MemoryError raised by a job are its failures, not the worker's end.
+            return self._failed(prepared, error, int((perf_counter() - started) * 1000))
+        finally:
+            running.reset(context)
+            if self.close_connections:
+                database.after_job()
+        if ACTIVE:
+            crashpoint("run.after")
+        return Attempted(
+            claim,
+            Succeeded(result),
+            job.name,
+            running_job,
+            plan.definition,
+            None,
+            int((perf_counter() - started) * 1000),
+            claim.claimed_at - job.enqueued_at,
+            job.controls,
+        )
+
+    async def run_on_loop(self, prepared: Prepared) -> Attempted:
+        """Run a job whose plan says `on_loop` on the running event loop."""
+        claim, job, running_job, plan = prepared
+        context = running.set(running_job)
+        if job_started.receivers:
+            self._send_started(prepared)
+        started = perf_counter()
+        try:
+            value = await plan.call(running_job)
+            result = b"" if value is None else self._stored(value)
+        except BaseException as error:
+            return self._failed(prepared, error, int((perf_counter() - started) * 1000))
+        finally:
+            running.reset(context)
+            if self.close_connections:
+                await database.after_async_job()
+        run_ms = int((perf_counter() - started) * 1000)
+        wait_ms = claim.claimed_at - job.enqueued_at
+        outcome = Succeeded(result)
+        return Attempted(claim, outcome, job.name, running_job, plan.definition, None, run_ms, wait_ms, job.controls)
+
+    @staticmethod
+    def _stored(value: Any) -> bytes:
+        """The result as it is kept.  Raises PayloadError: the work was done, but who waits for it must hear of this."""
+        result = arguments.dump_value(value, "result")
+        limit = get_settings().max_payload
+        if len(result) > limit:
+            raise PayloadError(
+                f"The result takes {len(result)} bytes; MAX_PAYLOAD is {limit}. Return a reference instead."
+            )
+        return result
+
+    def _send_started(self, prepared: Prepared) -> None:
+        claim, job, running_job, plan = prepared
+        job_started.send_robust(
+            plan.definition,
+            job_id=claim.id,
+            name=job.name,
+            queue=claim.queue,
+            attempt=claim.attempt,
+            job=running_job,
+        )
+
+    # -- failures ------------------------------------------------------------
+
+    def _failed(self, prepared: Prepared, error: BaseException, run_ms: int) -> Attempted:
+        claim, job, running_job, plan = prepared
+        error = _misfit(plan, running_job, error)
+        log = self._log(claim, error, "failed", run_ms)
+        outcome: Outcome = after_failure(
+            error,
+            plan.definition,
+            log,
+            max_attempts=job.options.max_attempts,
+            on_exhausted=job.options.on_exhausted,
+            jitter=random.random(),
+        )
+        wait_ms = claim.claimed_at - job.enqueued_at
+        return Attempted(claim, outcome, job.name, running_job, plan.definition, error, run_ms, wait_ms, job.controls)
+
+    def _not_run(self, claim: Claim, outcome: str, error: BaseException, name: str) -> Attempted:
+        return Attempted(claim, Dead(self._log(claim, error, outcome)), name, error=error)
+
+    def _log(self, claim: Claim, error: BaseException, outcome: str, run_ms: int = -1) -> Attempt:
+        return failed_attempt(
+            error, number=claim.attempt, at=self.clock(), run_ms=run_ms, worker=claim.worker, outcome=outcome
+        )
+
+
+def _misfit(plan: Plan, job: RunningJob, error: BaseException) -> BaseException:
+    """A TypeError because the arguments no longer fit the function (it changed since) says so; others stay."""
+    if isinstance(error, TypeError):
+        try:
+            plan.definition.bind(job.args, job.kwargs)
+        except InvalidArguments as misfit:
+            return misfit.with_traceback(error.__traceback__)
+    return error

@@ -1,0 +1,192 @@
+"""The parent's side of its children: forking them, and what is known of each."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from secrets import token_hex
+from time import monotonic
+from typing import Any, NoReturn
+
+from django_jobs.stores.base import Store
+from django_jobs.values import Lane
+from django_jobs.worker import database
+from django_jobs.worker.channel import Channel, pair
+from django_jobs.worker.child import run_child
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.crashpoints import ACTIVE, crashpoint
+from django_jobs.worker.os_signals import Signals, kill
+
+logger = logging.getLogger("django_jobs.worker")
+
+
+@dataclass(slots=True)
+class StartedJob:
+    """The job an alone child said it starts."""
+
+    queue: str
+    id: str
+    token: int
+    #: ms, or None.
+    timeout: int | None
+    #: monotonic seconds.
+    at: float
+    left: int
+
+    @property
+    def deadline(self) -> float | None:
+        return None if self.timeout is None else self.at + self.timeout / 1000
+
+
+@dataclass(slots=True, eq=False)
+class ChildHandle:
+    """One child as its parent knows it."""
+
+    name: str
+    lane: Lane
+    pid: int
+    channel: Channel
+    #: alone children: the job that runs, and since when none does.
+    job: StartedJob | None = None
+    idle_since: float = field(default_factory=monotonic)
+    #: it takes no more jobs and ends by itself; its place may be filled already.
+    retiring: bool = False
+    #: why the parent killed it: "" | "timeout" | "drain" | "fenced"
+    killed_for: str = ""
+    pong: dict[str, Any] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Take in what the child said."""
+        for message in self.channel.receive():
+            match message.pop("is"):
+                case "started":
+                    self.job = StartedJob(**message)
+                case "ended":
+                    self.job, self.idle_since = None, monotonic()
+                case "retiring":
+                    self.retiring = True
+                case "pong":
+                    self.pong = message
+
+    def job_is_over_time(self, now: float) -> bool:
+        """Has its job run for longer than it may?"""
+        return self.job is not None and self.job.deadline is not None and now >= self.job.deadline
+
+    def tell(self, what: str, **more: Any) -> None:
+        self.channel.send({"do": what, **more})
+
+    def retire(self) -> None:
+        """It takes no more jobs, and ends when what it runs has ended."""
+        self.retiring = True
+        self.tell("retire")
+
+    def kill(self, reason: str) -> None:
+        """SIGKILL it; what becomes of its jobs is decided when it is reaped."""
+        if not self.killed_for:
+            self.killed_for = reason
+            kill(self.pid)
+
+    def memory(self) -> int:
+        """Resident bytes; 0 where /proc does not tell."""
+        try:
+            with open(f"/proc/{self.pid}/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
+
+
+class Family:
+    """All living children of this parent."""
+
+    def __init__(self, store: Store, config: WorkerConfig, name: str, signals: Signals) -> None:
+        self.store, self.config, self.name, self.signals = store, config, name, signals
+        self.children: dict[int, ChildHandle] = {}
+        #: exit status of processes that ended and are no child of ours to look after.
+        self.foreign: dict[int, int] = {}
+        self._numbers = 0
+        #: our ends of the channels to all that were forked here and live.
+        self._channels: dict[int, Channel] = {}
+        #: of the last ping; a pong of this or a later number was given after it.
+        self.serial = 0
+
+    def __iter__(self) -> Iterator[ChildHandle]:
+        return iter(list(self.children.values()))
+
+    def __len__(self) -> int:
+        return len(self.children)
+
+    def of(self, lane: Lane) -> list[ChildHandle]:
+        """The children of that lane that take jobs."""
+        return [child for child in self.children.values() if child.lane is lane and not child.retiring]
+
+    def ping(self) -> None:
+        """Ask all children what they do; their answers come as they come."""
+        self.serial += 1
+        for child in self:
+            child.tell("ping", serial=self.serial)
+
+    def spawn(self, lane: Lane) -> ChildHandle:
+        """Fork one child."""
+        self._numbers += 1
+        name = f"{self.name}:{self._numbers}:{token_hex(3)}"
+        pid, ours = self.fork(partial(run_child, self.store, self.config, name, lane))
+        child = self.children[pid] = ChildHandle(name, lane, pid, ours)
+        return child
+
+    def fork(self, live: Callable[[Channel, int], NoReturn]) -> tuple[int, Channel]:
+        """Fork a process that does `live(its end of the channel, our process id)`.  Returns its id and our end.
+
+        The parent has no threads, and no connection is open while it forks."""
+        self.store.close()
+        database.close_all()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ours, theirs = pair()
+        if not self._channels:
+            gc.collect()
+        # Objects that live now are shared with the children: the collector must not touch, and so copy, their pages.
+        gc.freeze()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            # The others must see the end of their channels when the parent ends, not when we do.
+            for channel in self._channels.values():
+                channel.close()
+            ours.close()
+            self.signals.close()
+            live(theirs, parent)
+        theirs.close()
+        if ACTIVE:
+            crashpoint("supervisor.after_fork")
+        self._channels[pid] = ours
+        return pid, ours
+
+    def forget(self, pid: int) -> None:
+        """A process that was forked here has ended."""
+        self._channels.pop(pid).close()
+
+    def reap(self) -> list[tuple[ChildHandle, int]]:
+        """Children that ended, with their exit status (negative: the signal).  Takes foreign ones along (PID 1)."""
+        ended = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            child = self.children.pop(pid, None)
+            if child is None:
+                self.foreign[pid] = os.waitstatus_to_exitcode(status)
+            else:
+                # What it said before it died: whether its job had ended.
+                while child.channel.is_open and not child.channel.is_dry:
+                    child.read()
+                self.forget(pid)
+                ended.append((child, os.waitstatus_to_exitcode(status)))
+        return ended

@@ -1,0 +1,154 @@
+"""Claims batches for the threads of one child: picks a queue, claims from it, waits when there is nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+
+from django_jobs.conf import QueueSettings
+from django_jobs.exceptions import StoreCorrupt
+from django_jobs.remote import pull_queues
+from django_jobs.stores.base import Store
+from django_jobs.values import Claimed, Lane
+from django_jobs.worker.announce import announce_expired
+from django_jobs.worker.clock import StoreClock
+from django_jobs.worker.crashpoints import ACTIVE, crashpoint
+from django_jobs.worker.gate import Gate
+from django_jobs.worker.picking import QueuePicker
+
+#: Seconds: a lost wake-up delays a job by no more than this.
+LONGEST_WAIT = 2.0
+#: Seconds between two looks at all backlogs while there is work; claims tell of their own queue meanwhile.
+LOOK_INTERVAL = 0.1
+#: Seconds between two claims on every queue where waiting does not work.
+BROKEN_INTERVAL = 0.5
+
+logger = logging.getLogger("django_jobs.worker")
+
+
+class Fetcher:
+    """One thread at a time calls `fetch`; whoever does holds the child's fetch lock."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        queues: Sequence[QueueSettings],
+        *,
+        lane: Lane,
+        lease: int,
+        strict: bool,
+        gate: Gate,
+        clock: StoreClock,
+        size: Callable[[str], int],
+    ) -> None:
+        self.store, self.worker, self.lane, self.lease = store, worker, lane, lease
+        self.gate, self.clock, self.size = gate, clock, size
+        self.queues = {settings.name: settings for settings in queues}
+        self.picker = QueuePicker(queues, strict=strict)
+        #: True from before a claim is sent until its thread has it: the process must not end in between.
+        self.claiming = False
+        self._looked = self._polled = 0.0
+        self._polls = 0
+        #: queue → what is wrong with it.
+        self._broken: dict[str, str] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The queues to look into: those of workers that fetch over HTTP are theirs alone."""
+        theirs = pull_queues()
+        return [name for name in self.queues if name not in theirs] if theirs else list(self.queues)
+
+    def fetch(self) -> tuple[str, Claimed] | None:
+        """Claim one batch, after waiting at most LONGEST_WAIT.  None: nothing came, ask again."""
+        now = monotonic()
+        queue = self.picker.pick(now)
+        if queue is None:
+            self._wait(now)
+            queue = self.picker.pick(monotonic())
+        elif now - self._looked >= LOOK_INTERVAL and len(self.names) > 1:
+            with suppress(StoreCorrupt):
+                self._look()
+            queue = self.picker.pick(now) or queue
+        if queue is None:
+            return None
+        # The flag first, then the gate: whoever closes the gate and then sees no flag knows that no claim will follow.
+        self.claiming = True
+        if self.gate.closed:
+            return None
+        try:
+            claimed = self._claim(queue)
+        except StoreCorrupt as error:
+            self._set_aside(queue, error)
+            return None
+        if self._broken:
+            self._broken.pop(queue, None)
+        return queue, claimed
+
+    def _set_aside(self, queue: str, error: StoreCorrupt) -> None:
+        """One queue cannot be read: it rests, the others go on, and people hear of it once."""
+        if self._broken.get(queue) != str(error):
+            self._broken[queue] = str(error)
+            logger.error("Queue %r cannot be claimed from, the others go on: %s", queue, error)
+        self.picker.claimed(queue, got=0, left=1, next_due=None, now=monotonic())
+
+    def _claim(self, queue: str) -> Claimed:
+        if queue in pull_queues():
+            self.picker.claimed(queue, got=0, left=0, next_due=None, now=monotonic())
+            return Claimed([], [], 0, None, 0)
+        if ACTIVE:
+            crashpoint("claim.before_send")
+        claimed = self.store.claim(
+            queue,
+            self.worker,
+            self.size(queue),
+            lane=self.lane,
+            lease=self.lease,
+            max_running=self.queues[queue].max_concurrency,
+        )
+        if ACTIVE and claimed.claims:
+            crashpoint("claim.after_reply")
+        self.clock.sync(claimed.now)
+        got = len(claimed.claims)
+        self.picker.claimed(queue, got=got, left=claimed.left, next_due=claimed.next_due, now=monotonic())
+        if claimed.expired:
+            announce_expired(queue, claimed.expired)
+        return claimed
+
+    def _look(self) -> bool:
+        self._looked = monotonic()
+        return self.picker.learn(self.store.backlog(self.names, lane=self.lane))
+
+    def _wait(self, now: float) -> None:
+        """Block until there may be something, and find out where."""
+        timeout = self.picker.pause(now, LONGEST_WAIT)
+        if timeout <= 0:
+            return
+        try:
+            self._wait_for_work(timeout)
+        except StoreCorrupt as error:
+            # A key that only wakes us up, or that counts, is broken in one queue: ask each of them instead.
+            logger.debug("Waiting for work failed: %s", error)
+            self.gate.ended.wait(min(timeout, BROKEN_INTERVAL))
+            self.picker.suspect()
+
+    def _wait_for_work(self, timeout: float) -> None:
+        woken = self.store.wait_for_work(self.names, timeout, lane=self.lane)
+        if self.gate.closed:
+            return
+        if woken:
+            # One claim instead of a look and a claim: it also tells of a scheduled job that became the first due.
+            self.picker.suspect(woken)
+        elif woken is not None:
+            if len(self.names) == 1 or not self._look():
+                # Nothing is queued: somebody has taken it, or a scheduled job became the first that is due.
+                self.picker.suspect()
+        elif (now := monotonic()) - self._polled >= LONGEST_WAIT / 2:
+            self._polled = now
+            self._polls += 1
+            if self.store.anything(self.names, lane=self.lane):
+                self._look()
+            elif self._polls % 2 == 0:
+                self.picker.suspect_next()

@@ -1,0 +1,110 @@
+"""Renews the leases of all children, says that this worker lives, and knows when it must not go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from django_jobs.exceptions import StoreCorrupt, StoreError
+from django_jobs.stores.base import Store
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.crashpoints import ACTIVE, crashpoint
+from django_jobs.worker.outage import Outage
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: A lease is renewed this many times in its life; five beats may be missed.
+BEATS = 6
+
+
+class Heartbeat:
+    """One round: `extend` on every queue, then `publish_worker`.  `step` makes one call to the store at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: WorkerConfig,
+        name: str,
+        *,
+        workers: Callable[[], list[str]],
+        describe: Callable[[], Mapping[str, Any]],
+        asked_to_stop: Callable[[str, str, str], None],
+        command: Callable[[str], None],
+        holds_nothing: Callable[[str, str, float], None] = lambda worker, queue, asked_at: None,
+    ) -> None:
+        """`asked_to_stop(child, queue, id)`, `command(word)` and `holds_nothing(child, queue, monotonic time of the
+        question)` are called with what the store answers."""
+        self.store, self.config, self.name = store, config, name
+        self.workers, self.describe = workers, describe
+        self.asked_to_stop, self.command, self.holds_nothing = asked_to_stop, command, holds_nothing
+        self.lease = config.lease / 1000
+        self.interval = self.lease / BEATS
+        self.outage = Outage("Heartbeat")
+        #: monotonic: when the next step is due; when the last round that reached everything began.
+        self.due = self.last_round = self._began = monotonic()
+        self._steps: Iterator[None] | None = None
+
+    def step(self, now: float) -> None:
+        """Make the next call if it is due."""
+        if now < self.due:
+            return
+        if self._steps is None:
+            self._began, self._steps = now, self._round()
+        try:
+            next(self._steps)
+        except StopIteration:
+            self._steps = None
+            self.last_round, self.due = self._began, self._began + self.interval
+            self.outage.worked()
+        except Exception as error:
+            if not isinstance(error, StoreError):
+                logger.exception("A fault in the heartbeat; it is tried again")
+            self._steps = None
+            self.due = monotonic() + min(self.outage.failed(error), self.interval)
+
+    def _round(self) -> Iterator[None]:
+        workers = self.workers()
+        for queue in self.config.queue_names if workers else ():
+            if ACTIVE:
+                crashpoint("heartbeat.before_send")
+            asked_at = monotonic()
+            answer: Mapping[str, Sequence[str]] = dict.fromkeys(workers, ())
+            try:
+                answer = self.store.extend(queue, workers, self.config.lease)
+            except StoreCorrupt as error:
+                # One broken queue must not cost the claims in the others.
+                logger.error("Leases in queue %r cannot be renewed: %s", queue, error)
+            if ACTIVE:
+                crashpoint("heartbeat.after_reply")
+            for worker, ids in answer.items():
+                for job_id in ids:
+                    self.asked_to_stop(worker, queue, job_id)
+            for worker in workers:
+                if worker not in answer:
+                    self.holds_nothing(worker, queue, asked_at)
+            yield
+        for command in self.store.publish_worker(self.name, self.describe(), self.config.lease * 2):
+            self.command(command)
+
+    @property
+    def silence(self) -> float:
+        """Seconds since a round that reached everything began, if a call has failed since; else 0.
+
+        A parent that was stopped for an hour and goes on has not failed yet: it asks first what it still holds."""
+        return monotonic() - self.last_round if self.outage.is_on else 0.0
+
+    @property
+    def should_fence(self) -> bool:
+        """Our leases are about to end: claim nothing, kill what runs alone."""
+        return self.silence > self.lease - self.interval
+
+    @property
+    def has_lost_leases(self) -> bool:
+        """Others may run our jobs from now on."""
+        return self.silence > self.lease
+
+    @property
+    def is_hopeless(self) -> bool:
+        return self.silence > 2 * self.lease

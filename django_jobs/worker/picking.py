@@ -1,0 +1,99 @@
+"""Which queue to look into next: at random by weight, or strictly by rank, among those believed to have work.  Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+
+from django_jobs.conf import QueueSettings
+
+#: Seconds a queue is left alone that has jobs but gave none (it is paused, or at its limit): doubling between these.
+SHORTEST_REST = 0.05
+LONGEST_REST = 1.0
+
+
+class _Known:
+    """What is believed of one queue.  Times are seconds of the caller's monotonic clock."""
+
+    __slots__ = ("due", "left", "name", "rest", "rests_until", "weight")
+
+    def __init__(self, settings: QueueSettings) -> None:
+        self.name, self.weight = settings.name, settings.priority
+        self.left = 0
+        # Until the first claim has said when the next job is due, it may be now.
+        self.due = -inf
+        self.rest = 0.0
+        self.rests_until = -inf
+
+
+class QueuePicker:
+    """Remembers what claims and the store said of each queue, and picks."""
+
+    def __init__(
+        self, queues: Iterable[QueueSettings], *, strict: bool = False, rng: Callable[[], float] = random.random
+    ) -> None:
+        self._known = {settings.name: _Known(settings) for settings in queues}
+        self._strict, self._rng = strict, rng
+        self._rotation = list(self._known)
+
+    def pick(self, now: float) -> str | None:
+        """A queue worth a claim, or None.  An empty queue is never considered."""
+        ready = [
+            known for known in self._known.values() if known.rests_until <= now and (known.left > 0 or known.due <= now)
+        ]
+        if not ready:
+            return None
+        if self._strict:
+            highest = max(known.weight for known in ready)
+            ready = [known for known in ready if known.weight == highest]
+        if len(ready) == 1:
+            return ready[0].name
+        point = self._rng() * (len(ready) if self._strict else sum(known.weight for known in ready))
+        for known in ready:
+            point -= 1 if self._strict else known.weight
+            if point < 0:
+                return known.name
+        return ready[-1].name
+
+    def claimed(self, queue: str, *, got: int, left: int, next_due: int | None, now: float) -> None:
+        """Learn from a claim: how many came, how many stay, ms until the next is due (None: there is none)."""
+        known = self._known[queue]
+        # Fewer than before: the claim has put away jobs that may not run, and the next one may get behind them.
+        stuck = got == 0 and left >= max(known.left, 1)
+        known.left = left
+        known.due = inf if next_due is None else now + next_due / 1000
+        if stuck:
+            known.rest = min(max(known.rest * 2, SHORTEST_REST), LONGEST_REST)
+            known.rests_until = now + known.rest
+        else:
+            known.rest, known.rests_until = 0.0, -inf
+
+    def learn(self, backlog: Mapping[str, int]) -> bool:
+        """Learn how many jobs wait in each queue.  Returns whether any do."""
+        for name, left in backlog.items():
+            self._known[name].left = left
+        return any(backlog.values())
+
+    def suspect(self, queue: str | None = None) -> None:
+        """Something may have become due, or a running job may have made room: look into this queue, or into all."""
+        for name in self._known if queue is None else (queue,):
+            known = self._known[name]
+            known.due = known.rests_until = -inf
+
+    def made_room(self, queue: str) -> None:
+        """Jobs of this queue have ended here: if it rests because of its limit, it need not.  From any thread."""
+        self._known[queue].rests_until = -inf
+
+    def suspect_next(self) -> None:
+        """Suspect one queue after the other, one per call: the floor under wake-ups that get lost."""
+        self._rotation.append(self._rotation.pop(0))
+        self.suspect(self._rotation[-1])
+
+    def pause(self, now: float, longest: float) -> float:
+        """Seconds until a known due time or the end of a rest, at most `longest`."""
+        soonest = longest
+        for known in self._known.values():
+            at = known.rests_until if known.left > 0 else max(known.due, known.rests_until)
+            soonest = min(soonest, at - now)
+        return max(soonest, 0.0)

@@ -1,0 +1,69 @@
+"""Everything about one job definition that can be prepared before its first job runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any
+
+from asgiref.sync import async_to_sync
+
+from django_jobs.context import JobContext, RunningJob
+from django_jobs.definition import JobDefinition
+from django_jobs.middleware import Handler, Middleware, is_async_capable, wrap
+
+
+class Plan:
+    """How jobs of one definition run.
+
+    `call(running_job)` goes through the middleware to the function.  With `on_loop` it returns an awaitable and must be
+    called on an event loop; else it blocks, also for an async function whose middleware cannot run on a loop.
+    """
+
+    __slots__ = ("call", "definition", "is_async", "on_loop", "on_missing", "options")
+
+    def __init__(
+        self,
+        definition: JobDefinition,
+        middleware: Sequence[Middleware],
+        run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any],
+    ) -> None:
+        self.definition, self.options = definition, definition.options
+        self.is_async, self.on_missing = definition.is_async, definition.on_missing
+        self.on_loop = definition.is_async and is_async_capable(middleware)
+        innermost = _innermost(definition.func, definition.takes_context)
+        if self.is_async and not self.on_loop:
+            self.call = wrap(lambda job: run_coroutine(innermost(job)), middleware)
+        else:
+            self.call = wrap(innermost, middleware)
+
+
+def _innermost(func: Callable[..., Any], takes_context: bool) -> Handler:
+    if takes_context:
+
+        def call_with_context(job: RunningJob) -> Any:
+            return func(JobContext(job), *job.args, **job.kwargs)
+
+        return call_with_context
+
+    def call(job: RunningJob) -> Any:
+        return func(*job.args, **job.kwargs)
+
+    return call
+
+
+def run_coroutine_here(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end where no loop of ours exists; sync_to_async inside it comes back to this thread."""
+
+    async def wait() -> Any:
+        return await coroutine
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return async_to_sync(wait)()
+    # This thread's loop waits for us, so the coroutine needs another thread.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, wait()).result()

@@ -1,0 +1,158 @@
+"""One thread of a child: claims a batch for itself, runs it job by job, settles it.
+
+Leader and followers: the thread that holds the fetch lock claims (and waits, when there is nothing); the others run
+what they claimed before.  No job is ever handed from one thread to another, so nothing waits in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from threading import Lock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from django_jobs.exceptions import StoreError
+from django_jobs.outcome import Succeeded
+from django_jobs.values import Claim, Claimed
+from django_jobs.worker import database
+from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.executor import Prepared
+from django_jobs.worker.fault import end_process
+
+if TYPE_CHECKING:
+    from django_jobs.worker.child import Child
+
+logger = logging.getLogger("django_jobs.worker")
+T = TypeVar("T")
+
+
+class Runner:
+    """A thread, and what the steward may see and take of it.
+
+    `waiting` and `done` are emptied from both sides: deque.popleft is one step, so each item has one taker.
+    """
+
+    def __init__(self, child: Child, number: int, fetch_lock: Lock) -> None:
+        self.child, self.fetch_lock = child, fetch_lock
+        #: claimed, not begun; of one queue, but for what the store did not take back before.
+        self.waiting: deque[Claim] = deque()
+        #: succeeded, not settled.
+        self.done: deque[Attempted] = deque()
+        #: the job that runs; since when it (and its batch) occupies the thread, monotonic seconds.
+        self.current: Prepared | None = None
+        self.since = self.batch_since = 0.0
+        #: False only where nothing would be lost if the process ended now.
+        self.busy = False
+        self.thread = Thread(target=self._run, name=f"runner {number}", daemon=True)
+
+    def _run(self) -> None:
+        database.this_thread_runs_jobs()
+        try:
+            while not self.child.gate.final:
+                self._turn()
+        except BaseException:
+            end_process()
+
+    def _turn(self) -> None:
+        """Claim once, run what came."""
+        child, gate = self.child, self.child.gate
+        if self.waiting:  # the store did not take it back when it should have
+            self.give_back()
+        if gate.closed or (child.reports is not None and not child.settler.is_idle):
+            # One job at a time means one: were it killed, the one that is not yet settled would run again with it.
+            gate.ended.wait(0.1)
+            return
+        fetcher = child.fetcher
+        try:
+            with self.fetch_lock:
+                if gate.closed:
+                    return
+                try:
+                    fetched = fetcher.fetch()
+                    self.busy = fetched is not None
+                    if fetched is not None:
+                        child.count_claimed(len(fetched[1].claims))
+                finally:
+                    fetcher.claiming = False
+                if child.outage.is_on:
+                    child.outage.worked()
+        except StoreError as error:
+            gate.ended.wait(child.outage.failed(error))
+            return
+        if fetched is not None and fetched[1].claims:
+            self._run_batch(*fetched)
+            fetcher.picker.made_room(fetched[0])
+        self.busy = False
+
+    def _run_batch(self, queue: str, claimed: Claimed) -> None:
+        child, gate = self.child, self.child.gate
+        started = self.since = self.batch_since = monotonic()
+        self.waiting.extend(claimed.claims)
+        child.steward.look()
+        ran = 0
+        while not gate.draining:
+            try:
+                claim = self.waiting.popleft()
+            except IndexError:
+                break
+            self._run_one(claim, claimed.left)
+            ran += 1
+        child.sizer.observe(queue, monotonic() - started, ran)
+        self.give_back()
+        self.settle_done()
+        if child.reports is not None:
+            child.reports.ended(claimed.claims)
+
+    def _run_one(self, claim: Claim, left: int) -> None:
+        child = self.child
+        self.since = monotonic()
+        prepared = child.executor.prepare(claim, child.store)
+        if isinstance(prepared, Attempted):
+            child.settler.settle_now([prepared])
+            return
+        self.current = prepared
+        try:
+            if prepared.plan.is_async and child.loop is not None:
+                child.loop.submit(prepared)
+                return
+            if child.reports is not None:
+                child.reports.started(prepared, left)
+            attempted = child.executor.run_here(prepared)
+        finally:
+            self.current = None
+        if isinstance(attempted.outcome, Succeeded):
+            self.done.append(attempted)
+        else:
+            child.settler.settle_now([attempted])
+
+    # -- the steward calls these, too ------------------------------------------
+
+    def give_back(self) -> None:
+        """Hand back what is claimed and not begun."""
+        if not self.waiting:
+            return
+        by_queue: dict[str, list[Claim]] = {}
+        for claim in _take_all(self.waiting):
+            by_queue.setdefault(claim.queue, []).append(claim)
+        for queue, claims in by_queue.items():
+            try:
+                self.child.store.release(queue, claims)
+            except StoreError as error:
+                logger.warning("%d claimed jobs could not be handed back: %s", len(claims), error)
+                if not self.child.gate.draining:
+                    self.waiting.extend(claims)
+
+    def settle_done(self) -> None:
+        """Settle what has succeeded so far."""
+        if self.done:
+            self.child.settler.settle_now(_take_all(self.done))
+
+
+def _take_all(items: deque[T]) -> list[T]:
+    taken = []
+    try:
+        while True:
+            taken.append(items.popleft())
+    except IndexError:
+        return taken
