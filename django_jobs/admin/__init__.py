@@ -1,0 +1,26 @@
+"""The operations console inside Django's admin: pages over browse, changes through operations."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.contrib.admin import AdminSite
+
+from django_jobs.admin.api import ApiTokenAdmin, RemoteJobTypeAdmin
+from django_jobs.admin.archive import ArchivedJobAdmin
+from django_jobs.admin.dashboard import DashboardAdmin
+from django_jobs.admin.schedule_rows import ScheduleAdmin
+from django_jobs.models import ApiToken, ArchivedJob, Dashboard, RemoteJobType, Schedule
+
+__all__ = ["DashboardAdmin", "register"]
+
+
+def register(site: AdminSite) -> None:
+    """Put the console into an admin site of your own."""
+    site.register(Dashboard, DashboardAdmin)
+    site.register(ArchivedJob, ArchivedJobAdmin)
+    site.register(ApiToken, ApiTokenAdmin)
+    site.register(RemoteJobType, RemoteJobTypeAdmin)
+    site.register(Schedule, ScheduleAdmin)
+
+
+register(admin.site)

@@ -1,0 +1,87 @@
+"""API tokens and remote job types: ordinary model admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.options import ModelAdmin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from django_jobs import remote
+from django_jobs.models import ApiToken, RemoteJobType
+from django_jobs.models.token import Scope
+
+
+class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Scopes as boxes to tick."""
+
+    scopes = forms.MultipleChoiceField(
+        label=_("scopes"), choices=Scope.choices, widget=forms.CheckboxSelectMultiple, initial=[Scope.ENQUEUE]
+    )
+
+    class Meta:
+        model = ApiToken
+        fields = ["name", "scopes", "jobs"]
+
+
+class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """The secret is shown once, in the message after it was made."""
+
+    form = ApiTokenForm
+    list_display = ["name", "scope_names", "job_names", "created_at", "last_used_at", "revoked_at"]
+    list_filter = [("revoked_at", admin.EmptyFieldListFilter)]
+    search_fields = ["name"]
+    readonly_fields = ["created_at", "last_used_at", "revoked_at"]
+    actions = ["revoke"]
+
+    @admin.display(description=_("scopes"))
+    def scope_names(self, token: ApiToken) -> str:
+        return ", ".join(token.scopes)
+
+    @admin.display(description=_("job names"))
+    def job_names(self, token: ApiToken) -> str:
+        return ", ".join(token.jobs) or str(_("all"))
+
+    def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
+        if change:
+            super().save_model(request, obj, form, change)
+            return
+        issued, secret = ApiToken.objects.issue(obj.name, obj.scopes, obj.jobs)
+        obj.pk, obj.digest, obj.created_at = issued.pk, issued.digest, issued.created_at
+        obj._state.adding = False
+        text = _("The token is %(secret)s — write it down: it cannot be shown again.") % {"secret": secret}
+        self.message_user(request, text, messages.WARNING)
+
+    @admin.action(description=_("Revoke selected tokens"), permissions=["change"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        tokens = list(queryset.filter(revoked_at=None))
+        for token in tokens:
+            token.revoke()
+            self.log_change(request, token, str(_("Revoked.")))
+        text = ngettext("%(count)d token was revoked.", "%(count)d tokens were revoked.", len(tokens))
+        self.message_user(request, text % {"count": len(tokens)})
+
+
+class RemoteJobTypeAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """Workers know of a change within five seconds."""
+
+    list_display = ["name", "queue", "way", "delivery_strategy", "attempts", "concurrency", "timeout"]
+    list_filter = ["queue", "delivery_strategy"]
+    search_fields = ["name", "url"]
+
+    @admin.display(description=_("way"))
+    def way(self, kind: RemoteJobType) -> str:
+        return str(_("posted")) if kind.url else str(_("fetched"))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: RemoteJobType | None = None) -> list[str]:
+        # Jobs that wait carry the name: under another one they would be unknown.
+        return ["name"] if obj is not None else []
+
+    def save_model(self, request: HttpRequest, obj: RemoteJobType, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        remote.forget()

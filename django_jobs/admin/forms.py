@@ -1,0 +1,84 @@
+"""What people type: reasons, times, arguments."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
+
+#: No time further away: 2⁵³ ms is where JSON readers lose digits, and nobody plans that far.
+LAST_YEAR = 9999
+#: Longer arguments could not have been enqueued.
+ARGUMENTS = 1_000_000
+
+
+class MomentField(forms.DateTimeField):
+    """A date and time in the current time zone, as ms since the epoch; 0 if left empty."""
+
+    widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
+
+    def clean(self, value: Any) -> int:
+        at = super().clean(value)
+        if at is None:
+            return 0
+        try:
+            return int(at.astimezone(UTC).timestamp() * 1000)
+        except (OverflowError, ValueError) as error:
+            raise ValidationError(_("That is not a time anybody can wait for.")) from error
+
+
+class PauseForm(forms.Form):
+    """Why, and until when."""
+
+    name = forms.CharField(label=_("Job type"), max_length=200, required=False)
+    reason = forms.CharField(label=_("Reason"), max_length=500, required=False)
+    until = MomentField(label=_("Until"), required=False, help_text=_("Empty: until somebody resumes it."))
+
+    def clean_until(self) -> int:
+        until = int(self.cleaned_data["until"])
+        if until and until <= datetime.now(UTC).timestamp() * 1000:
+            raise ValidationError(_("This time has passed."))
+        return until
+
+
+class RescheduleForm(forms.Form):
+    """When."""
+
+    run_at = MomentField(label=_("Run at"))
+
+
+class KillForm(forms.Form):
+    """Why."""
+
+    reason = forms.CharField(
+        label=_("Reason"), max_length=500, required=False, help_text=_("It stands in the log of each job.")
+    )
+
+
+class ArgumentsForm(forms.Form):
+    """The arguments of one job as JSON."""
+
+    arguments = forms.CharField(
+        label=_("Arguments"),
+        max_length=ARGUMENTS,
+        widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "dir": "ltr", "class": "jobs-code"}),
+        help_text=_("JSON: a list of the positional arguments, then an object of the keyword ones."),
+    )
+
+    def clean_arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        try:
+            call = json.loads(self.cleaned_data["arguments"], parse_constant=no_constant)
+        except (ValueError, RecursionError) as error:
+            raise ValidationError(_("This is not JSON: %(error)s") % {"error": error}) from error
+        if not (isinstance(call, list) and len(call) == 2 and isinstance(call[0], list) and isinstance(call[1], dict)):
+            raise ValidationError(_("Write two things: [[positional arguments], {keyword arguments}]."))
+        return call[0], call[1]
+
+
+def no_constant(name: str) -> Any:
+    """JSON has no NaN and no infinity."""
+    raise ValueError(name)

@@ -1,0 +1,132 @@
+"""One job: everything that is known of it, and what can be done."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
+
+from django_jobs import operations, payloads
+from django_jobs.admin import job_actions, permissions, words
+from django_jobs.admin.addresses import unquote
+from django_jobs.admin.console import Console
+from django_jobs.admin.forms import ArgumentsForm
+from django_jobs.admin.rows import checkin
+from django_jobs.browse import Match
+from django_jobs.codec import decode, name_of
+from django_jobs.exceptions import CorruptRecord, InvalidArguments, JobNotFound, UnknownJob
+from django_jobs.stores import get_store
+from django_jobs.tagged_text import readable
+from django_jobs.values import FINISHED, Job, JobInfo, State
+
+#: Raw bytes of a record that cannot be read: so many are shown.
+RAW = 20_000
+
+
+def job_page(console: Console, queue: str, id: str) -> HttpResponse:
+    """GET: the job.  POST: a verb on it."""
+    queue, id = unquote(queue), unquote(id)
+    if console.request.method == "POST":
+        return post(console, queue, id)
+    info = get_store().get(queue, id)
+    if info is None:
+        return gone(console, queue, id)
+    return console.render("job.html", title_of(info), context_of(console, info), here=info.state.value)
+
+
+def gone(console: Console, queue: str, id: str) -> HttpResponse:
+    """No such job: it may have left the history, which is no error of the reader's."""
+    return console.render("gone.html", _("This job is gone"), {"queue": queue, "id": id}, status=404)
+
+
+def title_of(info: JobInfo) -> str:
+    """The name; jobs that cannot be read may have none."""
+    return name_of(info.record)[:200] or _("Unreadable job")
+
+
+def post(console: Console, queue: str, id: str) -> HttpResponse:
+    """The same actions as in lists, on one job; afterwards its page again, or the list if it is gone."""
+    info = get_store().get(queue, id)
+    if info is None:
+        return gone(console, queue, id)
+    verb = console.request.POST.get("verb", "")
+    if verb in operations.VERBS and info.state not in operations.VERBS[verb]:
+        return console.back(console.url("job", queue, id), messages.WARNING, _("The job has moved on meanwhile."))
+    response = job_actions.post(console, info.state, Match(queue), only=(queue, id))
+    if verb == "delete" and response.status_code == 302:
+        response["Location"] = console.url("jobs", info.state.value)
+    return response
+
+
+def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
+    """What the page shows."""
+    verbs = [verb for verb in operations.VERBS if info.state in operations.VERBS[verb]]
+    context: dict[str, Any] = {
+        "info": info,
+        "state": info.state.value,
+        "state_label": words.STATES[info.state],
+        "explained": words.EXPLAINED[info.state],
+        "verbs": [
+            (verb, words.verb_label(verb, info.state), words.VERBS[verb].destructive) for verb in console.allowed(verbs)
+        ],
+        "checkin": checkin(info) if info.checkin else None,
+        "attempts": list(reversed(info.attempts)),
+        "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
+        "finished": info.state in FINISHED,
+    }
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord as error:
+        raw = info.record[:RAW].decode(errors="backslashreplace")
+        return context | {"corrupt": str(error), "raw": raw, "size": len(info.record)}
+    return context | readable_part(console, info, job)
+
+
+def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
+    """What the record says."""
+    known = payloads.definition_of(job.name)
+    arguments = payloads.named_arguments(job)
+    return {
+        "job": job,
+        "known": known,
+        "arguments": arguments,
+        "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",
+        "meta": [(key, readable(value)) for key, value in (job.meta or {}).items()],
+        "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
+        "may_edit": bool(known and arguments is not None)
+        and info.state in operations.VERBS["retry"]
+        and console.may(permissions.VERBS["edit"]),
+    }
+
+
+def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
+    """Other arguments, then run.  GET: the form."""
+    queue, id = unquote(queue), unquote(id)
+    console.require(permissions.VERBS["edit"])
+    info = get_store().get(queue, id)
+    if info is None:
+        return gone(console, queue, id)
+    try:
+        job = decode(id, queue, info.record)
+    except CorruptRecord as error:
+        raise Http404 from error
+    call = payloads.arguments_of(job)
+    if call is None or info.state not in operations.VERBS["retry"]:
+        return console.back(console.url("job", queue, id), messages.WARNING, _("This job cannot be edited as it is."))
+    text = json.dumps(call, indent=2, ensure_ascii=False)
+    form = ArgumentsForm(console.request.POST or None, initial={"arguments": text})
+    if console.request.method == "POST" and form.is_valid():
+        try:
+            operations.edit_and_retry(queue, id, *form.cleaned_data["arguments"])
+        except (InvalidArguments, UnknownJob, JobNotFound) as error:
+            form.add_error("arguments", str(error))
+        else:
+            said = _("The job was queued with other arguments.")
+            console.log(said, about=f"{queue}/{id}", ids=[id])
+            return console.back(console.url("job", queue, id), messages.SUCCESS, said)
+    definition = payloads.definition_of(job.name)
+    context = {"form": form, "info": info, "job": job, "signature": str(definition.signature) if definition else ""}
+    return console.render("edit.html", _("Edit arguments and run"), context, here=info.state.value)

@@ -1,0 +1,24 @@
+"""Which permission each change asks for.  Every page asks for `view_jobs`, every change for its own one as well."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+
+VIEW = "view_jobs"
+PAUSE = "pause_queues"
+WORKERS = "manage_workers"
+SCHEDULES = "run_schedules"
+#: verb of operations.VERBS → permission.
+VERBS = {
+    "retry": "retry_jobs",
+    "reschedule": "retry_jobs",
+    "edit": "retry_jobs",
+    "cancel": "delete_jobs",
+    "kill": "delete_jobs",
+    "delete": "delete_jobs",
+}
+
+
+def may(request: HttpRequest, permission: str) -> bool:
+    """Has the user this permission of Dashboard?"""
+    return request.user.is_active and request.user.has_perm(f"django_jobs.{permission}")

@@ -1,0 +1,34 @@
+"""The only way operators look: admin, API and commands read here.  Never changes a job."""
+
+from __future__ import annotations
+
+from django_jobs.browse.groups import ErrorGroup, Groups, group_errors, signature_of
+from django_jobs.browse.numbers import Census, Series, census, queue_stats, series
+from django_jobs.browse.pages import PAGE, Page, page, queue_names
+from django_jobs.browse.search import Match, Scan, error_groups, find, scan
+from django_jobs.browse.snapshot import publish_snapshot
+from django_jobs.browse.trouble import Trouble, troubles
+
+__all__ = [
+    "PAGE",
+    "Census",
+    "ErrorGroup",
+    "Groups",
+    "Match",
+    "Page",
+    "Scan",
+    "Series",
+    "Trouble",
+    "census",
+    "error_groups",
+    "find",
+    "group_errors",
+    "page",
+    "publish_snapshot",
+    "queue_names",
+    "queue_stats",
+    "scan",
+    "series",
+    "signature_of",
+    "troubles",
+]

@@ -1,0 +1,83 @@
+"""Pages of jobs in one state, of one queue or of several together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import merge
+
+from django_jobs.browse.numbers import Census, census, queue_names
+from django_jobs.stores import get_store
+from django_jobs.values import FINISHED, JobInfo, State
+
+__all__ = ["PAGE", "Page", "order_key", "page", "queue_names"]
+
+#: Jobs on a page.
+PAGE = 50
+#: A page over several queues is merged from the beginning of each, so its cost grows with its number: so deep, over so
+#: many queues (each takes up to six commands of the thirty that a page may cost).  One queue alone is paged to its end
+#: at the same cost everywhere.
+MERGE_DEPTH = 500
+MERGE_QUEUES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list of jobs."""
+
+    jobs: list[JobInfo]
+    #: 1 for the first.
+    number: int
+    #: how many pages can be shown.
+    pages: int
+    #: jobs in that state, in all queues asked for.
+    total: int
+    #: queues that have such jobs but were left out of the merge.
+    left_out: int = 0
+
+    @property
+    def bounded(self) -> bool:
+        """Are there jobs that only a choice of queue can show?"""
+        return self.left_out > 0 or self.total > self.pages * PAGE
+
+
+def newest_first(state: State) -> bool:
+    """The order people expect: what ended last comes first, what runs next comes first."""
+    return state in FINISHED
+
+
+def page(state: State, queue: str | None = None, number: int = 1, *, counted: Census | None = None) -> Page:
+    """Page `number` of the jobs in `state`, of one queue or of all; a number too high gives the last page."""
+    if queue is not None:
+        return page_of_queue(state, queue, number)
+    counted = counted or census()
+    holding = counted.holding(state)
+    if len(holding) == 1:
+        return page_of_queue(state, holding[0], number, counted.queues[holding[0]].counts[state])
+    total = counted.counts[state]
+    merged = holding[:MERGE_QUEUES]
+    reachable = min(MERGE_DEPTH, sum(counted.queues[name].counts[state] for name in merged))
+    pages, number = clamp(reachable, number)
+    reverse = newest_first(state)
+    lists = [get_store().page(name, state, 0, number * PAGE, reverse=reverse) for name in merged]
+    jobs = list(merge(*lists, key=order_key(state), reverse=reverse))[(number - 1) * PAGE : number * PAGE]
+    return Page(jobs, number, pages, total, len(holding) - len(merged))
+
+
+def page_of_queue(state: State, queue: str, number: int, total: int | None = None) -> Page:
+    """A page of one queue: any page costs the same."""
+    if total is None:
+        total = get_store().stats([queue])[0].counts.get(state, 0)
+    pages, number = clamp(total, number)
+    jobs = get_store().page(queue, state, (number - 1) * PAGE, PAGE, reverse=newest_first(state))
+    return Page(jobs, number, pages, total)
+
+
+def clamp(total: int, number: int) -> tuple[int, int]:
+    """How many pages there are, and the one to show."""
+    pages = max(1, -(-total // PAGE))
+    return pages, min(max(1, number), pages)
+
+
+def order_key(state: State):  # type: ignore[no-untyped-def]
+    """What jobs of several queues are merged by: their time, where the state has one."""
+    return lambda info: info.at

@@ -1,0 +1,62 @@
+"""The numbers that workers publish, so that a page over hundreds of queues need not ask each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django_jobs.browse.numbers import LIVE_QUEUES, MINUTE, PERIODS, QUARTER, Buckets, collect, queue_names, write_stats
+from django_jobs.stores import get_store
+from django_jobs.values import State
+
+#: Younger than this, another worker's snapshot is good enough.
+FRESH = 4_000
+#: Queues asked in one round trip: keeps each under a few milliseconds of the server's time.
+CHUNK = 50
+
+
+def publish_snapshot() -> bool:
+    """Count all queues and keep the result for the pages.  Workers call it every few seconds.
+
+    Does nothing where pages can ask each queue themselves, or when another worker has just done it.  Publishing
+    twice does no harm: every entry is replaced, none is added to."""
+    names = queue_names()
+    if len(names) <= LIVE_QUEUES:
+        return False
+    store = get_store()
+    before, now = store.get_document("snapshot"), store.now()
+    if now - before.get("at", 0) < FRESH:
+        return False
+    stats = [entry for chunk in chunks(names) for entry in store.stats(chunk)]
+    counts = {state.value: sum(entry.counts.get(state, 0) for entry in stats) for state in State}
+    changes: dict[str, Any] = {"at": now, "counts": counts, "queues": {e.queue: write_stats(e) for e in stats}}
+    if now - before.get("series_at", 0) >= MINUTE:
+        changes |= {"series_at": now} | recent_series(before, names, now)
+    store.update_document("snapshot", changes)
+    return True
+
+
+def recent_series(before: dict[str, Any], names: list[str], now: int) -> dict[str, Any]:
+    """Both series again: what is past is taken over, the last two quarters are added up anew."""
+    span, _ = PERIODS["day"]
+    since = max(before.get("series_at", 0) // QUARTER * QUARTER, now - span) // QUARTER * QUARTER
+    minutes = collect(names, since, MINUTE)
+    fresh: dict[str, Buckets] = {"hour": minutes, "day": {}}
+    for minute, events in minutes.items():
+        bucket = fresh["day"].setdefault(minute // QUARTER * QUARTER, {})
+        for event, number in events.items():
+            bucket[event] = bucket.get(event, 0) + number
+    return {
+        period: {
+            str(start): events
+            for start, events in ({int(k): v for k, v in before.get(period, {}).items()} | fresh[period]).items()
+            if start >= now - PERIODS[period][0]
+        }
+        for period in fresh
+    }
+
+
+def chunks(names: list[str]) -> Iterator[list[str]]:
+    """The names, CHUNK at a time."""
+    for start in range(0, len(names), CHUNK):
+        yield names[start : start + CHUNK]

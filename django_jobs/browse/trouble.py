@@ -1,0 +1,45 @@
+"""What needs a person: the short list an operator reads first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django_jobs.browse.numbers import Census
+from django_jobs.values import State, WorkerInfo
+
+#: The oldest waiting job of a queue has waited so long (ms): worth a look.
+SLOW = 5 * 60_000
+#: No more lines of one kind: the list must stay short enough to be read.
+LINES = 5
+
+
+class Trouble(NamedTuple):
+    """One thing to look at.  `kind` says which sentence; the page words it."""
+
+    #: "no_workers" | "latency" | "paused" | "type_paused" | "dead" | "unreported" | "trimmed"
+    kind: str
+    queue: str = ""
+    number: int = 0
+    text: str = ""
+
+
+def troubles(counted: Census, workers: list[WorkerInfo]) -> list[Trouble]:
+    """Everything that needs a person, worst first."""
+    found: list[Trouble] = []
+    waiting = counted.counts[State.QUEUED]
+    if not workers and waiting:
+        found.append(Trouble("no_workers", number=waiting))
+    stats = list(counted.queues.values())
+    slow = sorted((s for s in stats if s.latency >= SLOW and not s.paused), key=lambda s: -s.latency)
+    found += [Trouble("latency", s.queue, s.latency) for s in slow[:LINES]]
+    dead = sorted((s for s in stats if s.counts.get(State.DEAD)), key=lambda s: -s.counts[State.DEAD])
+    found += [Trouble("dead", s.queue, s.counts[State.DEAD]) for s in dead[:LINES]]
+    paused = [s for s in stats if s.paused]
+    found += [Trouble("paused", s.queue, s.paused.until, s.paused.reason) for s in paused[:LINES] if s.paused]
+    types = [(s.queue, name, pause) for s in stats for name, pause in s.paused_types.items()]
+    found += [Trouble("type_paused", queue, pause.until, name) for queue, name, pause in types[:LINES]]
+    trimmed = [s for s in stats if s.totals.get("trimmed_dead")]
+    found += [Trouble("trimmed", s.queue, s.totals["trimmed_dead"]) for s in trimmed[:LINES]]
+    if counted.missing:
+        found.append(Trouble("unreported", number=counted.missing))
+    return found

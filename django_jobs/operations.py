@@ -1,0 +1,197 @@
+"""The only way operators act: admin, API and commands come here.  Every verb says what it moved.
+
+Jobs a verb does not apply to are left alone; the answers name those that moved, so counts are exact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django_jobs import registry, signals
+from django_jobs.browse.numbers import queue_names
+from django_jobs.codec import decode, encode, name_of
+from django_jobs.definition import HIDDEN, check_name
+from django_jobs.exceptions import InvalidArguments, JobNotFound, UnknownQueue
+from django_jobs.payloads import arguments_of, definition_of
+from django_jobs.stores import get_store
+from django_jobs.values import JobInfo, State
+
+#: Jobs moved by one call: a script over a thousand holds up a busy Redis for 20 ms and more, over so many for 2.
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one call did to the jobs of one queue."""
+
+    moved: Sequence[str] = ()
+    #: running jobs that were asked to stop and decide themselves when.
+    asked: Sequence[str] = ()
+
+    @property
+    def count(self) -> int:
+        """Jobs that moved or were asked to."""
+        return len(self.moved) + len(self.asked)
+
+
+#: verb → the states it applies to, in the order people meet them.
+VERBS: Mapping[str, frozenset[State]] = {
+    "retry": frozenset(
+        {State.SCHEDULED, State.RETRY, State.BLOCKED, State.DEAD, State.CANCELLED, State.EXPIRED},
+    ),
+    "cancel": frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED, State.RUNNING}),
+    "kill": frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED, State.RUNNING}),
+    "delete": frozenset(State) - {State.RUNNING},
+    "reschedule": frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED}),
+}
+
+
+def act(verb: str, queue: str, ids: Sequence[str], *, run_at: int = 0, reason: str = "") -> Done:
+    """Do `verb` to these jobs of one queue, in batches.  `run_at` (ms) is for "reschedule", `reason` for "kill"."""
+    total = Done()
+    for batch in batches(ids):
+        done = ACTS[verb](queue, batch, run_at, reason)
+        total = Done([*total.moved, *done.moved], [*total.asked, *done.asked])
+    return total
+
+
+def retry(queue: str, ids: Sequence[str]) -> Done:
+    """Queue these jobs now.  Those that had ended start again with all their attempts."""
+    return act("retry", queue, ids)
+
+
+def cancel(queue: str, ids: Sequence[str]) -> Done:
+    """Cancel jobs that wait; ask running ones to stop (`ctx.should_stop`)."""
+    return act("cancel", queue, ids)
+
+
+def delete(queue: str, ids: Sequence[str]) -> Done:
+    """Remove jobs with all that is known of them; running ones stay."""
+    return act("delete", queue, ids)
+
+
+def kill(queue: str, ids: Sequence[str], reason: str) -> Done:
+    """Send waiting and running jobs to dead.  A running one loses its claim: whatever it does no longer counts."""
+    return act("kill", queue, ids, reason=reason)
+
+
+def reschedule(queue: str, ids: Sequence[str], run_at: int) -> Done:
+    """Let waiting jobs run at `run_at` (ms since the epoch)."""
+    return act("reschedule", queue, ids, run_at=run_at)
+
+
+def _retry(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    return Done(get_store().revive(queue, ids))
+
+
+def _cancel(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    store = get_store()
+    before = {info.id: info for info in store.get_many(queue, ids) if info.state in VERBS["cancel"]}
+    after = store.cancel(queue, list(before))
+    moved = [id for id, state in after.items() if state is State.CANCELLED]
+    announce(signals.job_cancelled, (before[id] for id in moved))
+    return Done(moved, [id for id, state in after.items() if state is State.RUNNING])
+
+
+def _kill(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    store = get_store()
+    before = {info.id: info for info in store.get_many(queue, ids)}
+    moved = store.kill(queue, ids, reason)
+    announce(signals.job_dead, (before[id] for id in moved if id in before), outcome="killed")
+    return Done(moved)
+
+
+def _delete(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    return Done(get_store().delete(queue, ids))
+
+
+def _reschedule(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    return Done(get_store().reschedule(queue, ids, run_at))
+
+
+ACTS: Mapping[str, Callable[[str, Sequence[str], int, str], Done]] = {
+    "retry": _retry,
+    "cancel": _cancel,
+    "kill": _kill,
+    "delete": _delete,
+    "reschedule": _reschedule,
+}
+
+
+def announce(signal: Any, jobs: Iterable[JobInfo], **more: Any) -> None:
+    """Tell the receivers of `signal` that a person ended these jobs."""
+    for info in jobs:
+        name = name_of(info.record)
+        about = {"job_id": info.id, "name": name, "queue": info.queue, "attempt": info.failures + info.crashes}
+        signal.send_robust(sender=definition_of(name), job=None, error="by an operator", **about, **more)
+
+
+def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Queue a job now, with other arguments: JSON values as `payloads.arguments_of` shows them.
+
+    A masked value keeps what is stored.  Raises InvalidArguments where the function could not be called like this,
+    JobNotFound when the job is gone or in a state that cannot be retried, CorruptRecord, UnknownJob."""
+    store = get_store()
+    info = store.get(queue, id)
+    if info is None or info.state not in VERBS["retry"]:
+        raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
+    job = decode(id, queue, info.record)
+    definition = registry.get(job.name)
+    call = unmask(json.loads(job.args), arguments_of(job), [list(args), dict(kwargs)])
+    definition.check_call(*call)
+    text = json.dumps(call, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    if not store.revive(queue, [id], record=encode(job._replace(args=text.encode()))):
+        raise JobNotFound(f"Job {id!r} in queue {queue!r} moved on meanwhile.")
+
+
+def unmask(stored: Any, shown: Any, edited: Any) -> Any:
+    """The edited call with what is stored wherever the mask was left."""
+    args, kwargs = edited
+    old_args, old_kwargs = stored
+    was_hidden = shown is not None
+    for i, value in enumerate(args):
+        if value == HIDDEN and was_hidden and i < len(shown[0]) and shown[0][i] == HIDDEN:
+            args[i] = old_args[i]
+    for key, value in kwargs.items():
+        if value == HIDDEN and was_hidden and shown[1].get(key) == HIDDEN:
+            kwargs[key] = old_kwargs[key]
+    if HIDDEN in args or HIDDEN in kwargs.values():
+        raise InvalidArguments(f"A masked value {HIDDEN} was moved. Leave it where it is, or write the value itself.")
+    return [args, kwargs]
+
+
+def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
+    """Close a queue, or one job type in it, until somebody resumes it or until `until` (ms; 0 = open end)."""
+    check_queue(queue)
+    if name is not None:
+        check_name(name, "pause")
+    get_store().pause(queue, name=name, reason=reason[:500], until=until)
+
+
+def resume(queue: str, *, name: str | None = None) -> None:
+    """Open it again."""
+    check_queue(queue)
+    get_store().resume(queue, name=name)
+
+
+def check_queue(queue: str) -> None:
+    """Raise UnknownQueue unless the queue is configured or has been enqueued to."""
+    if queue not in queue_names():
+        raise UnknownQueue(f"There is no queue {queue!r}. Queues: {', '.join(queue_names()[:20])}.")
+
+
+def command_worker(worker: str, command: str) -> bool:
+    """Tell a worker to "stop" (finish what runs, then end) or to be "quiet" (claim nothing more)."""
+    if command not in {"stop", "quiet"}:
+        raise ValueError(f"{command!r} is no command for workers. Use 'stop' or 'quiet'.")
+    return get_store().command_worker(worker, command)
+
+
+def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids, BATCH at a time, each once."""
+    unique = list(dict.fromkeys(ids))
+    for start in range(0, len(unique), BATCH):
+        yield unique[start : start + BATCH]

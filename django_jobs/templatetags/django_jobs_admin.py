@@ -1,0 +1,69 @@
+"""What the console's templates need: times, words, addresses, the overview.
+
+The console itself is imported when it is asked for: Django loads this module in projects without the admin, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.contrib.admin import AdminSite
+from django.contrib.admin.sites import all_sites, site
+
+from django_jobs.exceptions import StoreError
+from django_jobs.values import State
+from django_jobs.written import duration, exact, moment
+
+register = template.Library()
+
+
+register.filter(moment)
+register.filter(exact)
+register.filter(duration)
+
+
+@register.filter
+def state_count(counts: dict[str, int], state: str) -> int:
+    """The number of one state."""
+    return counts.get(state, 0)
+
+
+@register.filter
+def state_label(state: str) -> Any:
+    """The word for a state."""
+    from django_jobs.admin.words import STATES
+
+    return STATES[State(state)]
+
+
+@register.simple_tag(takes_context=True)
+def console_url(context: template.Context, name: str, *parts: str) -> str:
+    """The address of a page of the console, whatever characters its parts hold."""
+    return str(context["console"].url(name, *parts))
+
+
+@register.simple_tag(takes_context=True)
+def jobs_overview(context: template.Context) -> dict[str, Any]:
+    """The overview for the app's own index page; {} for those who may not see it."""
+    from django_jobs.admin import overview, permissions
+    from django_jobs.admin.console import Console
+    from django_jobs.admin.navigation import navigation
+
+    request = context["request"]
+    if not permissions.may(request, permissions.VIEW):
+        return {}
+    console = Console(request, current_site(getattr(request, "current_app", "admin")))
+    try:
+        return {
+            "console": console,
+            "sections": navigation(console.url, console.counted.counts, "overview"),
+            **overview.overview_context(console),
+        }
+    except StoreError as error:
+        return {"console": console, "error": error}
+
+
+def current_site(name: str) -> AdminSite:
+    """The admin site of that name."""
+    return next((each for each in all_sites if each.name == name), site)
