@@ -1,0 +1,11 @@
+"""The HTTP API (extra `api`): `path("jobs/", include("django_jobs.api.urls"))`.  A thin skin over enqueue, browse and
+operations; it answers nobody until DJANGO_JOBS["API"] is set."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from django.core.exceptions import ImproperlyConfigured
+
+if find_spec("ninja") is None:
+    raise ImproperlyConfigured("The HTTP API needs django-ninja: pip install 'django-jobs-redis[api]'.")

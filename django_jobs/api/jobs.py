@@ -1,0 +1,166 @@
+"""Jobs over HTTP: put, look, replay, cancel."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import sha256
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Router
+
+from django_jobs import archive, operations, registry
+from django_jobs.api import schemas
+from django_jobs.api.principal import Scope, require
+from django_jobs.api.problems import Problem
+from django_jobs.api.schemas import Name
+from django_jobs.api.shown import call_of, find, shown
+from django_jobs.arguments import canonical, load
+from django_jobs.codec import decode, encode
+from django_jobs.conf import get_settings
+from django_jobs.definition import JobDefinition
+from django_jobs.enqueue import request_for, submit
+from django_jobs.exceptions import CorruptRecord, UnknownJob
+from django_jobs.new_job import moment, new_id, now_ms
+from django_jobs.remote import known
+from django_jobs.stores import get_store
+from django_jobs.values import Added, Job, JobInfo, State
+from django_jobs.worker.announce import announce_expired
+
+router = Router(tags=["jobs"])
+#: Where the digest of a PUT is kept in a job's meta: a second PUT of the same id is compared with it.
+PUT = "put"
+
+
+@router.put("/v1/jobs/{name}/{id}", response={200: schemas.Job, 201: schemas.Job}, summary="Enqueue")
+def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) -> JsonResponse:
+    """Add a job under an id of yours: safe to send again.  201 the first time; 200 and the same job after that; 409 if
+    the id exists with other data."""
+    principal = require(request, Scope.ENQUEUE, job=name)
+    definition = offered(name)
+    digest = digest_of(name, body)
+    if get_settings().archive is not None:
+        # It may have run and left the store: the history remembers that this id was used.
+        archived = archive.find(id, definition.queue)
+        if archived is not None and get_store().get(definition.queue, id) is None:
+            check_same(archived, name, digest)
+            return JsonResponse(shown(archived, principal, archived=True))
+    args, kwargs = call_of(body.data, remote=name in known())
+    new = request_for(definition, args, kwargs)
+    # A client can wait as well as we can: a web process must not be what is held back by a full queue.
+    new.id, new.meta, new.on_commit, new.block_timeout = id, {PUT: digest}, False, 0
+    new.run_at, new.expires_at = ms(body.run_after, "run_after") or 0, ms(body.expires_at, "expires_at")
+    if body.priority is not None:
+        new.priority = body.priority
+    if body.unique_key is not None:
+        new.unique, new.unique_key = new.unique or "queued", body.unique_key
+    handle = submit(new)
+    if handle.added in (Added.DUPLICATE, Added.REPLACED):
+        what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
+        raise Problem(409, f"An equal {name} job waits already. {what}", outcome=handle.added.value)
+    info = get_store().get(handle.queue, id)
+    if handle.added is Added.ADDED:
+        # It may have run and left the history by now.
+        accepted = {"id": id, "name": name, "queue": handle.queue, "state": handle.state, "archived": False}
+        return JsonResponse(shown(info, principal) if info else accepted, status=201)
+    if info is None:
+        raise Problem(409, f"Job {id!r} existed and left the history at this moment. Choose another id.")
+    check_same(info, name, digest)
+    return JsonResponse(shown(info, principal))
+
+
+@router.get("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Look")
+def get_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
+    """The job: waiting, running or finished; if it has left the queue, as the archive has it."""
+    principal = require(request, Scope.READ, Scope.ENQUEUE, job=name)
+    info, archived = find(id, name=name)
+    return JsonResponse(shown(info, principal, archived=archived))
+
+
+@router.get("/v1/jobs/{id}", response=schemas.Job, summary="Look by id alone")
+def get_job_by_id(request: HttpRequest, id: Name) -> JsonResponse:
+    """The same where only the id is known: all queues are asked."""
+    principal = require(request, Scope.READ, Scope.ENQUEUE)
+    info, archived = find(id)
+    payload = shown(info, principal, archived=archived)
+    if not principal.knows(payload["name"]):
+        raise Problem(404, f"There is no job {id!r} that {principal.name!r} may see.")
+    return JsonResponse(payload)
+
+
+@router.post("/v1/jobs/{name}/{id}/replay", response={201: schemas.Job}, summary="Replay")
+def replay_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
+    """Run it once more as a new job with a new id, at once.  A job that has expired has expired again at once."""
+    principal = require(request, Scope.MANAGE, job=name)
+    info, _ = find(id, name=name)
+    definition = offered(name)
+    try:
+        old = decode(info.id, info.queue, info.record)
+    except CorruptRecord as error:
+        raise Problem(409, str(error)) from error
+    if info.state is State.EXPIRED:
+        return JsonResponse(shown(expired_again(old), principal), status=201)
+    args, kwargs = load(old.args)
+    new = request_for(definition, args, kwargs)
+    new.id, new.queue, new.priority = new_id(now_ms()), info.queue, old.controls.priority
+    new.meta, new.on_commit, new.block_timeout, new.unique = {"replay": id}, False, 0, None
+    handle = submit(new)
+    replayed, _ = find(handle.id, queue=info.queue)
+    return JsonResponse(shown(replayed, principal), status=201)
+
+
+@router.delete("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Cancel")
+def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
+    """A waiting job is cancelled; a running one is asked to stop, and cancelled unless it succeeds.  409 if it has
+    ended otherwise already."""
+    principal = require(request, Scope.MANAGE, job=name)
+    info, archived = find(id, name=name)
+    if not archived:
+        operations.cancel(info.queue, [id])
+        info, archived = find(id, name=name, queue=info.queue)
+    if info.state not in {State.CANCELLED, State.RUNNING}:
+        raise Problem(409, f"Job {id!r} is {info.state} and cannot be cancelled.")
+    return JsonResponse(shown(info, principal, archived=archived))
+
+
+def expired_again(old: Job) -> JobInfo:
+    """Put a copy of an expired job where it would end anyway: no worker has to look at it first."""
+    store, id, now = get_store(), new_id(now_ms()), now_ms()
+    record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
+    store.restore(old.queue, id, record, State.EXPIRED)
+    announce_expired(old.queue, [(id, record)])
+    info = store.get(old.queue, id) or JobInfo(id, old.queue, record, State.EXPIRED, at=now)
+    if get_settings().archive is not None:
+        archive.write([info])
+    return info
+
+
+def offered(name: str) -> JobDefinition:
+    """The job type, if the API offers it.  Others look as if they did not exist."""
+    try:
+        definition = registry.get(name)
+    except UnknownJob:
+        definition = None
+    if definition is None or not definition.api:
+        raise Problem(404, f"No job type {name!r} is offered here: mark a job with api=True, or create a remote type.")
+    return definition
+
+
+def digest_of(name: str, body: schemas.NewJob) -> str:
+    """The same for the same request only."""
+    times = [ms(body.run_after, "run_after"), ms(body.expires_at, "expires_at")]
+    return sha256(canonical([name, body.data, *times, body.priority, body.unique_key], "data")).hexdigest()
+
+
+def check_same(info: JobInfo, name: str, digest: str) -> None:
+    """Raise Problem 409 unless the job that has this id was asked for by the same request."""
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord as error:
+        raise Problem(409, f"The id {info.id!r} exists, and its record cannot be read.") from error
+    if job.name != name or (job.meta or {}).get(PUT) != digest:
+        raise Problem(409, f"The id {info.id!r} exists with other data. Choose another id, or send the same data.")
+
+
+def ms(value: datetime | None, name: str) -> int | None:
+    """A time of the request in ms."""
+    return None if value is None else moment(value, name)

@@ -1,0 +1,97 @@
+"""The addresses of the API: `path("jobs/", include("django_jobs.api.urls"))`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, re_path
+from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
+from ninja.parser import Parser
+
+from django_jobs.api import history, jobs, numbers, queues, types, work
+from django_jobs.api.border import guarded, nothing_here
+from django_jobs.api.principal import authenticate
+from django_jobs.api.problems import answer_for
+from django_jobs.api.schemas import ProblemDocument
+
+VERSION = "1"
+OPENAPI = "v1/openapi.json"
+
+
+class StrictParser(Parser):
+    """JSON as RFC 8259 has it: NaN and Infinity are none."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        return json.loads(request.body, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON.")
+
+
+def make_api() -> NinjaAPI:
+    """All endpoints, and one way for errors."""
+    api = NinjaAPI(
+        title="django_jobs",
+        version=VERSION,
+        description="Enqueue, watch and work jobs. Errors are application/problem+json.",
+        openapi_url=None,
+        docs_url=None,
+        urls_namespace="django_jobs_api",
+        auth=authenticate,
+        parser=StrictParser(),
+    )
+    for router in (jobs.router, work.router, types.router, queues.router, history.router, numbers.router):
+        api.add_router("", router)
+    for kind in (Exception, HttpError, ValidationError):
+        api.add_exception_handler(kind, answer_for)  # type: ignore[arg-type]
+    return api
+
+
+api = make_api()
+
+
+def openapi(request: HttpRequest) -> HttpResponse:
+    """The OpenAPI document, for whoever has any token."""
+    authenticate(request)
+    document = api.get_openapi_schema(path_prefix=request.path.removesuffix(OPENAPI))
+    return HttpResponse(json.dumps(describe_errors(document)), content_type="application/json")
+
+
+def describe_errors(document: dict[str, Any]) -> dict[str, Any]:
+    """Add what ninja cannot know: how callers prove who they are, and what any error looks like."""
+    schema = ProblemDocument.model_json_schema()
+    document["components"]["schemas"]["Problem"] = schema
+    document["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "basic": {"type": "http", "scheme": "basic"},
+    }
+    error = {
+        "description": "An error (RFC 9457)",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for address, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["responses"]["default"] = error
+            if not address.endswith("/healthz"):
+                operation["security"] = [{"bearer": []}, {"basic": []}]
+            if address.endswith("/metrics"):
+                operation["responses"][200] = {"description": "OK", "content": {"text/plain": {}}}
+    return document
+
+
+def _guarded_patterns() -> list[URLPattern]:
+    patterns: list[Any] = api.urls[0]
+    for pattern in patterns:
+        pattern.callback = guarded(pattern.callback)
+    return patterns
+
+
+urlpatterns: list[URLPattern] = [
+    path(OPENAPI, guarded(openapi), name="openapi"),
+    *(pattern for pattern in _guarded_patterns() if pattern.name != "api-root"),
+    re_path("", guarded(nothing_here)),
+]

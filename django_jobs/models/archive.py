@@ -1,0 +1,41 @@
+"""The history of finished jobs, for as long as ARCHIVE["DAYS"] says."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class ArchivedJob(models.Model):
+    """One finished job, written by a worker's archiver; never changed by hand."""
+
+    job_id = models.CharField(_("id"), max_length=255)
+    queue = models.CharField(_("queue"), max_length=128)
+    name = models.CharField(_("name"), max_length=255)
+    status = models.CharField(_("state"), max_length=16)
+    record = models.BinaryField(_("record"), help_text=_("The job as it was stored, arguments included."))
+    result = models.TextField(_("result"), blank=True, help_text=_("JSON; empty where none was kept."))
+    failures = models.PositiveIntegerField(_("failures"), default=0)
+    crashes = models.PositiveIntegerField(_("lost workers"), default=0)
+    log = models.TextField(_("attempts"), blank=True, help_text=_("JSON: how each attempt that did not succeed ended."))
+    error_type = models.CharField(_("error class"), max_length=255, blank=True)
+    error = models.TextField(_("error"), blank=True)
+    worker = models.CharField(_("worker"), max_length=255, blank=True)
+    run_ms = models.BigIntegerField(_("run time (ms)"), default=-1)
+    enqueued_at = models.DateTimeField(_("enqueued"), null=True)
+    ended_at = models.DateTimeField(_("ended"))
+
+    class Meta:
+        verbose_name = _("archived job")
+        verbose_name_plural = _("archived jobs")
+        ordering = ["-ended_at", "-id"]
+        constraints = [models.UniqueConstraint(fields=["queue", "job_id"], name="django_jobs_archive_once")]
+        indexes = [
+            models.Index(fields=["-ended_at", "-id"], name="django_jobs_archive_end"),
+            models.Index(fields=["name", "-ended_at", "-id"], name="django_jobs_archive_name"),
+            models.Index(fields=["status", "-ended_at", "-id"], name="django_jobs_archive_state"),
+            models.Index(fields=["job_id"], name="django_jobs_archive_job"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.job_id}"

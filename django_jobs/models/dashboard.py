@@ -1,0 +1,37 @@
+"""A model without a table: the admin's menu entry, and the owner of the permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class NoRows(models.Manager["Dashboard"]):
+    """Finds nothing, so that dumpdata and relations never look for a table that is not there."""
+
+    def get_queryset(self) -> models.QuerySet[Dashboard]:
+        return super().get_queryset().none()
+
+
+class Dashboard(models.Model):
+    """Never stored."""
+
+    objects = NoRows()
+
+    class Meta:
+        managed = False
+        base_manager_name = "objects"
+        default_permissions: ClassVar[Sequence[str]] = ()
+        verbose_name = _("jobs")
+        verbose_name_plural = _("jobs")
+        permissions = [
+            ("view_jobs", _("Can see jobs, queues and workers")),
+            ("retry_jobs", _("Can retry jobs and edit their arguments")),
+            ("delete_jobs", _("Can delete, cancel and kill jobs")),
+            ("pause_queues", _("Can pause and resume queues and job types")),
+            ("run_schedules", _("Can run and pause schedules")),
+            ("manage_workers", _("Can stop workers")),
+        ]

@@ -1,0 +1,97 @@
+"""API tokens: only their SHA-256 is kept, so a copy of the database opens nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+#: Secrets start with this, so that scanners for leaked secrets can find them.
+PREFIX = "djt_"
+
+
+class Scope(models.TextChoices):
+    """What a token may do."""
+
+    ENQUEUE = "enqueue", _("enqueue: add jobs and see what became of them, without arguments and results")
+    READ = "read", _("read: see jobs, queues, history and numbers")
+    MANAGE = "manage", _("manage: cancel and replay jobs, pause queues, create remote job types")
+    WORK = "work", _("work: claim jobs, report how they ended")
+
+
+def digest_of(secret: str) -> str:
+    """The hex SHA-256 under which a secret is kept.  Secrets are 256 random bits: no salt or slow hash is needed."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def check_scopes(value: object) -> None:
+    """Refuse anything but a list of known scopes."""
+    if not isinstance(value, list) or not value or any(scope not in Scope.values for scope in value):
+        raise ValidationError(_("Choose at least one of: %(names)s."), params={"names": ", ".join(Scope.values)})
+
+
+def check_names(value: object) -> None:
+    """Refuse anything but a list of job names."""
+    if not isinstance(value, list) or any(not isinstance(name, str) or not name for name in value):
+        raise ValidationError(_('Write a JSON list of job names, such as ["shop.jobs.receipt"], or [] for all.'))
+
+
+class Tokens(models.Manager["ApiToken"]):
+    """Makes tokens and finds them by their secret."""
+
+    def issue(self, name: str, scopes: Iterable[str], jobs: Iterable[str] = ()) -> tuple[ApiToken, str]:
+        """Store a new token.  Returns it and its secret, which can never be shown again."""
+        secret = PREFIX + secrets.token_urlsafe(32)
+        token = self.model(name=name, scopes=list(scopes), jobs=list(jobs), digest=digest_of(secret))
+        token.full_clean()
+        token.save(force_insert=True)
+        return token, secret
+
+    def with_secret(self, secret: str) -> ApiToken | None:
+        """The token that has this secret and is not revoked, or None.
+
+        The look-up is by digest, so its time says nothing about the secret; the comparison is constant-time too.
+        """
+        digest = digest_of(secret)
+        token = self.filter(digest=digest, revoked_at=None).first()
+        return token if token is not None and hmac.compare_digest(token.digest, digest) else None
+
+
+class ApiToken(models.Model):
+    """Lets one client of the HTTP API in."""
+
+    name = models.CharField(_("name"), max_length=100, unique=True, help_text=_("Whom you give it to."))
+    digest = models.CharField(_("SHA-256"), max_length=64, unique=True, editable=False)
+    scopes = models.JSONField(_("scopes"), validators=[check_scopes])
+    jobs = models.JSONField(
+        _("job names"),
+        default=list,
+        blank=True,
+        validators=[check_names],
+        help_text=_("Only these jobs; an empty list means all that the API offers."),
+    )
+    created_at = models.DateTimeField(_("created"), default=timezone.now, editable=False)
+    last_used_at = models.DateTimeField(_("last used"), null=True, editable=False)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, editable=False)
+
+    objects = Tokens()
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name = _("API token")
+        verbose_name_plural = _("API tokens")
+
+    def __str__(self) -> str:
+        return self.name
+
+    def revoke(self) -> None:
+        """Let its holder in no more.  The row stays, so that the name is not given twice."""
+        if self.revoked_at is None:
+            self.revoked_at = timezone.now()
+            self.save(update_fields=["revoked_at"])

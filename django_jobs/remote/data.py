@@ -1,0 +1,32 @@
+"""The arguments of a job for programs that are not ours: JSON without the marks of tagged.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def stored_data(call: bytes) -> Any:
+    """`data` of a stored call of a remote job: its only argument.  Raises ValueError or TypeError if it is none."""
+    args, kwargs = json.loads(call)
+    return plain(args[0] if len(args) == 1 and not kwargs else [args, kwargs] if kwargs else args or None)
+
+
+def plain(value: Any) -> Any:
+    """Stored JSON without the marks of tagged.py, for readers that do not know them: dates are text, tuples lists."""
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((key, content),) = value.items()
+        match key, content:
+            case "$dict", list():
+                return {pair[0]: plain(pair[1]) for pair in content if isinstance(pair, list) and len(pair) == 2}
+            case "$tuple", list():
+                return [plain(item) for item in content]
+            case "$int", str():
+                return int(content, 16)
+            case (("$datetime" | "$date" | "$time" | "$decimal" | "$uuid" | "$bytes"), str()):
+                return content
+    return {key: plain(item) for key, item in value.items()}

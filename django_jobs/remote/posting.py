@@ -1,0 +1,108 @@
+"""One HTTP POST, as careful as a server that posts to addresses from a form must be (see targets.py)."""
+
+from __future__ import annotations
+
+import io
+import socket
+import ssl
+from collections.abc import Collection
+from http.client import HTTPConnection
+from time import monotonic
+from typing import Any
+
+from django_jobs.targets import Target, parse_target, resolve
+
+#: Seconds for everything after the name is resolved: a server that sends a byte now and then gains nothing.
+TIME_LIMIT = 10.0
+
+
+def post(url: str, body: bytes, authorization: str | None, trusted_hosts: Collection[str]) -> int:
+    """Send `body` (JSON) and return the status code.  The answer's body is never read, redirects never followed.
+
+    Raises ForbiddenAddress, OSError (TimeoutError after TIME_LIMIT seconds) or http.client.HTTPException.
+    """
+    target = parse_target(url, trusted_hosts)
+    connection = PinnedConnection(target, resolve(target))
+    headers = {"Content-Type": "application/json", "Connection": "close", "User-Agent": "django_jobs"}
+    if authorization is not None:
+        headers["Authorization"] = authorization
+    try:
+        connection.request("POST", target.path, body, headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+class PinnedConnection(HTTPConnection):
+    """Connects to the address that was checked, and to no other, whatever the name resolves to by now.
+
+    Host header, SNI and certificate are those of the name.
+    """
+
+    default_port = 0
+
+    def __init__(self, target: Target, addresses: list[str]) -> None:
+        default = 443 if target.tls else 80
+        # http.client writes the port into the Host header unless it is the default one.
+        self.default_port = default
+        super().__init__(f"[{target.host}]" if ":" in target.host else target.host, target.port, timeout=TIME_LIMIT)
+        self.target, self.addresses = target, addresses
+        self.deadline = monotonic() + TIME_LIMIT
+
+    def connect(self) -> None:
+        """Connect to the first address that answers."""
+        problem: OSError = OSError(f"{self.target.host} has no address")
+        for address in self.addresses:
+            try:
+                plain = socket.create_connection((address, self.target.port), timeout=left(self.deadline))
+                break
+            except OSError as error:
+                problem = error
+        else:
+            raise problem
+        try:
+            if self.target.tls:
+                plain = ssl.create_default_context().wrap_socket(plain, server_hostname=self.target.host)
+        except BaseException:
+            plain.close()
+            raise
+        self.sock = DeadlineSocket(plain, self.deadline)
+
+
+class DeadlineSocket:
+    """A socket of which every operation ends at one moment, together, not each after a time-out of its own."""
+
+    def __init__(self, plain: socket.socket, deadline: float) -> None:
+        self.plain, self.deadline = plain, deadline
+
+    def sendall(self, data: Any) -> None:
+        self.plain.settimeout(left(self.deadline))
+        self.plain.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(DeadlineReader(self.plain, self.deadline))
+
+    def close(self) -> None:
+        self.plain.close()
+
+
+class DeadlineReader(io.RawIOBase):
+    """The reading side of a DeadlineSocket."""
+
+    def __init__(self, plain: socket.socket, deadline: float) -> None:
+        self.plain, self.deadline = plain, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.plain.settimeout(left(self.deadline))
+        return self.plain.recv_into(buffer)
+
+
+def left(deadline: float) -> float:
+    """Seconds until then.  Raises TimeoutError when there are none."""
+    seconds = deadline - monotonic()
+    if seconds <= 0:
+        raise TimeoutError(f"No answer within {TIME_LIMIT:.0f} s.")
+    return seconds
