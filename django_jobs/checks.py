@@ -1,0 +1,162 @@
+"""System checks: what is wrong with DJANGO_JOBS and with the jobs, before anything runs.  Never asks the network.
+
+The ids are listed in docs/reference/checks.md; an id that was released keeps its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from django.apps import AppConfig
+from django.core import checks
+from django.core.checks import CheckMessage, Error
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from django_jobs import registry
+from django_jobs.conf import get_settings, raw_setting, surroundings
+from django_jobs.cron import parse
+from django_jobs.exceptions import InvalidCron, InvalidJob
+from django_jobs.job_options import DEFAULTABLE, check_options
+from django_jobs.middleware import load
+from django_jobs.schedule_sources import schedule_problems
+from django_jobs.setting_values import KEYS, PARTS, QUEUE_KEYS, Judge, name_part
+from django_jobs.store_setting import check_deployment, check_store
+
+TAG = "django_jobs"
+
+
+def register_checks() -> None:
+    """Make the checks known to Django; called once, by the app."""
+    checks.register(check_settings, TAG)
+    checks.register(check_jobs, TAG)
+    checks.register(check_deployment, TAG, deploy=True)
+
+
+def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """E001–E008, E012 and W001: is DJANGO_JOBS as the reference says?"""
+    raw = raw_setting()
+    if not isinstance(raw, Mapping):
+        return [
+            Error(f"DJANGO_JOBS is {raw!r}, not a dict.", hint="DJANGO_JOBS = {'STORE': 'redis://…'}", id=_id("E001"))
+        ]
+    found = list(_keys("DJANGO_JOBS", raw, KEYS))
+    for name, keys in PARTS.items():
+        if isinstance(raw.get(name), Mapping):
+            found += _keys(f"DJANGO_JOBS[{name!r}]", raw[name], keys)
+    found += _queues(raw.get("QUEUES"))
+    found += _middleware(raw)
+    found += _job_defaults(raw.get("JOB_DEFAULTS"))
+    around = surroundings()
+    database = raw.get("DATABASE", "default")
+    if database not in around.databases:
+        hint = f"Use one of {', '.join(sorted(around.databases))}."
+        found.append(
+            Error(f"DJANGO_JOBS['DATABASE'] is {database!r}, which is not in DATABASES.", hint, id=_id("E008"))
+        )
+    return [*found, *check_store(raw.get("STORE"), around)]
+
+
+def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """E009–E011: does each job fit the settings?"""
+    if check_settings():
+        return []  # the settings come first; jobs cannot be read without them
+    found: list[CheckMessage] = []
+    settings = get_settings()
+    for definition in registry.all_definitions():
+        if definition.queue not in settings.queues:
+            message = f"Its queue {definition.queue!r} is not in DJANGO_JOBS['QUEUES']."
+            hint = _nearest(definition.queue, settings.queues)
+            found.append(Error(message, hint=hint, obj=definition, id=_id("E009")))
+        found += _cron(f"The job {definition.name}", definition.cron, definition)
+    for name, schedule in settings.schedules.items():
+        found += _schedule(name, schedule)
+    return found
+
+
+# -- parts of the settings ---------------------------------------------------------
+
+
+def _keys(place: str, given: Mapping[Any, Any], known: Mapping[str, Judge]) -> Iterator[CheckMessage]:
+    for key, value in given.items():
+        if key not in known:
+            yield Error(f"{place} has an unknown key {key!r}.", hint=_nearest(str(key), known), id=_id("E002"))
+        elif remedy := known[key](value):
+            yield Error(f"{place}[{key!r}] is {value!r}.", hint=remedy, id=_id("E003"))
+
+
+def _queues(queues: Any) -> Iterator[CheckMessage]:
+    if not isinstance(queues, Mapping):
+        return
+    for name, options in queues.items():
+        if remedy := name_part(name):
+            yield Error(f"DJANGO_JOBS['QUEUES'] has a queue named {name!r}.", hint=remedy, id=_id("E004"))
+        place = f"DJANGO_JOBS['QUEUES'][{name!r}]"
+        if isinstance(options, Mapping):
+            yield from _keys(place, options, QUEUE_KEYS)
+        elif options is not None:
+            yield Error(f"{place} is {options!r}.", hint="Use a dict of options; {} for none.", id=_id("E003"))
+
+
+def _middleware(raw: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    for key in ("MIDDLEWARE", "ENQUEUE_MIDDLEWARE"):
+        paths = raw.get(key, ())
+        for path in paths if isinstance(paths, list | tuple) else ():
+            if not isinstance(path, str):
+                continue
+            try:
+                if key == "MIDDLEWARE":
+                    load([path])
+                elif not callable(import_string(path)):
+                    raise ImproperlyConfigured("it is not callable: it must take get_next")
+            except (ImportError, ImproperlyConfigured) as error:
+                hint = "Use the dotted path of a function that takes get_next and returns a function."
+                yield Error(f"DJANGO_JOBS[{key!r}]: {path!r} cannot be used: {error}.", hint=hint, id=_id("E005"))
+
+
+def _job_defaults(defaults: Any) -> Iterator[CheckMessage]:
+    if not isinstance(defaults, Mapping):
+        return
+    try:
+        check_options(defaults, "DJANGO_JOBS['JOB_DEFAULTS']", DEFAULTABLE)
+    except InvalidJob as error:
+        yield Error(str(error), hint="The options are those of @job that fit every job.", id=_id("E006"))
+
+
+# -- jobs and schedules --------------------------------------------------------------
+
+
+def _cron(owner: str, cron: str | None, obj: Any = None) -> Iterator[CheckMessage]:
+    if cron is not None:
+        try:
+            parse(cron)
+        except InvalidCron as error:
+            yield Error(f"{owner} has an impossible schedule: {error}", obj=obj, id=_id("E010"))
+
+
+def _schedule(name: str, schedule: Any) -> Iterator[CheckMessage]:
+    place = f"DJANGO_JOBS['SCHEDULES'][{name!r}]"
+    if not isinstance(schedule, Mapping) or not {"job", "cron"} <= set(schedule):
+        yield Error(f"{place} is {schedule!r}.", hint="It needs at least 'job' and 'cron'.", id=_id("E011"))
+        return
+    try:
+        registry.get(schedule["job"])
+    except LookupError as error:
+        yield Error(f"{place}: {error}", id=_id("E011"))
+        yield from _cron(place, str(schedule["cron"]))
+        return
+    impossible = list(_cron(place, str(schedule["cron"])))
+    yield from impossible or (Error(problem, id=_id("E011")) for problem in schedule_problems(name, schedule))
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    # A key in small letters is the usual slip, and too far away for a comparison of letters.
+    close = close or get_close_matches(name.upper(), known, n=1)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(sorted(known))}."
+
+
+def _id(number: str) -> str:
+    return f"{TAG}.{number}"

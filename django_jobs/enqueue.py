@@ -1,0 +1,208 @@
+"""The only way in: every call that enqueues, whoever makes it, ends in `submit` or `submit_many`.
+
+bound → enqueue middleware → encoded → now, or when the transaction commits → store → signal → handle
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache, partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.db import connections, transaction
+from django.utils.module_loading import import_string
+
+from django_jobs import new_job, registry
+from django_jobs.conf import Settings, get_settings
+from django_jobs.definition import JobDefinition
+from django_jobs.exceptions import JobsError
+from django_jobs.handle import DEFERRED, JobHandle
+from django_jobs.new_job import NO_KEY, NewJobRequest, check_id, encode, moment
+from django_jobs.sending import Ready, send, send_one
+from django_jobs.values import State
+
+logger = logging.getLogger("django_jobs")
+
+GetHandle = Callable[[NewJobRequest], JobHandle]
+
+
+def submit(request: NewJobRequest) -> JobHandle:
+    """Enqueue one job.  Returns its handle; raises what is wrong with it, QueueFull, DuplicateJob or a StoreError."""
+    settings = get_settings()
+    return (
+        _through_middleware(settings.enqueue_middleware, _add)(request)
+        if settings.enqueue_middleware
+        else _add(request)
+    )
+
+
+def submit_many(requests: Iterable[NewJobRequest]) -> list[JobHandle]:
+    """Enqueue jobs with one call to the store per queue and MAX_BATCH.  Nothing is stored if one cannot be encoded."""
+    settings = get_settings()
+    ready: list[Ready] = []
+
+    def collect(request: NewJobRequest) -> JobHandle:
+        ready.append(_make_ready(request, settings))
+        return ready[-1].handle
+
+    one = _through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
+    handles = [one(request) for request in requests]
+    for on_commit in (False, True):
+        chosen = [each for each in ready if _waits_for_commit(each.request, settings) is on_commit]
+        if chosen and on_commit:
+            _on_commit(chosen, settings)
+        elif chosen:
+            send(chosen)
+    return handles
+
+
+def enqueue_by_name(
+    name: str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    queue: str | None = None,
+    priority: int | None = None,
+    job_id: str | None = None,
+    run_at: datetime | None = None,
+    expires_at: datetime | None = None,
+    unique_key: Any = NO_KEY,
+    on_commit: bool | None = None,
+    fire: tuple[str, int] | None = None,
+    meta: dict[str, Any] | None = None,
+) -> JobHandle:
+    """Enqueue a registered job whose name is data: for commands, the HTTP API and schedules.
+
+    `fire` is (schedule id, fire time in ms): the store adds the job only if that schedule has not fired since; the
+    handle's `added` says so.  Raises UnknownJob, and whatever `submit` raises.
+    """
+    definition = registry.get(name)
+    request = request_for(definition, list(args), dict(kwargs or {}))
+    if queue is not None:
+        request.queue = queue
+    if priority is not None:
+        request.priority = priority
+    if job_id is not None:
+        request.id = check_id(job_id)
+    if run_at is not None:
+        request.run_at = moment(run_at, "run_at")
+    if expires_at is not None:
+        request.expires_at = moment(expires_at, "expires_at")
+    if unique_key is not NO_KEY and unique_key is not None:
+        request.unique = request.unique or "queued"
+        request.unique_key = unique_key
+    request.on_commit, request.fire, request.meta = on_commit, fire, meta
+    return submit(request)
+
+
+def request_for(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJobRequest:
+    """Return the request that the definition alone makes: what `job.enqueue(*args, **kwargs)` asks for."""
+    options = definition.options
+    request = NewJobRequest(definition, args, kwargs, options.queue, options.priority)
+    if options.unique is not None:
+        request.unique, request.unique_on = options.unique, options.unique_on
+    request.on_conflict = options.on_conflict
+    return request
+
+
+# -- one job -------------------------------------------------------------------
+
+
+def _add(request: NewJobRequest) -> JobHandle:
+    settings = get_settings()
+    ready = _make_ready(request, settings)
+    if _waits_for_commit(request, settings):
+        _on_commit([ready], settings)
+    else:
+        send_one(ready, settings)
+    return ready.handle
+
+
+def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
+    now = new_job.now_ms()
+    new = encode(request, settings, now)
+    state = State.SCHEDULED if new.run_at > now else State.QUEUED
+    return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, state))
+
+
+@lru_cache(maxsize=32)
+def _middleware(paths: tuple[str, ...]) -> tuple[Callable[[GetHandle], GetHandle], ...]:
+    return tuple(import_string(path) for path in paths)
+
+
+def _through_middleware(paths: tuple[str, ...], innermost: GetHandle) -> GetHandle:
+    """Wrap `innermost` in the middleware, the first of them outermost; each must return a handle."""
+    chain = innermost
+    for path, middleware in zip(reversed(paths), reversed(_middleware(paths)), strict=True):
+        chain = partial(_must_return_a_handle, path, middleware(chain))
+    return chain
+
+
+def _must_return_a_handle(path: str, layer: GetHandle, request: NewJobRequest) -> JobHandle:
+    handle = layer(request)
+    if not isinstance(handle, JobHandle):
+        raise TypeError(
+            f"Enqueue middleware {path} returned {handle!r}: it must return the handle of get_next(new_job)."
+        )
+    return handle
+
+
+# -- transactions ---------------------------------------------------------------
+
+
+def _waits_for_commit(request: NewJobRequest, settings: Settings) -> bool:
+    """Is the caller inside atomic(), and should the job wait for it?"""
+    wanted = settings.on_commit if request.on_commit is None else request.on_commit
+    return wanted and in_transaction(settings.database)
+
+
+def in_transaction(alias: str) -> bool:
+    """Is this thread inside atomic()?  Opens no connection, so it works where there is no database at all."""
+    return connections[alias].in_atomic_block
+
+
+class _Commit:
+    """What the commit callbacks of one connection share: the number of the last one, and what was refused."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.refused: list[JobsError] = []
+
+
+_commits: WeakKeyDictionary[object, _Commit] = WeakKeyDictionary()
+
+
+def _on_commit(ready: list[Ready], settings: Settings) -> None:
+    for each in ready:
+        each.handle.state = DEFERRED
+    commit = _commits.setdefault(connections[settings.database], _Commit())
+    commit.refused.clear()  # of an earlier transaction whose last callback a savepoint took away; the log has them
+    commit.last += 1
+    transaction.on_commit(partial(send_after_commit, ready, commit, commit.last), using=settings.database)
+
+
+def send_after_commit(ready: list[Ready], commit: _Commit, number: int) -> None:
+    """The transaction is committed: the jobs are due now, whatever went wrong, so whoever reads the log can act.
+
+    Django stops at the first callback that raises, so a refusal waits until the transaction's last job had its turn.
+    """
+    now = new_job.now_ms()
+    for each in ready:
+        if each.handle.state != DEFERRED:  # ran before: test tools may call the callbacks of a TestCase themselves
+            return
+        each.handle.state = State.SCHEDULED if each.new.run_at > now else State.QUEUED
+    try:
+        send(ready)
+    except JobsError as error:
+        first = ready[0].handle
+        logger.exception(
+            "%d job(s) were not enqueued after the commit, the first is %s %s", len(ready), first.name, first.id
+        )
+        commit.refused.append(error)
+    if number == commit.last and commit.refused:
+        first_refused = commit.refused[0]
+        commit.refused.clear()
+        raise first_refused

@@ -1,0 +1,176 @@
+"""A handle on one job: what enqueue returns and `get_job` finds."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from django_jobs.arguments import load_value
+from django_jobs.conf import get_settings
+from django_jobs.exceptions import JobFailed, JobNotFound
+from django_jobs.stores import get_store
+from django_jobs.values import FINISHED, Added, Attempt, JobInfo, State
+
+#: Handle states that are no states of a job: nothing is stored yet, or nothing was stored.
+DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
+#: Pauses between two looks of `wait`, seconds: quick at first, then cheap.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
+
+
+class JobHandle:
+    """One job, as last seen.  `refresh()` looks again; `wait()` looks until it has ended.
+
+    `state` is one of the nine states, or "deferred" (waits for the commit), "duplicate" (an equal job waits already)
+    or "full" (the queue had no room); the last two were not stored.
+    """
+
+    __slots__ = ("_info", "_is_final", "added", "id", "name", "queue", "state")
+
+    def __init__(
+        self, id: str, name: str, queue: str, state: str = State.QUEUED, *, info: JobInfo | None = None
+    ) -> None:
+        self.id, self.name, self.queue = id, name, queue
+        self.state: str = state
+        #: what the store answered; None before it was asked.
+        self.added: Added | None = None
+        self._info = info
+        #: the store has nothing to add: the job ran where it was enqueued.
+        self._is_final = False
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.name} {self.id} {self.state}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobHandle) and (self.id, self.queue) == (other.id, other.queue)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.queue))
+
+    # -- looking -------------------------------------------------------------
+
+    def refresh(self) -> JobHandle:
+        """Ask the store for the job as it is now, and return this handle.
+
+        Raises JobNotFound if it is not there (any more).  A handle that is deferred, duplicate or full stays as it is,
+        and so does that of a job which ran where it was enqueued (EAGER).
+        """
+        if self._is_final or self.state in (DEFERRED, DUPLICATE, FULL):
+            return self
+        info = get_store().get(self.queue, self.id)
+        if info is None:
+            raise _not_found(self.id)
+        self._info, self.state = info, info.state
+        return self
+
+    def show(self, info: JobInfo, *, final: bool = False) -> None:
+        """Take over what somebody else has looked up; `final`: nobody will ever know more."""
+        self._info, self.state, self._is_final = info, info.state, final
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts that did not succeed, oldest first, as of the last look."""
+        return self._seen().attempts
+
+    @property
+    def result(self) -> Any:
+        """What the function returned, as of the last look; None if it has not succeeded or nothing is kept."""
+        stored = self._seen().result
+        return None if not stored else load_value(stored)
+
+    @property
+    def error(self) -> str | None:
+        """How the last failed attempt ended ("ValueError: no such order"), as of the last look; None if none failed."""
+        attempts = self._seen().attempts
+        if not attempts:
+            return None
+        last = attempts[-1]
+        # As Python prints it: nobody writes builtins.ValueError.
+        kind = last.error_type.removeprefix("builtins.")
+        return f"{kind}: {last.error}" if kind else last.error or last.outcome
+
+    @property
+    def checkin(self) -> dict[str, Any] | None:
+        """What the running job said last (`message`, `progress` 0…1, `at` in ms), as of the last look, or None."""
+        return self._seen().checkin
+
+    def _seen(self) -> JobInfo:
+        if self._info is None:
+            self.refresh()
+        return self._info or JobInfo(self.id, self.queue, b"", State.QUEUED)
+
+    # -- waiting and acting --------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until the job has ended and return its result.
+
+        Raises JobFailed if it ended as dead, cancelled or expired, TimeoutError after `timeout` seconds (None = never),
+        JobNotFound if it left the store meanwhile.  A handle that was not stored raises JobFailed at once.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _FIRST_PAUSE
+        while True:
+            if self.state in (DUPLICATE, FULL):
+                raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
+            self.refresh()
+            if self.state == State.SUCCEEDED:
+                return self.result
+            if self.state in FINISHED:
+                raise JobFailed(f"Job {self.name} {self.id} ended as {self.state}: {self.error or 'no error is kept'}")
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"Job {self.name} {self.id} is {self.state} after {timeout} s.")
+            time.sleep(pause if left is None else min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    def cancel(self) -> bool:
+        """Cancel a waiting job; ask a running one to stop.  True if the job is cancelled now.
+
+        A running one is asked (`ctx.should_stop`) and ends as cancelled unless it succeeds; `refresh()` tells."""
+        if self._is_final:
+            return False
+        answers = get_store().cancel(self.queue, [self.id])
+        if self.id in answers:
+            self.state, self._info = answers[self.id], None
+        return self.state == State.CANCELLED
+
+    # -- async twins ---------------------------------------------------------
+
+    async def arefresh(self) -> JobHandle:
+        """Async twin of `refresh`."""
+        return await sync_to_async(self.refresh)()
+
+    async def await_result(self, timeout: float | None = None) -> Any:
+        """Async twin of `wait` (Python keeps the word `await` for itself)."""
+        # A thread of its own: waiting on the shared one would hold up every other sync call of the process.
+        return await sync_to_async(self.wait, thread_sensitive=False)(timeout)
+
+    async def acancel(self) -> bool:
+        """Async twin of `cancel`."""
+        return await sync_to_async(self.cancel)()
+
+
+def get_job(id: str, queue: str | None = None) -> JobHandle:
+    """Return a handle on the job with that id.  Raises JobNotFound.  Naming its queue saves a search over all."""
+    from django_jobs.codec import name_of
+
+    store = get_store()
+    if queue is not None:
+        info = store.get(queue, id)
+    else:
+        configured = list(get_settings().queues)
+        # A queue may have left the settings before its last job left the queue.
+        info = store.find(configured, id) or store.find([q for q in store.queues() if q not in configured], id)
+    if info is None:
+        raise _not_found(id)
+    return JobHandle(info.id, name_of(info.record), info.queue, info.state, info=info)
+
+
+async def aget_job(id: str, queue: str | None = None) -> JobHandle:
+    """Async twin of `get_job`."""
+    return await sync_to_async(get_job)(id, queue)
+
+
+def _not_found(id: str) -> JobNotFound:
+    return JobNotFound(f"No job has the id {id!r}; it may have left the history (HISTORY, DEAD), or been deleted.")

@@ -1,0 +1,23 @@
+"""The subcommands of `manage.py jobs`, by name."""
+
+from __future__ import annotations
+
+from django_jobs.management.jobs_commands import acting, doctor, enqueueing, looking, queues, schedules, token
+from django_jobs.management.jobs_commands.base import Subcommand
+
+SUBCOMMANDS: dict[str, Subcommand] = {
+    "stats": looking.STATS,
+    "list": looking.LIST,
+    "show": looking.SHOW,
+    "workers": looking.WORKERS,
+    "retry": acting.RETRY,
+    "delete": acting.DELETE,
+    "cancel": acting.CANCEL,
+    "pause": queues.PAUSE,
+    "resume": queues.RESUME,
+    "schedules": schedules.SCHEDULES,
+    "run": schedules.RUN,
+    "enqueue": enqueueing.ENQUEUE,
+    "token": token.TOKEN,
+    "doctor": doctor.DOCTOR,
+}

@@ -1,0 +1,88 @@
+"""`retry`, `delete`, `cancel`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from django_jobs import browse, bulk, operations
+from django_jobs.exceptions import JobNotFound
+from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.values import State
+
+
+def retry_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="*", metavar="ID")
+    parser.add_argument("--all", action="store_true", help="every dead job that matches")
+    parser.add_argument("--name", default="", help="with --all: only jobs of this name")
+    parser.add_argument("--queue", default="", help="only this queue")
+
+
+def delete_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="*", metavar="ID")
+    states = sorted(operations.VERBS["delete"])
+    parser.add_argument("--all", choices=states, metavar="STATE", help="every job in this state that matches")
+    parser.add_argument("--name", default="", help="with --all: only jobs of this name")
+    parser.add_argument("--queue", default="", help="only this queue")
+
+
+def cancel_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="+", metavar="ID")
+    parser.add_argument("--queue", default="", help="where the jobs are, if you know it")
+
+
+def retry(options: Mapping[str, Any]) -> Answer:
+    return either("retry", options, State.DEAD if options["all"] else None)
+
+
+def delete(options: Mapping[str, Any]) -> Answer:
+    return either("delete", options, State(options["all"]) if options["all"] else None)
+
+
+def cancel(options: Mapping[str, Any]) -> Answer:
+    return on_ids("cancel", options["ids"], options["queue"])
+
+
+def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer:
+    """On the ids, or on all that match."""
+    if bool(options["ids"]) == bool(state):
+        raise CommandError("Name the ids of jobs, or use --all; not both.")
+    if state is None:
+        return on_ids(verb, options["ids"], options["queue"])
+    operation = bulk.start(verb, state, browse.Match(options["queue"], options["name"]), user="manage.py jobs")
+    while not operation.finished:
+        bulk.drive(operation.id, 60.0)
+        operation = bulk.get(operation.id) or operation
+    data = {"moved": operation.moved, "looked_at": operation.seen}
+    return Answer(data, f"{verb}: {operation.moved} of {operation.seen} {state} jobs.")
+
+
+def on_ids(verb: str, ids: list[str], queue: str) -> Answer:
+    """Find each job, act, and say which were not there or had moved on."""
+    names = [queue] if queue else browse.queue_names()
+    found = {id: browse.find(id, names) for id in ids}
+    missing = [id for id, info in found.items() if info is None]
+    if len(missing) == len(found):
+        raise JobNotFound(f"No such job: {', '.join(missing)}. It may have left the history.")
+    moved: list[str] = []
+    asked: list[str] = []
+    for info in found.values():
+        if info is not None:
+            done = operations.act(verb, info.queue, [info.id])
+            moved += done.moved
+            asked += done.asked
+    left = [id for id, info in found.items() if info is not None and id not in moved + asked]
+    said = [f"{verb}: {len(moved)} moved."]
+    said += [f"Asked to stop: {', '.join(asked)}."] if asked else []
+    said += [f"Not in a state for it: {', '.join(left)}."] if left else []
+    said += [f"Not found: {', '.join(missing)}."] if missing else []
+    data = {"moved": moved, "asked": asked, "left": left, "missing": missing}
+    return Answer(data, " ".join(said), 1 if left or missing else 0)
+
+
+RETRY = Subcommand("Queue jobs again, now.", retry_arguments, retry)
+DELETE = Subcommand("Remove jobs for good.", delete_arguments, delete)
+CANCEL = Subcommand("Cancel waiting jobs; ask running ones to stop.", cancel_arguments, cancel)

@@ -1,0 +1,51 @@
+"""What a subcommand is, and how it answers."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Answer(NamedTuple):
+    """What a subcommand found or did: for programs, and for people."""
+
+    data: Any
+    text: str
+    #: exit code
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """One word after `manage.py jobs`."""
+
+    help: str
+    arguments: Callable[[ArgumentParser], None]
+    run: Callable[[Mapping[str, Any]], Answer]
+
+
+def no_arguments(parser: ArgumentParser) -> None:
+    """For subcommands that take none."""
+
+
+def as_json(data: Any) -> str:
+    """What `--json` prints."""
+    return json.dumps(data, indent=2, ensure_ascii=False, default=str)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns of text; control characters of what jobs hold do not reach the terminal."""
+    lines = [[plain(str(cell)) for cell in row] for row in (headings, *rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(headings))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def plain(text: str, length: int = 80) -> str:
+    """One short line without anything a terminal would obey."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= length else f"{line[: length - 1]}…"

@@ -1,0 +1,202 @@
+"""`doctor`: what could lose a job, double one, or keep one from running."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from time import time
+from typing import Any, NamedTuple
+
+from django.core import checks
+
+from django_jobs import browse, registry
+from django_jobs.codec import name_of
+from django_jobs.conf import get_settings
+from django_jobs.exceptions import StoreError, UnknownJob
+from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.stores import get_store
+from django_jobs.stores.base import MAX_BATCH
+from django_jobs.values import State
+
+#: The oldest server whose commands the scripts use.
+OLDEST = (6, 2)
+#: Clocks that differ by more (s) make times in the admin misleading; by half a lease, wrong.
+CLOCK = 2.0
+#: Jobs per queue and state that are looked at.
+LOOK = 500
+
+
+class Finding(NamedTuple):
+    """One thing that is so.  `level`: "ok" | "warning" | "error"."""
+
+    level: str
+    subject: str
+    says: str
+
+
+def arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--repair", action="store_true", help="also repair inconsistencies, as workers do by themselves"
+    )
+
+
+def doctor(options: Mapping[str, Any]) -> Answer:
+    findings = list(settings_findings())
+    try:
+        described = get_store().describe()
+    except StoreError as error:
+        findings.append(Finding("error", "store", str(error)))
+    else:
+        for look in (server, persistence, memory, clock, workers, queues, names):
+            findings += look(described)
+        findings += repairs() if options["repair"] else []
+    errors = sum(finding.level == "error" for finding in findings)
+    warnings = sum(finding.level == "warning" for finding in findings)
+    lines = [f"{finding.level.upper():<8} {finding.subject}: {finding.says}" for finding in findings]
+    lines.append(f"{errors} errors, {warnings} warnings.")
+    data = {"errors": errors, "warnings": warnings, "findings": [finding._asdict() for finding in findings]}
+    return Answer(data, "\n".join(lines), 1 if errors else 0)
+
+
+def settings_findings() -> Iterator[Finding]:
+    """What the system checks say of the settings, those for deployment included."""
+    for message in checks.run_checks(tags=["django_jobs"], include_deployment_checks=True):
+        level = "error" if message.level >= checks.ERROR else "warning"
+        yield Finding(level, f"settings {message.id}", f"{message.msg} {message.hint or ''}".strip())
+
+
+def server(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Kind and version."""
+    version = described.get("version", "unknown")
+    said = f"{described.get('server', described.get('kind', '?'))} {version} at {described.get('address', '?')}"
+    if described.get("kind") != "redis":
+        yield Finding("ok", "store", said)
+        return
+    parts = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+    if "valkey" not in described.get("server", "") and parts and tuple(parts) < OLDEST:
+        yield Finding("error", "version", f"{said}. Use Redis 6.2 or later, or Valkey.")
+    else:
+        yield Finding("ok", "store", said)
+    role = described.get("role", "unknown")
+    if role not in {"master", "unknown"}:
+        yield Finding("error", "role", f"This server is a {role}: it refuses writes. Let STORE name the primary.")
+
+
+def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Does the store keep what it accepted?"""
+    if described.get("kind") == "memory":
+        yield Finding(
+            "warning", "persistence", 'STORE is "memory": all jobs end with the process. Use it in tests only.'
+        )
+    elif described.get("kind") != "redis":
+        yield Finding("ok", "persistence", described.get("persistence", "unknown"))
+    elif described.get("append_only_file") == "on":
+        yield Finding("ok", "persistence", "The append-only file is on.")
+    else:
+        yield Finding(
+            "warning",
+            "persistence",
+            "The append-only file is off: a restart of Redis loses the jobs since its last snapshot. "
+            "Set `appendonly yes` (and `appendfsync everysec` or `always`).",
+        )
+    if described.get("last_save_failed") == "yes":
+        yield Finding(
+            "error", "persistence", "The last snapshot failed: Redis may refuse writes. See its log; is the disk full?"
+        )
+
+
+def memory(described: Mapping[str, str]) -> Iterator[Finding]:
+    """May the server throw jobs away, and is it nearly full?"""
+    policy = described.get("eviction_policy")
+    if described.get("kind") != "redis" or policy is None:
+        return
+    if policy not in {"noeviction", "unknown"}:
+        yield Finding(
+            "error",
+            "eviction",
+            f"maxmemory-policy is {policy}: Redis may delete jobs to make room. Set `maxmemory-policy noeviction`.",
+        )
+    else:
+        yield Finding("ok", "eviction", f"maxmemory-policy is {policy}.")
+    limit, used = described.get("maxmemory", "0"), described.get("used_memory", "0")
+    if limit.isdigit() and used.isdigit() and int(limit) and int(used) > 0.9 * int(limit):
+        yield Finding("warning", "memory", f"{int(used) * 100 // int(limit)} % of maxmemory are in use.")
+
+
+def clock(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Do this machine and the store agree what time it is?"""
+    off = get_store().now() / 1000 - time()
+    if abs(off) > get_settings().lease / 2:
+        yield Finding("error", "clock", f"The store's clock is {off:+.1f} s from this machine's. Run NTP on both.")
+    elif abs(off) > CLOCK:
+        yield Finding("warning", "clock", f"The store's clock is {off:+.1f} s from this machine's. Run NTP on both.")
+    else:
+        yield Finding("ok", "clock", f"{off:+.2f} s from this machine's.")
+
+
+def workers(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Does somebody run, and take every queue?"""
+    found = get_store().workers()
+    stats = list(browse.census().queues.values())
+    waiting = sum(entry.counts.get(state, 0) for entry in stats for state in (State.QUEUED, State.RUNNING))
+    if not found:
+        said = f"No worker runs; {waiting} jobs are queued or running. Start `manage.py runworkers`."
+        yield Finding("warning", "workers", said)
+        return
+    yield Finding("ok", "workers", f"{len(found)} running.")
+    taken = {queue for worker in found for queue in worker.info.get("queues", [])}
+    for entry in stats:
+        if entry.counts.get(State.QUEUED) and taken and entry.queue not in taken:
+            said = f"Queue {entry.queue!r} has {entry.counts[State.QUEUED]} queued jobs and no worker takes it."
+            yield Finding("error", "workers", f"{said} Add it to QUEUES, or to --queues of a worker.")
+
+
+def queues(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Is one closed and forgotten, or has one dropped dead jobs?"""
+    for entry in browse.census().queues.values():
+        if entry.paused is not None and not entry.paused.until:
+            yield Finding("warning", "queues", f"Queue {entry.queue!r} is paused until somebody resumes it.")
+        if dropped := entry.totals.get("trimmed_dead"):
+            yield Finding("warning", "queues", f"Queue {entry.queue!r} has dropped {dropped} dead jobs: see DEAD.")
+
+
+def names(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Do jobs wait whose name nobody knows?  Looks at the first jobs of each queue."""
+    unknown: dict[tuple[str, str], int] = {}
+    for queue in browse.census().queues:
+        for state in (State.QUEUED, State.SCHEDULED, State.RETRY, State.BLOCKED):
+            for info in get_store().page(queue, state, 0, LOOK):
+                name = name_of(info.record)
+                if not known(name):
+                    unknown[queue, name] = unknown.get((queue, name), 0) + 1
+    for (queue, name), number in unknown.items():
+        said = f"{number} jobs in queue {queue!r} are named {name[:200]!r}, which this project does not register."
+        yield Finding("warning", "names", f"{said} Give the job its old name back with aliases=[…], or delete them.")
+    if not unknown:
+        yield Finding("ok", "names", f"Every waiting job is one of the {len(registry.names())} that are registered.")
+
+
+def known(name: str) -> bool:
+    """Is a job of that name registered?"""
+    try:
+        registry.get(name)
+    except UnknownJob:
+        return False
+    return True
+
+
+def repairs() -> Iterator[Finding]:
+    """Walk every queue once and repair what no transition should leave."""
+    for queue in browse.queue_names():
+        done: dict[str, int] = {}
+        for _ in range(MAX_BATCH):
+            step = {kind: number for kind, number in get_store().reconcile(queue).items() if number}
+            if not step:
+                break
+            for kind, number in step.items():
+                done[kind] = done.get(kind, 0) + number
+        for kind, number in done.items():
+            yield Finding("warning", "repaired", f"{kind.replace('_', ' ')}: {number} in queue {queue!r}.")
+
+
+DOCTOR = Subcommand("What could lose a job, double one, or keep one from running.", arguments, doctor)

@@ -1,0 +1,153 @@
+"""`stats`, `list`, `show`, `workers`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django_jobs import browse
+from django_jobs.browse.numbers import LIVE_QUEUES
+from django_jobs.codec import name_of
+from django_jobs.exceptions import JobNotFound
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, as_json, no_arguments, plain, table
+from django_jobs.operations import check_queue
+from django_jobs.payloads import iso, job_payload
+from django_jobs.stores import get_store
+from django_jobs.values import JobInfo, QueueStats, State, WorkerInfo
+
+TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
+#: `list --limit` may ask for so many; the rest is for the HTTP API's cursors.
+MOST = 10_000
+
+
+def all_stats() -> list[QueueStats]:
+    """The numbers of every queue, some queues at a time."""
+    names = browse.queue_names()
+    return [
+        s for start in range(0, len(names), LIVE_QUEUES) for s in browse.queue_stats(names[start : start + LIVE_QUEUES])
+    ]
+
+
+def stats(options: Mapping[str, Any]) -> Answer:
+    found, workers = all_stats(), len(get_store().workers())
+    states = {state.value: sum(entry.counts.get(state, 0) for entry in found) for state in State}
+    data = {
+        "states": states,
+        "queues": {
+            entry.queue: {state.value: entry.counts.get(state, 0) for state in State}
+            | {"latency": entry.latency / 1000, "paused": entry.paused is not None}
+            for entry in found
+        },
+        "totals": {event: sum(entry.totals.get(event, 0) for entry in found) for event in TOTALS},
+        "workers": workers,
+    }
+    rows: list[list[object]] = [stats_row(entry) for entry in found]
+    rows.append(["(all)", *states.values(), "", ""])
+    totals = ", ".join(f"{event} {total}" for event, total in data["totals"].items())  # type: ignore[attr-defined]
+    text = table(["queue", *(state.value for state in State), "latency", ""], rows)
+    said = [line for entry in found for line in pause_lines(entry)]
+    return Answer(data, "\n".join([text, "", *said, f"Since counting began: {totals}.", f"Workers: {workers}."]))
+
+
+def pause_lines(entry: QueueStats) -> list[str]:
+    """What is closed in this queue, why, and until when."""
+    pauses = [(entry.queue, entry.paused)] if entry.paused else []
+    pauses += [(f"{name} in {entry.queue}", pause) for name, pause in sorted(entry.paused_types.items())]
+    return [
+        f"{plain(what, 150)} is paused"
+        + (f" until {iso(pause.until)}" if pause.until else "")
+        + (f": {plain(pause.reason, 200)}" if pause.reason else ".")
+        for what, pause in pauses
+    ]
+
+
+def stats_row(entry: QueueStats) -> list[object]:
+    """A queue on one line."""
+    counts = [entry.counts.get(state, 0) for state in State]
+    return [entry.queue, *counts, f"{entry.latency / 1000:.1f} s", "paused" if entry.paused else ""]
+
+
+def list_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("state", choices=[state.value for state in State], metavar="STATE")
+    parser.add_argument("--queue", default="", help="only this queue")
+    parser.add_argument("--name", default="", help="only jobs of this name")
+    parser.add_argument(
+        "--search", default="", help="in id, name, arguments or error; looks at a bounded number of jobs"
+    )
+    parser.add_argument("--limit", type=int, default=50, help="at most so many (default 50)")
+
+
+def list_jobs(options: Mapping[str, Any]) -> Answer:
+    state, limit = State(options["state"]), max(0, min(options["limit"], MOST))
+    if options["queue"]:
+        check_queue(options["queue"])
+    match = browse.Match(options["queue"], options["name"], options["search"])
+    found = browse.scan(state, match, show=limit)
+    rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in found.jobs]
+    said = f"{len(found.jobs)} shown, {found.scanned} of {found.total} {state} jobs looked at."
+    if found.left_out:
+        said += f" {found.left_out} more queues have some: choose one with --queue."
+    text = table(["id", "name", "queue", "at", "error"], rows) if rows else ""
+    return Answer([job_payload(info) for info in found.jobs], f"{text}\n{said}".strip())
+
+
+def error_of(info: JobInfo) -> str:
+    """The last error on one line."""
+    if not info.attempts:
+        return ""
+    last = info.attempts[-1]
+    return plain(f"{last.error_type or last.outcome}: {last.error}", 60)
+
+
+def show_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--queue", default="", help="where the job is, if you know it")
+
+
+def show(options: Mapping[str, Any]) -> Answer:
+    names = [options["queue"]] if options["queue"] else browse.queue_names()
+    info = browse.find(options["id"], names)
+    if info is None:
+        raise JobNotFound(f"No job {options['id']!r} is known; it may have left the history.")
+    payload = job_payload(info)
+    log = payload.pop("log")
+    lines = [
+        f"{key + ':':<14} {plain(value if isinstance(value, str) else as_json(value), 500)}"
+        for key, value in payload.items()
+        if value is not None
+    ]
+    for attempt in log:
+        lines.append(f"\nattempt {attempt['attempt']}: {attempt['outcome']} at {attempt['at']}")
+        lines.append(
+            "\n".join(plain(line, 500) for line in attempt["traceback"].splitlines()) or plain(attempt["error"], 500)
+        )
+    return Answer(payload | {"log": log}, "\n".join(lines))
+
+
+def workers(options: Mapping[str, Any]) -> Answer:
+    found = get_store().workers()
+    data = [{"name": each.name, "seen_at": iso(each.seen_at), **each.info} for each in found]
+    rows = [worker_row(each) for each in found]
+    text = table(["name", "host", "pid", "queues", "size", "check-in"], rows) if rows else "No worker runs."
+    return Answer(data, text)
+
+
+def worker_row(worker: WorkerInfo) -> list[object]:
+    """A worker on one line."""
+    info = worker.info
+    queues = ",".join(map(str, info.get("queues", [])))
+    size = f"{info.get('processes', '?')}×{info.get('threads', '?')}"
+    return [worker.name, info.get("host", ""), info.get("pid", ""), queues, size, ago(worker.seen_at)]
+
+
+def ago(ms: int) -> str:
+    """How long ago, by this machine's clock."""
+    return f"{max(0.0, datetime.now(UTC).timestamp() - ms / 1000):.0f} s ago"
+
+
+STATS = Subcommand("Counts per state and queue, totals, workers.", no_arguments, stats)
+LIST = Subcommand("Jobs in one state.", list_arguments, list_jobs)
+SHOW = Subcommand("Everything about one job.", show_arguments, show)
+WORKERS = Subcommand("The workers that live.", no_arguments, workers)

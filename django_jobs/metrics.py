@@ -1,0 +1,152 @@
+"""Prometheus metrics, read from the store at scrape time: no state in processes, so restarts lose nothing.
+
+Extra `metrics`.  `register()` adds the numbers to a registry of yours; the HTTP API serves them at `metrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_jobs import registry
+from django_jobs.browse import queue_names
+from django_jobs.conf import get_settings
+from django_jobs.remote import known
+from django_jobs.stores import get_store
+from django_jobs.values import QueueStats, State
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: Names that no code here knows share one label: whoever can enqueue must not be able to fill Prometheus.
+OTHER = "other"
+#: event of the store's totals → metric, help; with a `status` where one metric has several.
+COUNTERS = (
+    ("enqueued", "django_jobs_enqueued", "Jobs that were accepted.", ""),
+    ("succeeded", "django_jobs_processed", "Attempts that ended, by how.", "succeeded"),
+    ("failed", "django_jobs_processed", "Attempts that ended, by how.", "failed"),
+    ("retried", "django_jobs_retries", "Attempts that will be followed by another.", ""),
+    ("dead", "django_jobs_dead", "Jobs that went to dead.", ""),
+)
+QUEUE_COUNTERS = ("cancelled", "expired", "recovered", "trimmed_dead")
+
+
+class JobsCollector:
+    """What `prometheus_client` calls at every scrape."""
+
+    def collect(self) -> Iterator[Any]:
+        """All metrics, from one look at the store."""
+        store = get_store()
+        queues = store.stats(queue_names())
+        yield from counters(queues, {*registry.names(), *known()})
+        yield from gauges(queues)
+        workers = store.workers()
+        now = store.now()
+        yield _gauge("django_jobs_workers", "`runworkers` parents that live.", [], [([], len(workers))])
+        yield _gauge(
+            "django_jobs_worker_last_heartbeat_seconds",
+            "Seconds since a worker was heard of.",
+            ["worker"],
+            [([worker.name], max(0, now - worker.seen_at) / 1000) for worker in workers],
+        )
+
+    def describe(self) -> list[Any]:
+        """Nothing: so registering does not need the store."""
+        return []
+
+
+def counters(queues: Iterable[QueueStats], names: set[str]) -> Iterator[Any]:
+    """What only grows, per queue and job name."""
+    from prometheus_client.core import CounterMetricFamily
+
+    families: dict[str, Any] = {}
+    for event, metric, text, status in COUNTERS:
+        labels = ["queue", "job", "status"] if status else ["queue", "job"]
+        family = families.setdefault(metric, CounterMetricFamily(metric, text, labels=labels))
+        for queue in queues:
+            for job, count in _per_job(queue, event, names).items():
+                family.add_metric([queue.queue, job, status] if status else [queue.queue, job], count)
+    yield from families.values()
+    for event in QUEUE_COUNTERS:
+        text = f"Jobs that were {event.replace('_', ' ')}."
+        family = CounterMetricFamily(f"django_jobs_{event}", text, labels=["queue"])
+        for queue in queues:
+            family.add_metric([queue.queue], queue.totals.get(event, 0))
+        yield family
+
+
+def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:
+    """How it is now, per queue."""
+    yield _gauge(
+        "django_jobs_queue_depth", "Queued jobs.", ["queue"], [([q.queue], q.counts.get("queued", 0)) for q in queues]
+    )
+    yield _gauge(
+        "django_jobs_queue_latency_seconds",
+        "Age of the oldest job that could run.",
+        ["queue"],
+        [([q.queue], q.latency / 1000) for q in queues],
+    )
+    yield _gauge(
+        "django_jobs_paused",
+        "1 while the queue is paused.",
+        ["queue"],
+        [([q.queue], int(bool(q.paused))) for q in queues],
+    )
+    yield _gauge(
+        "django_jobs_jobs",
+        "Jobs in each state.",
+        ["queue", "state"],
+        [([q.queue, state.value], q.counts.get(state, 0)) for q in queues for state in State],
+    )
+
+
+def _per_job(queue: QueueStats, event: str, names: set[str]) -> dict[str, int]:
+    """Counts of one event by job name; what carries no known name is under OTHER, so that sums are right."""
+    counts: dict[str, int] = {}
+    named = 0
+    for key, count in queue.totals.items():
+        kind, _, job = key.partition(":")
+        if kind == event and job:
+            named += count
+            label = job if job in names else OTHER
+            counts[label] = counts.get(label, 0) + count
+    rest = queue.totals.get(event, 0) - named
+    if rest > 0:
+        counts[OTHER] = counts.get(OTHER, 0) + rest
+    return counts
+
+
+def _gauge(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, number in samples:
+        family.add_metric(values, number)
+    return family
+
+
+def register(target: Any = None) -> JobsCollector:
+    """Add the metrics to a prometheus_client registry (default: its global one), so your own exporter serves them."""
+    collector = JobsCollector()
+    if target is None:
+        target = _client().REGISTRY
+    target.register(collector)
+    return collector
+
+
+def text() -> bytes:
+    """All metrics in Prometheus' text format."""
+    client = _client()
+    own = client.CollectorRegistry()
+    own.register(JobsCollector())
+    return client.generate_latest(own)  # type: ignore[no-any-return]
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            f"Metrics of {get_settings().namespace!r} need prometheus_client: pip install 'django-jobs-redis[metrics]'."
+        ) from error
+    return prometheus_client

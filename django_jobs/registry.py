@@ -1,0 +1,75 @@
+"""The jobs of this process by name.  Filled by `@job` at import; nothing runs that is not in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from threading import Lock
+
+from django_jobs.definition import JobDefinition
+from django_jobs.exceptions import InvalidJob, UnknownJob
+
+_lock = Lock()
+_by_name: dict[str, JobDefinition] = {}
+_aliases: dict[str, str] = {}
+_resolvers: list[Callable[[str], JobDefinition | None]] = []
+
+
+def register(definition: JobDefinition) -> None:
+    """Make a job known under its name and aliases.  The same function may come again (a reloaded module).
+
+    Raises InvalidJob if another function has one of the names.
+    """
+    with _lock:
+        for name in (definition.name, *definition.aliases):
+            other = _by_name.get(_aliases.get(name, name))
+            if other is not None and other.origin != definition.origin:
+                raise InvalidJob(
+                    f"Two jobs are named {name!r}: {other.origin} and {definition.origin}. "
+                    "Give one of them another name=…; names and aliases are unique in a project."
+                )
+        _by_name[definition.name] = definition
+        for alias in definition.aliases:
+            _aliases[alias] = definition.name
+
+
+def unregister(name: str) -> None:
+    """Forget a job and its aliases; nothing happens if it is not known."""
+    with _lock:
+        _by_name.pop(name, None)
+        for alias in [alias for alias, target in _aliases.items() if target == name]:
+            del _aliases[alias]
+
+
+def get(name: str) -> JobDefinition:
+    """Return the job of that name or alias.  Raises UnknownJob, with the nearest name there is."""
+    definition = _by_name.get(name) or _by_name.get(_aliases.get(name, ""))
+    if definition is None:
+        for resolve in _resolvers:
+            if (found := resolve(name)) is not None:
+                return found
+        close = get_close_matches(name, [*_by_name, *_aliases], n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else "Is its module a jobs.py of an installed app?"
+        raise UnknownJob(f"No job is named {name!r}. {hint}")
+    return definition
+
+
+def knows(name: str) -> bool:
+    """Is a job of exactly that name registered?  Asks no resolver and follows no alias."""
+    return name in _by_name
+
+
+def add_resolver(resolve: Callable[[str], JobDefinition | None]) -> None:
+    """Ask `resolve` for names that no `@job` has: job types that are data (remote jobs)."""
+    if resolve not in _resolvers:
+        _resolvers.append(resolve)
+
+
+def names() -> list[str]:
+    """The names of all jobs, sorted; aliases are left out."""
+    return sorted(_by_name)
+
+
+def all_definitions() -> list[JobDefinition]:
+    """All jobs, by name."""
+    return [_by_name[name] for name in names()]

@@ -1,0 +1,84 @@
+"""All periodic jobs: from `@job(cron=…)`, from DJANGO_JOBS["SCHEDULES"], from the Schedule table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django_jobs import registry, schedule_state
+from django_jobs.cron import next_fire
+from django_jobs.enqueue import enqueue_by_name
+from django_jobs.exceptions import UnknownSchedule
+from django_jobs.handle import JobHandle
+from django_jobs.models.schedule import Schedule
+from django_jobs.schedule_entry import Entry, check_entry
+from django_jobs.schedule_sources import code_entries
+from django_jobs.stores import get_store
+
+
+def entries() -> list[Entry]:
+    """Every schedule there is, those of the code first.  Reads the database."""
+    return [*code_entries(), *database_entries()]
+
+
+def database_entries() -> list[Entry]:
+    """The rows of the Schedule table."""
+    return [row.entry() for row in Schedule.objects.all()]
+
+
+def get_entry(name: str) -> Entry:
+    """The schedule with that id ("settings:nightly"), or that label if only one has it.  Raises UnknownSchedule."""
+    everything = entries()
+    found = [each for each in everything if each.id == name] or [each for each in everything if each.label == name]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(repr(each.id) for each in everything) or "none"
+    what = "Several schedules are" if found else "No schedule is"
+    raise UnknownSchedule(f"{what} named {name!r}. Use one of these ids: {known}.")
+
+
+def next_runs(entry: Entry, n: int = 5, after: datetime | None = None) -> list[datetime]:
+    """The next `n` fire times (UTC, jitter left out) after a moment, by default the store's now.
+
+    Raises InvalidSchedule if there can be none."""
+    check_entry(entry)
+    moment = after or from_ms(get_store().now())
+    found: list[datetime] = []
+    for _ in range(n):
+        moment = next_fire(entry.cron, moment, entry.zone)
+        found.append(moment)
+    return found
+
+
+def last_run(entry: Entry) -> datetime | None:
+    """The last fire time that was enqueued, or None.  Raises UnknownJob if nobody knows the job."""
+    at = get_store().fired(registry.get(entry.job).queue).get(entry.id)
+    return None if at is None else from_ms(at)
+
+
+def run_now(entry: Entry) -> JobHandle:
+    """Enqueue its job once, now, beside the fire times.  Raises what is wrong with it, or a StoreError."""
+    check_entry(entry)
+    return enqueue_by_name(entry.job, entry.args, entry.kwargs, meta={"schedule": entry.id})
+
+
+def pause(entry: Entry) -> None:
+    """Stop its fires in the whole fleet; jobs that are enqueued already run."""
+    store = get_store()
+    schedule_state.pause(store, entry, store.now())
+
+
+def resume(entry: Entry) -> None:
+    """Let it fire again from now on; what was missed in the pause is not made up for."""
+    store = get_store()
+    schedule_state.resume(store, entry, store.now())
+
+
+def paused_at(entry: Entry) -> datetime | None:
+    """Since when it is paused, or None."""
+    at = schedule_state.read_state(get_store()).paused_at(entry)
+    return None if at is None else from_ms(at)
+
+
+def from_ms(at: int) -> datetime:
+    """A store's time as people's."""
+    return datetime.fromtimestamp(at / 1000, UTC)

@@ -1,0 +1,138 @@
+"""Hands encoded jobs to the store, and tells handles, receivers and callers what became of them."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from django.utils.module_loading import import_string
+
+from django_jobs.conf import QueueSettings, Settings, get_settings
+from django_jobs.exceptions import DuplicateJob, QueueFull
+from django_jobs.handle import DUPLICATE, FULL, JobHandle
+from django_jobs.new_job import NewJobRequest
+from django_jobs.signals import job_enqueued
+from django_jobs.stores import get_store
+from django_jobs.stores.base import MAX_BATCH
+from django_jobs.values import Added, NewJob
+
+#: Pauses between two tries at a full queue, seconds.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+
+
+class Ready(NamedTuple):
+    """A job that is encoded, and the handle its caller has."""
+
+    request: NewJobRequest
+    new: NewJob
+    handle: JobHandle
+
+
+def send_one(ready: Ready, settings: Settings) -> None:
+    """Send one job: what every plain `enqueue()` costs.  Raises QueueFull, DuplicateJob or a StoreError."""
+    if settings.eager:
+        return _run_eagerly(ready)
+    queue = _queue(ready.handle.queue, settings)
+    answer = _ask_store(queue, [ready])[0]
+    _note(ready, answer)
+    if answer is Added.EXISTS and (info := get_store().get(queue.name, ready.handle.id)) is not None:
+        # The caller gets a handle on the first job, which may have ended long ago.
+        ready.handle.show(info)
+    return _complain(queue, ready, answer, 0)
+
+
+def send(ready: list[Ready]) -> None:
+    """Send jobs with one call to the store per queue and batch.  Raises as `send_one`."""
+    settings = get_settings()
+    if settings.eager:
+        for each in ready:
+            _run_eagerly(each)
+        return
+    by_queue: dict[str, list[Ready]] = {}
+    for each in ready:
+        by_queue.setdefault(each.handle.queue, []).append(each)
+    accepted = 0
+    for name, jobs in by_queue.items():
+        queue = _queue(name, settings)
+        # The store takes or refuses a batch as a whole: one larger than the queue would never fit.
+        size = min(MAX_BATCH, queue.max_length) if queue.max_length else MAX_BATCH
+        for start in range(0, len(jobs), size):
+            accepted += _send_batch(queue, jobs[start : start + size], accepted)
+
+
+def _send_batch(queue: QueueSettings, batch: list[Ready], accepted: int) -> int:
+    answers = _ask_store(queue, batch)
+    # Every handle is told before the first complaint is raised: the caller may hold on to all of them.
+    for each, answer in zip(batch, answers, strict=True):
+        _note(each, answer)
+    taken = answers.count(Added.ADDED)
+    for each, answer in zip(batch, answers, strict=True):
+        if answer is not Added.ADDED:
+            _complain(queue, each, answer, accepted + taken)
+    return taken
+
+
+def _queue(name: str, settings: Settings) -> QueueSettings:
+    # Settings may have changed since a job was checked: it waited for its commit.
+    return settings.queues.get(name) or QueueSettings(name)
+
+
+def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
+    """Ask until there is room, where the queue says so: the caller is held back (ON_FULL "block")."""
+    store, new = get_store(), [each.new for each in batch]
+    answers = store.enqueue(queue.name, new, max_length=queue.max_length)
+    patience = batch[0].request.block_timeout
+    if queue.on_full != "block" or Added.FULL not in answers or patience == 0:
+        return answers
+    deadline = None if patience is None else time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    while Added.FULL in answers and (deadline is None or time.monotonic() < deadline):
+        time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+        pause = min(pause * 2, _LONGEST_PAUSE)
+        full = [i for i, answer in enumerate(answers) if answer is Added.FULL]
+        again = store.enqueue(queue.name, [new[i] for i in full], max_length=queue.max_length)
+        for i, answer in zip(full, again, strict=True):
+            answers[i] = answer
+    return answers
+
+
+def _note(each: Ready, answer: Added) -> None:
+    """Tell the handle and, of a job that was added, whoever listens."""
+    each.handle.added = answer
+    if answer is Added.ADDED:
+        if job_enqueued.receivers:
+            _announce(each)
+    elif answer is Added.FULL:
+        each.handle.state = FULL
+    elif answer is not Added.EXISTS:
+        each.handle.state = DUPLICATE
+
+
+def _complain(queue: QueueSettings, each: Ready, answer: Added, accepted: int) -> None:
+    """Raise where the caller asked to be told by an error."""
+    if answer is Added.FULL and each.request.raise_when_full:
+        raise QueueFull(queue.name, queue.max_length, accepted)
+    if answer in (Added.DUPLICATE, Added.REPLACED) and each.request.on_conflict == "raise":
+        raise DuplicateJob(
+            f"An equal {each.handle.name} job already waits in queue {queue.name!r}, and on_conflict is 'raise'. "
+            "Use enqueue_unique(), which returns None then, or on_conflict='skip'."
+        )
+
+
+def _announce(each: Ready) -> None:
+    handle = each.handle
+    job_enqueued.send_robust(
+        sender=each.request.definition,
+        job_id=handle.id,
+        name=handle.name,
+        queue=handle.queue,
+        attempt=0,
+        job=None,
+        handle=handle,
+    )
+
+
+def _run_eagerly(each: Ready) -> None:
+    _note(each, Added.ADDED)
+    # Running is above enqueueing; this is the one road back up, and only eager mode takes it.
+    import_string("django_jobs.worker.eager.run")(each.new, each.handle)

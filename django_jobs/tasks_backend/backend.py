@@ -1,0 +1,150 @@
+"""JobsBackend: `@task` functions on the same queues, workers and admin pages as `@job` functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC
+from typing import Any, cast
+
+from django.core import checks
+from django.utils import timezone
+
+from django_jobs import registry
+from django_jobs.conf import get_settings
+from django_jobs.enqueue import request_for, submit
+from django_jobs.exceptions import InvalidJob
+from django_jobs.new_job import NO_KEY, moment
+from django_jobs.stores import get_store
+from django_jobs.tasks_backend.compat import (
+    BaseTaskBackend,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    task_enqueued,
+)
+from django_jobs.tasks_backend.results import meta_of, result_of
+from django_jobs.tasks_backend.running import wrap
+from django_jobs.tasks_backend.task import OPTION_NAMES, JobTask, TaskDefinition, options_of, wire_name
+
+#: What OPTIONS may hold.
+OPTIONS = {"ENQUEUE_ON_COMMIT", "JOB_OPTIONS"}
+
+
+class JobsBackend(BaseTaskBackend):
+    """Runs tasks as jobs.
+
+    OPTIONS: `ENQUEUE_ON_COMMIT` (default False: Django's contract is to enqueue at once) and `JOB_OPTIONS` (a dict of
+    `@job` options for every task, as {"max_attempts": 5}).
+    """
+
+    task_class = JobTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    @property
+    def job_options(self) -> Mapping[str, Any]:
+        options = self.options.get("JOB_OPTIONS") or {}
+        return {name: value for name, value in options.items() if name in OPTION_NAMES}
+
+    def validate_task(self, task: Task[Any, Any]) -> None:
+        """Django's own rules; a task that keeps them is known to workers from here on.
+
+        Every Task calls this when it is made, so the modules that workers import fill the registry, as `@job` does.
+        """
+        super().validate_task(task)
+        if not registry.knows(wire_name(task)):
+            registry.register(self.definition(task))
+
+    def definition(self, task: Task[Any, Any]) -> TaskDefinition:
+        """The job this task is, with this backend's options."""
+        return TaskDefinition(task, wrap(task), options_of(task, self.job_options), wire_name(task))
+
+    def enqueue(
+        self,
+        task: Task[Any, Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> TaskResult[Any, Any]:
+        """Enqueue the task now (or with ENQUEUE_ON_COMMIT, when the transaction commits)."""
+        self.validate_task(task)
+        enqueued_at = timezone.now().astimezone(UTC)
+        args, kwargs = cast("list[Any]", normalize_json(list(args))), _text_keys(normalize_json(dict(kwargs)))
+        request = request_for(self.definition(task), args, kwargs)
+        request.queue, request.priority = task.queue_name, task.priority
+        request.unique_key = NO_KEY
+        request.meta = meta_of(task, enqueued_at)
+        request.on_commit = bool(self.options.get("ENQUEUE_ON_COMMIT", False))
+        if task.run_after is not None:
+            aware = task.run_after if timezone.is_aware(task.run_after) else timezone.make_aware(task.run_after)
+            request.run_at = moment(aware, "run_after")
+        handle = submit(request)
+        result: TaskResult[Any, Any] = TaskResult(
+            task=task,
+            id=handle.id,
+            status=TaskResultStatus.READY,
+            enqueued_at=enqueued_at,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=args,
+            kwargs=dict(kwargs),
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+        task_enqueued.send(sender=type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> TaskResult[Any, Any]:
+        """The result as it is now.  Raises TaskResultDoesNotExist, also when it has left the history."""
+        info = get_store().find(list(get_settings().queues), result_id)
+        if info is None:
+            raise TaskResultDoesNotExist(result_id)
+        return result_of(info)
+
+    def check(self, **kwargs: Any) -> list[checks.CheckMessage]:
+        """Called by Django's system checks for every backend in TASKS."""
+        found: list[checks.CheckMessage] = [*super().check(**kwargs)]
+        where = f"TASKS[{self.alias!r}]"
+        for name in sorted(set(self.options) - OPTIONS):
+            hint = f"Known options: {', '.join(sorted(OPTIONS))}."
+            found.append(checks.Error(f"{where}['OPTIONS'] has an unknown key {name!r}.", hint, id="django_jobs.E080"))
+        for name in sorted(set(self.options.get("JOB_OPTIONS") or {}) - set(OPTION_NAMES)):
+            hint = f"Known options: {', '.join(sorted(OPTION_NAMES))}."
+            found.append(
+                checks.Error(f"{where}: JOB_OPTIONS has an unknown key {name!r}.", hint, id="django_jobs.E081")
+            )
+        for name in sorted(self.queues - set(get_settings().queues)):
+            hint = "Add it to DJANGO_JOBS['QUEUES'], or take it out of TASKS."
+            found.append(
+                checks.Error(f"{where}['QUEUES'] names {name!r}, which no worker knows.", hint, id="django_jobs.E082")
+            )
+        return found
+
+
+def _text_keys(kwargs: Any) -> Any:
+    """Keyword arguments are named by text."""
+    wrong = [key for key in kwargs if not isinstance(key, str)]
+    if wrong:
+        raise InvalidJob(f"Keyword argument {wrong[0]!r} is no text.")
+    return kwargs
+
+
+def _other_alias(name: str) -> TaskDefinition | None:
+    """The definition of "path:alias" in a process where nobody has called `using(backend=…)` yet: a worker."""
+    path, separator, alias = name.rpartition(":")
+    if not separator or not registry.knows(path):
+        return None
+    first = registry.get(path)
+    if not isinstance(first, TaskDefinition):
+        return None
+    first.task.using(backend=alias)  # validates, and so registers
+    found = registry.get(name) if registry.knows(name) else None
+    return found if isinstance(found, TaskDefinition) else None
+
+
+registry.add_resolver(_other_alias)

@@ -1,0 +1,158 @@
+"""A job as Django's TaskResult."""
+
+from __future__ import annotations
+
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+from django_jobs import arguments, registry
+from django_jobs.codec import decode
+from django_jobs.context import RunningJob
+from django_jobs.exceptions import CorruptRecord, UnknownJob
+from django_jobs.tasks_backend.compat import (
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+)
+from django_jobs.tasks_backend.task import TaskDefinition
+from django_jobs.values import Attempt, Job, JobInfo, State
+
+#: Where a job's meta says what the store does not keep exactly: microseconds, the alias, the time it was meant for.
+META = "task"
+
+STATUS = {
+    State.SCHEDULED: TaskResultStatus.READY,
+    State.QUEUED: TaskResultStatus.READY,
+    State.RETRY: TaskResultStatus.READY,
+    State.BLOCKED: TaskResultStatus.READY,
+    State.RUNNING: TaskResultStatus.RUNNING,
+    State.SUCCEEDED: TaskResultStatus.SUCCESSFUL,
+    State.DEAD: TaskResultStatus.FAILED,
+    State.CANCELLED: TaskResultStatus.FAILED,
+    State.EXPIRED: TaskResultStatus.FAILED,
+}
+
+
+def meta_of(task: Task[Any, Any], enqueued_at: datetime) -> dict[str, Any]:
+    """What travels with the job so that its result can be read back equal."""
+    run_after = task.run_after.isoformat() if task.run_after else None
+    return {META: {"enqueued_at": enqueued_at.isoformat(), "run_after": run_after, "backend": task.backend}}
+
+
+def result_of(info: JobInfo) -> TaskResult[Any, Any]:
+    """The TaskResult of a stored job.  Raises TaskResultDoesNotExist if it is none of a known task."""
+    try:
+        job = decode(info.id, info.queue, info.record)
+        definition = registry.get(job.name)
+    except (CorruptRecord, UnknownJob) as error:
+        raise TaskResultDoesNotExist(info.id) from error
+    if not isinstance(definition, TaskDefinition) or META not in (job.meta or {}):
+        raise TaskResultDoesNotExist(info.id)
+    args, kwargs = arguments.load(job.args)
+    task, enqueued_at = _task_of(definition, job)
+    status = STATUS[info.state]
+    begun, ended = _times(info)
+    failed = [entry for entry in info.attempts if entry.outcome not in ("discarded",)]
+    result: TaskResult[Any, Any] = TaskResult(
+        task=task,
+        id=info.id,
+        status=status,
+        enqueued_at=enqueued_at,
+        started_at=_moment(_first_start(info.attempts) or begun),
+        finished_at=_moment(ended),
+        last_attempted_at=_moment(begun),
+        args=args,
+        kwargs=kwargs,
+        backend=task.backend,
+        errors=[_error(entry) for entry in failed],
+        worker_ids=_workers(info, status),
+    )
+    if status == TaskResultStatus.SUCCESSFUL and info.result:
+        object.__setattr__(result, "_return_value", arguments.load_value(info.result))
+    return result
+
+
+def result_of_running(
+    task: Task[Any, Any],
+    job: RunningJob,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> TaskResult[Any, Any]:
+    """The TaskResult that context and signals show while an attempt runs."""
+    said = (job.meta or {}).get(META, {})
+    return TaskResult(
+        task=task.using(queue_name=job.queue),
+        id=job.id,
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=_parse(said.get("enqueued_at")) or job.enqueued_at,
+        started_at=job.claimed_at,
+        finished_at=None,
+        last_attempted_at=job.claimed_at,
+        args=list(args),
+        kwargs=dict(kwargs),
+        backend=said.get("backend", task.backend),
+        errors=[],
+        worker_ids=[f"attempt-{number}" for number in range(1, job.attempt + 1)],
+    )
+
+
+def error_of(error: BaseException) -> TaskError:
+    """An exception as Django keeps it."""
+    kind = type(error)
+    text = "".join(traceback.format_exception(error))
+    return TaskError(exception_class_path=f"{kind.__module__}.{kind.__qualname__}", traceback=text)
+
+
+def _task_of(definition: TaskDefinition, job: Job) -> tuple[Task[Any, Any], datetime | None]:
+    """The task as it was enqueued: queue, priority and time included."""
+    said = (job.meta or {})[META]
+    task = definition.task.using(
+        queue_name=job.queue,
+        priority=job.controls.priority,
+        run_after=_parse(said.get("run_after")),
+        backend=said.get("backend"),
+    )
+    return task, _parse(said.get("enqueued_at"))
+
+
+def _times(info: JobInfo) -> tuple[int, int]:
+    """When the last attempt began and when the job ended, ms; 0 = not yet."""
+    if info.state is State.RUNNING:
+        return info.at, 0
+    if info.state is State.SUCCEEDED:
+        return info.at - max(info.run_ms, 0), info.at
+    begun = 0
+    if info.attempts:
+        last = info.attempts[-1]
+        begun = last.at - max(last.run_ms, 0)
+    return begun, info.at if STATUS[info.state] == TaskResultStatus.FAILED else 0
+
+
+def _first_start(attempts: tuple[Attempt, ...]) -> int:
+    return attempts[0].at - max(attempts[0].run_ms, 0) if attempts else 0
+
+
+def _workers(info: JobInfo, status: TaskResultStatus) -> list[str]:
+    """One per attempt.  Who completed a job is not kept: that attempt is named by its number."""
+    names = [entry.worker or f"attempt-{number}" for number, entry in enumerate(info.attempts, 1)]
+    if status == TaskResultStatus.RUNNING:
+        names.append(info.worker)
+    elif status == TaskResultStatus.SUCCESSFUL:
+        names.append(f"attempt-{len(names) + 1}")
+    return names
+
+
+def _error(entry: Attempt) -> TaskError:
+    path = entry.error_type or "django_jobs.exceptions.JobFailed"
+    return TaskError(exception_class_path=path, traceback=entry.traceback or entry.error or entry.outcome)
+
+
+def _moment(ms: int) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
+
+
+def _parse(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

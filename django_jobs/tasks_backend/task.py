@@ -1,0 +1,88 @@
+"""A task of Django's framework with our options, and the job definition it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from django_jobs import registry
+from django_jobs.definition import JobDefinition
+from django_jobs.tasks_backend.compat import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask(Task):  # type: ignore[type-arg]
+    """A Task that may carry the options of `@job`: in `@task(…)` from Django 6.1 on, in `.using(…)` everywhere.
+
+    None: the backend's OPTIONS["JOB_OPTIONS"], else ours, but for `max_attempts`, which is 1 as Django's contract has
+    no retries.
+    """
+
+    max_attempts: int | None = None
+    backoff: Any = None
+    timeout: float | timedelta | None = None
+    expires_in: float | timedelta | None = None
+    delivery: str | None = None
+    max_concurrency: int | None = None
+    concurrency_key: Any = None
+    unique: Any = None
+    unique_on: tuple[str, ...] | None = None
+    keep_result: float | timedelta | None = None
+    sensitive: tuple[str, ...] | None = None
+
+    def using(
+        self,
+        *,
+        priority: int | None = None,
+        queue_name: str | None = None,
+        run_after: datetime | timedelta | None = None,
+        backend: str | None = None,
+        **options: Any,
+    ) -> JobTask:
+        """A copy with other defaults.  `run_after` may also be a timedelta from now, as Django's documentation says."""
+        if isinstance(run_after, timedelta):
+            run_after = timezone.now() + run_after
+        # super() without arguments does not work in a class with slots made by dataclass.
+        changed: Any = Task.using(self, priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
+        return replace(changed, **options) if options else changed  # type: ignore[no-any-return]
+
+
+OPTION_NAMES = tuple(f.name for f in fields(JobTask) if f.name not in {base.name for base in fields(Task)})
+
+
+class TaskDefinition(JobDefinition):
+    """The job definition behind a task: its function does what Django expects round the task's own."""
+
+    def __init__(
+        self,
+        task: Task[Any, Any],
+        func: Callable[..., Any],
+        options: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        super().__init__(func, name=name, **options)
+        self.task = task
+
+
+def wire_name(task: Task[Any, Any]) -> str:
+    """The job's name: the task's path, with the alias where it is not the one the task was defined with, since that
+    backend's options are others."""
+    if not registry.knows(task.module_path):
+        return task.module_path
+    first = registry.get(task.module_path)
+    if isinstance(first, TaskDefinition) and first.task.backend != task.backend:
+        return f"{task.module_path}:{task.backend}"
+    return task.module_path
+
+
+def options_of(task: Task[Any, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """What `@job` would be told for this task."""
+    own = {name: value for name in OPTION_NAMES if (value := getattr(task, name, None)) is not None}
+    given = {"max_attempts": 1, **defaults, **own, "queue": task.queue_name, "priority": task.priority}
+    if given.get("delivery") == "at_most_once":
+        del given["max_attempts"]
+    return given

@@ -1,0 +1,137 @@
+"""`jobs`: everything a test does with jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any
+from unittest.mock import patch
+
+from django.core.signals import setting_changed
+from django.test import override_settings
+
+from django_jobs import enqueue, new_job, registry
+from django_jobs.calls import Calls
+from django_jobs.conf import get_settings, raw_setting
+from django_jobs.definition import JobDefinition
+from django_jobs.handle import JobHandle
+from django_jobs.stores import use_store
+from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
+from django_jobs.testing.running import Running, definition_of
+from django_jobs.testing.seen import EnqueuedJob, call_text, same_call, seen
+from django_jobs.testing.store import MemoryStore
+from django_jobs.values import State
+
+_SOONEST_FIRST = [State.QUEUED, State.BLOCKED, State.RETRY, State.SCHEDULED]
+#: `at` is compared with a time that was "now plus a delay" a moment ago.
+_TOLERANCE = timedelta(seconds=1)
+#: A page of the store; tests have fewer jobs.
+_MANY = 10_000
+
+
+class Jobs(Running):
+    """The jobs of one test, in memory: look at them, run them, let time pass.
+
+    Use it as a context manager; JobsTestMixin and the pytest fixture `jobs` do.  Inside TestCase (or pytest-django's
+    `db`), the transaction round the whole test does not count: jobs enqueued in the code's own atomic() come when that
+    ends, or never if it is rolled back; others come at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Jobs:
+        self.store = MemoryStore(clock=self.now_ms)
+        use_store(self.store)
+        self._stack.enter_context(patch.object(enqueue, "in_transaction", in_transaction_of_the_code))
+        self._stack.enter_context(patch.object(new_job, "now_ms", self.now_ms))
+        # Settings that change put the store aside; this one stays for the whole test.
+        setting_changed.connect(self._stay)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        setting_changed.disconnect(self._stay)
+        self._stack.close()
+        use_store(None)
+        self.store.really_close()
+
+    def _stay(self, *, setting: str, **_: Any) -> None:
+        use_store(self.store)
+
+    # -- looking -----------------------------------------------------------------
+
+    def enqueued(
+        self, *, name: str | JobDefinition | Calls[Any] | None = None, queue: str | None = None
+    ) -> list[EnqueuedJob]:
+        """The jobs that wait (queued, blocked, retry or scheduled, in this order); of one job or queue if named."""
+        run_commit_callbacks(get_settings().database)
+        wanted = name if isinstance(name, str) or name is None else definition_of(name).name
+        found: list[EnqueuedJob] = []
+        for each in self._queues() if queue is None else [queue]:
+            for state in _SOONEST_FIRST:
+                found += [seen(info) for info in self.store.page(each, state, limit=_MANY)]
+        return [job for job in found if wanted in (None, job.name)]
+
+    def assert_enqueued(
+        self,
+        task: JobDefinition | Calls[Any] | str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        queue: str | None = None,
+        at: datetime | None = None,
+        count: int | None = None,
+    ) -> JobHandle:
+        """Assert that the job waits, and return a handle on it (the first, if several do).
+
+        `args` and `kwargs` mean the same call however they were passed; leave both out for any call.  `at` may differ
+        by a second.  `count` is how many such jobs there must be; None = at least one.
+        """
+        definition = registry.get(task) if isinstance(task, str) else definition_of(task)
+        found = [
+            job
+            for job in self.enqueued(name=definition)
+            if ((args is None and kwargs is None) or same_call(definition, job, args or (), kwargs or {}))
+            and queue in (None, job.queue)
+            and (at is None or (job.at is not None and abs(job.at - at) <= _TOLERANCE))
+        ]
+        if not found or count not in (None, len(found)):
+            raise AssertionError(self._explain(definition, args, kwargs, queue, at, count, len(found)))
+        return found[0].handle
+
+    def assert_not_enqueued(self, task: JobDefinition | Calls[Any] | str | None = None) -> None:
+        """Assert that no such job waits; no job at all without a task."""
+        found = self.enqueued(name=task)
+        if found:
+            raise AssertionError("Expected no job, but there are:\n" + _lines(found))
+
+    @contextmanager
+    def eager(self) -> Iterator[None]:
+        """Inside, jobs run where they are enqueued (EAGER)."""
+        with override_settings(DJANGO_JOBS={**raw_setting(), "EAGER": True}):
+            yield
+
+    def _explain(
+        self,
+        definition: JobDefinition,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        queue: str | None,
+        at: datetime | None,
+        count: int | None,
+        found: int,
+    ) -> str:
+        any_call = args is None and kwargs is None
+        call = f"{definition.name}(…)" if any_call else call_text(definition.name, args or (), kwargs or {})
+        expected = call + (f" in {queue!r}" if queue else "") + (f" at {at.isoformat()}" if at else "")
+        number = "at least once" if count is None else f"{count} times"
+        waiting = self.enqueued()
+        there = "The jobs that wait:\n" + _lines(waiting) if waiting else "No job waits."
+        return f"Expected {number}, found {found} times: {expected}\n{there}"
+
+
+def _lines(jobs: Sequence[EnqueuedJob]) -> str:
+    return "\n".join(f"  {job}" for job in jobs)

@@ -1,0 +1,157 @@
+"""Running jobs in a test, on its own thread, at the time it says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_jobs.calls import Calls
+from django_jobs.conf import get_settings
+from django_jobs.context import RunningJob
+from django_jobs.definition import JobDefinition
+from django_jobs.handle import JobHandle
+from django_jobs.middleware import load
+from django_jobs.outcome import Succeeded
+from django_jobs.testing.commits import run_commit_callbacks
+from django_jobs.testing.store import MemoryStore
+from django_jobs.values import Claim, Lane, State
+from django_jobs.worker.executor import Executor
+
+_WORKER, _LEASE_MS, _BATCH = "test", 365 * 86_400_000, 1000
+#: Rounds of `run_all`: jobs that enqueue themselves for ever are a mistake that a test should name.
+_MOST_JOBS = 100_000
+
+
+class Running:
+    """Time, and everything that runs jobs.  Jobs run one after the other on the thread of the test."""
+
+    store: MemoryStore
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+        self._failures: list[tuple[str | None, BaseException]] = []
+
+    # -- time ----------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The test's time in ms: the real one, plus what was travelled."""
+        return time.time_ns() // 1_000_000 + self._ahead_ms
+
+    def travel(self, to: datetime | timedelta | float) -> None:
+        """Let time pass for the jobs: seconds, a timedelta, or until an aware datetime.  Never goes back."""
+        if isinstance(to, datetime):
+            ahead = round(to.timestamp() * 1000) - self.now_ms()
+        else:
+            ahead = round((to.total_seconds() if isinstance(to, timedelta) else to) * 1000)
+        self._ahead_ms += max(0, ahead)
+
+    # -- running ---------------------------------------------------------------
+
+    def run_all(self, *, raise_errors: bool = False) -> list[JobHandle]:
+        """Run every job that is due, and those that they enqueue, until none is left.
+
+        Returns a handle for each attempt, in order, as each job is afterwards.  Jobs for later and retries wait: see
+        `run_due`.  With `raise_errors` the first error of a job is raised, as if it had been called.
+        """
+        handles: list[JobHandle] = []
+        while claim := self._next_claim():
+            attempted = self._executor().run(claim, self.store)
+            handles.append(self._handle(claim, attempted.name))
+            if raise_errors and isinstance(attempted.error, BaseException):
+                raise attempted.error
+            if len(handles) >= _MOST_JOBS:
+                raise AssertionError(f"{_MOST_JOBS} jobs have run and more are waiting: does {claim} enqueue itself?")
+        return [handle.refresh() for handle in handles]
+
+    def run_due(self, at: datetime | None = None, *, raise_errors: bool = False) -> list[JobHandle]:
+        """Let time pass until `at` (an aware datetime; None = the time of the next job), then `run_all`.
+
+        Jobs see the test's time in the queue only: `timezone.now()` is not changed.
+        """
+        run_commit_callbacks(get_settings().database)
+        if at is not None:
+            self.travel(at)
+        elif (due := self._next_due()) is not None:
+            self._ahead_ms += max(0, due - self.now_ms())
+        return self.run_all(raise_errors=raise_errors)
+
+    def fail_next(
+        self, task: JobDefinition | Calls[Any] | str | None = None, error: BaseException | None = None
+    ) -> None:
+        """Make the next attempt (of that job) fail with `error` before its function starts."""
+        name = task if isinstance(task, str) or task is None else definition_of(task).name
+        self._failures.append((name, error or RuntimeError("fail_next() of the test kit")))
+
+    def run_twice(self, handle: JobHandle) -> JobHandle:
+        """Run a waiting job as after a crash at the worst moment: to its end, and all over again.
+
+        That is what "at least once" may mean; a job is right if everything is as it should be afterwards.  Raises the
+        error of either run, AssertionError if the job does not wait.
+        """
+        run_commit_callbacks(get_settings().database)
+        self.store.revive(handle.queue, [handle.id])
+        claim = self._claim_of(handle)
+        first = self._executor().attempt(claim, self.store)
+        second = self._executor().run(claim, self.store)
+        for attempted in (first, second):
+            if not isinstance(attempted.outcome, Succeeded) and isinstance(attempted.error, BaseException):
+                raise attempted.error
+        return handle.refresh()
+
+    # -- how -------------------------------------------------------------------
+
+    def _executor(self) -> Executor:
+        middleware = [*load(get_settings().middleware), self._failing]
+        return Executor(middleware=middleware, clock=self.now_ms, close_connections=False)
+
+    def _failing(self, get_next: Callable[[RunningJob], Any]) -> Callable[[RunningJob], Any]:
+        """Middleware that raises what fail_next asked for."""
+
+        def layer(job: RunningJob) -> Any:
+            for i, (name, error) in enumerate(self._failures):
+                if name in (None, job.name):
+                    del self._failures[i]
+                    raise error
+            return get_next(job)
+
+        return layer
+
+    def _next_claim(self) -> Claim | None:
+        run_commit_callbacks(get_settings().database)
+        for queue, options in self._queues().items():
+            for lane in Lane:
+                limit = options.max_concurrency if options else 0
+                claimed = self.store.claim(queue, _WORKER, 1, lane=lane, lease=_LEASE_MS, max_running=limit)
+                if claimed.claims:
+                    return claimed.claims[0]
+        return None
+
+    def _claim_of(self, handle: JobHandle) -> Claim:
+        for lane in Lane:
+            claims = self.store.claim(handle.queue, _WORKER, _BATCH, lane=lane, lease=_LEASE_MS).claims
+            self.store.release(handle.queue, [claim for claim in claims if claim.id != handle.id])
+            for claim in claims:
+                if claim.id == handle.id:
+                    return claim
+        raise AssertionError(f"{handle!r} does not wait to be run (or its queue is paused).")
+
+    def _handle(self, claim: Claim, name: str) -> JobHandle:
+        return JobHandle(claim.id, name, claim.queue)
+
+    def _queues(self) -> dict[str, Any]:
+        configured = get_settings().queues
+        return {**dict.fromkeys(self.store.queues()), **configured}
+
+    def _next_due(self) -> int | None:
+        due = []
+        for queue in self._queues():
+            for state in (State.SCHEDULED, State.RETRY):
+                due += [info.at for info in self.store.page(queue, state, limit=1)]
+        return min(due, default=None)
+
+
+def definition_of(task: JobDefinition | Calls[Any]) -> JobDefinition:
+    """The job behind what tests pass: the function itself, or what `using` made of it."""
+    return task if isinstance(task, JobDefinition) else task._definition

@@ -1,0 +1,58 @@
+"""A waiting job as tests look at it, and the text that shows it when an assertion fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django_jobs.arguments import load
+from django_jobs.codec import decode
+from django_jobs.definition import JobDefinition
+from django_jobs.exceptions import InvalidArguments
+from django_jobs.handle import JobHandle
+from django_jobs.values import JobInfo, State
+
+
+class EnqueuedJob(NamedTuple):
+    """One job that waits.  `at` is the time it is due, None if that is now."""
+
+    id: str
+    name: str
+    queue: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    state: State
+    priority: int
+    at: datetime | None
+    handle: JobHandle
+
+    def __str__(self) -> str:
+        when = f" at {self.at.isoformat()}" if self.at else ""
+        return f"{call_text(self.name, self.args, self.kwargs)} in {self.queue!r}{when} ({self.state})"
+
+
+def seen(info: JobInfo) -> EnqueuedJob:
+    """Read a stored job as tests look at it."""
+    job = decode(info.id, info.queue, info.record)
+    args, kwargs = load(job.args)
+    at = datetime.fromtimestamp(info.at / 1000, UTC) if info.state in (State.SCHEDULED, State.RETRY) else None
+    handle = JobHandle(info.id, job.name, info.queue, info.state, info=info)
+    return EnqueuedJob(info.id, job.name, info.queue, args, kwargs, info.state, job.controls.priority, at, handle)
+
+
+def same_call(definition: JobDefinition, job: EnqueuedJob, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Do both mean the same call, however the arguments were passed?"""
+    try:
+        expected, actual = definition.bind(args, kwargs), definition.bind(job.args, job.kwargs)
+    except InvalidArguments:
+        return (list(args), dict(kwargs)) == (job.args, job.kwargs)
+    expected.apply_defaults()
+    actual.apply_defaults()
+    return expected.arguments == actual.arguments
+
+
+def call_text(name: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+    """The call as one would write it: `shop.jobs.send_receipt(7, copy=True)`."""
+    parts = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
+    return f"{name}({', '.join(parts)})"

@@ -1,0 +1,72 @@
+"""How times and durations are written for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.utils import formats
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
+
+
+def moment(ms: int) -> SafeString | str:
+    """A stored time as "3 minutes ago", with the exact time to point at; a dash for none."""
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError, TypeError):
+        return "—"
+    if not ms:
+        return "—"
+    exact = exactly(at)
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exact, relative(ms))
+
+
+def exact(ms: int) -> str:
+    """A stored time in full; a dash for none."""
+    try:
+        return exactly(datetime.fromtimestamp(ms / 1000, UTC)) if ms else "—"
+    except (ValueError, OverflowError, OSError, TypeError):
+        return "—"
+
+
+def exactly(at: datetime) -> str:
+    """Date and time to the second, in the current time zone."""
+    local = localtime(at)
+    return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
+
+
+def relative(ms: int) -> str:
+    """How far from now, by this machine's clock."""
+    now = datetime.now(UTC)
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    seconds = (now - at).total_seconds()
+    if abs(seconds) < 60:
+        distance = _("%(n)s s") % {"n": round(abs(seconds))}
+    else:
+        distance = timesince(min(at, now), max(at, now), depth=1)
+    if abs(seconds) < 1:
+        return _("now")
+    return _("%(time)s ago") % {"time": distance} if seconds > 0 else _("in %(time)s") % {"time": distance}
+
+
+def duration(ms: float) -> str:
+    """A length of time in at most two units: "340 ms", "2.5 s", "3 min 20 s", "4 h 5 min", "2 d 3 h"."""
+    if ms is None or ms < 0:
+        return "—"
+    if ms < 1:
+        return _("%(n)s ms") % {"n": 0}
+    if ms < 1000:
+        return _("%(n)s ms") % {"n": round(ms)}
+    seconds = ms / 1000
+    if seconds < 60:
+        return _("%(n)s s") % {"n": formats.number_format(round(seconds, 1) if seconds < 10 else round(seconds))}
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return _("%(m)d min %(s)d s") % {"m": minutes, "s": rest}
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return _("%(h)d h %(m)d min") % {"h": hours, "m": minutes}
+    return _("%(d)d d %(h)d h") % {"d": hours // 24, "h": hours % 24}
