@@ -1,0 +1,44 @@
+"""Read the options, say by SHOP_… variables where everything is, then run the demo."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+from secrets import token_hex
+
+from demo.services import MailSink, Partner
+
+HERE = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Return the exit status: 0 if every job ended as it should."""
+    parser = argparse.ArgumentParser(prog="make demo", description="The example shop and its workers.")
+    parser.add_argument("--once", action="store_true", help="do the work, check it, print a summary and end")
+    parser.add_argument("--orders", type=int, default=40, help="how many orders customers place (default 40)")
+    options = parser.parse_args()
+
+    state = Path(os.environ.setdefault("SHOP_STATE", str(HERE / ".state")))
+    shutil.rmtree(state, ignore_errors=True)
+    state.mkdir(parents=True)
+    with MailSink() as mail, Partner() as partner:
+        os.environ |= {
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+            # On a shared Redis each demo has its own keys, and removes them at the end.
+            "SHOP_NAMESPACE": f"shop-demo-{token_hex(4)}",
+            "SHOP_SMTP_PORT": str(mail.port),
+            "SHOP_PARTNER_URL": partner.url,
+        }
+        import django
+
+        django.setup()
+        from demo.play import play
+
+        return play(mail, partner, once=options.once, orders=options.orders)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""Did the work have its effects?  Looks at mails, pictures, files and the partner's books, not at the queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from zipfile import ZipFile
+
+from django.conf import settings
+from PIL import Image
+
+from demo.services import MailSink, Partner
+from demo.work import DATA, DECLINED_EVERY, NEW_CARTS, PHOTOS
+from shop.models import Cart, Document, FrontPage, Order, Product, SearchIndex
+
+
+def effects(mail: MailSink, partner: Partner, orders: int) -> Iterator[tuple[bool, str]]:
+    """Yield for each promise whether it was kept, and what was seen."""
+    placed = set(Order.objects.values_list("pk", flat=True))
+    subjects = sorted(message["Subject"] for message in mail.messages)
+    wanted = sorted(f"Your order {pk}" for pk in placed)
+    yield len(placed) == orders and subjects == wanted, f"{len(subjects)} receipts mailed for {len(placed)} orders"
+
+    once = all(count == 1 for count in partner.charges.values()) and set(partner.charges) == placed
+    yield once, f"{len(partner.charges)} cards charged, each once"
+    declined = Order.objects.filter(state=Order.State.DECLINED).count()
+    yield declined == orders // DECLINED_EVERY, f"{declined} cards declined"
+
+    paid = set(Order.objects.filter(state=Order.State.PAID).values_list("pk", flat=True))
+    told = paid == set(partner.deliveries) and partner.refused > 0
+    yield told, f"{len(paid)} paid orders at the warehouse, which had answered 500 to {partner.refused} calls"
+
+    sizes = {read_size(product) for product in Product.objects.all()}
+    yield sizes == {(480, 360)}, f"{len(PHOTOS)} photos shrunk to {sorted(sizes)}"
+    index = SearchIndex.objects.first()
+    words = {product.slug: product.name.lower().split() for product in Product.objects.all()}
+    fresh = index is not None and index.words == words and index.built <= len(PHOTOS)
+    yield (
+        fresh,
+        f"search index of {len(words)} products built {index.built if index else 0} × after {len(PHOTOS)} changes",
+    )
+
+    yield report_is_right()
+    yield export_is_complete()
+    carts = Cart.objects.count()
+    yield carts == NEW_CARTS, f"{carts} carts left after the clean-up"
+    front_page = FrontPage.objects.first()
+    yield (
+        front_page is not None,
+        f"front page refreshed {front_page.refreshed if front_page else 0} × by its schedule",
+    )
+
+
+def read_size(product: Product) -> tuple[int, int]:
+    """Width and height of the thumbnail on disk, (0, 0) if there is none."""
+    if not product.thumbnail:
+        return (0, 0)
+    with Image.open(product.thumbnail.path) as image:
+        image.load()
+        return image.size
+
+
+def report_is_right() -> tuple[bool, str]:
+    """The report against the sums that were counted when the order lines were made."""
+    expected = json.loads((DATA / "order_lines.totals.json").read_text())
+    report = Document.objects.filter(kind=Document.Kind.REPORT).first()
+    if report is None or not report.file:
+        return False, "no sales report"
+    sums = json.loads((settings.MEDIA_ROOT / report.file.name).read_text())
+    right = all(sums[key] == expected[key] for key in ("total_cents", "months", "products"))
+    return right, f"sales report: {sums['total_cents'] / 100:,.2f} € from {expected['lines']:,} lines"
+
+
+def export_is_complete() -> tuple[bool, str]:
+    """Every line is in the spreadsheet."""
+    expected = json.loads((DATA / "order_lines.totals.json").read_text())["lines"]
+    export = Document.objects.filter(kind=Document.Kind.EXPORT).first()
+    if export is None or not export.file:
+        return False, "no export"
+    with ZipFile(export.file.path) as archive:
+        rows = archive.read("xl/sheet1.xml").count(b"<row>")
+    return rows == expected, f"export: {rows:,} rows"

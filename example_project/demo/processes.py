@@ -1,0 +1,68 @@
+"""The web server and the workers of the demo: started here, ended here, whatever happens to this process."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from django.conf import settings
+
+#: prctl option of Linux: the kernel sends this signal to a child when its parent dies.
+PR_SET_PDEATHSIG = 1
+STOP_SECONDS = 40
+
+
+class Processes:
+    """`manage.py` commands in the background, each with a log file under the state folder."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Start `manage.py arguments…`."""
+        with self.log(name).open("wb") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments],
+                stdout=log,
+                stderr=log,
+                # A session of its own: Ctrl-C is for the demo, which then stops the others in order.
+                start_new_session=True,
+                preexec_fn=end_with_parent(),
+            )
+
+    def log(self, name: str) -> Path:
+        """Where the output of that process goes."""
+        return settings.STATE / f"{name}.log"
+
+    def check(self) -> None:
+        """Raise RuntimeError with the end of its log if one of them has ended by itself."""
+        for name, process in self.running.items():
+            if process.poll() is not None:
+                lines = self.log(name).read_text(errors="replace").splitlines()[-20:]
+                raise RuntimeError(f"{name} ended with status {process.returncode}:\n" + "\n".join(lines))
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.running.values():
+            process.terminate()
+        for name, process in self.running.items():
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                print(f"{name} did not stop within {STOP_SECONDS} s and is killed.", file=sys.stderr)
+                process.kill()
+                process.wait()
+
+
+def end_with_parent() -> Callable[[], None] | None:
+    """On Linux, what makes a child get SIGTERM when this process is killed; elsewhere nothing does."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM) and None

@@ -1,0 +1,115 @@
+"""The shop's work behind the counter.  django_jobs finds this module by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.db.models import Count, F
+from django.utils import timezone
+
+from django_jobs import Fail, JobContext, Snooze, job
+from shop import documents, photos
+from shop.models import Cart, Document, FrontPage, Order, Product, SearchIndex
+from shop.partners import post_json, post_json_async
+
+
+@job(queue="mail", priority=10, max_attempts=5, backoff=[1, 2, 5, 30])
+def send_receipt(order: Order) -> None:
+    """Mail the receipt.  The order travels as a reference and is read again here, as it is now."""
+    if order.receipt_sent_at:
+        return  # an earlier attempt got that far and died before it could say so
+    lines = "\n".join(f"{line} · {line.quantity * line.price / 100:.2f} €" for line in order.lines.all())
+    EmailMessage(
+        f"Your order {order.pk}",
+        f"Dear {order.customer},\n\nthank you for your order:\n\n{lines}\n\nTotal {order.total / 100:.2f} €\n",
+        to=[order.email],
+        headers={"Message-ID": f"<order-{order.pk}@shop.example>"},
+    ).send()
+    Order.objects.filter(pk=order.pk).update(receipt_sent_at=timezone.now())
+
+
+@job(queue="payments", delivery="at_most_once", sensitive=["card"])
+def charge_card(order_id: int, card: str) -> str:
+    """Take the money.  Never started twice: a charge that may have happened is a person's business, not a retry's."""
+    order = Order.objects.get(pk=order_id)
+    answer = post_json(f"{settings.PARTNER_URL}/bank/charges", {"order": order_id, "cents": order.total, "card": card})
+    if not answer["accepted"]:
+        Order.objects.filter(pk=order_id).update(state=Order.State.DECLINED)
+        raise Fail(f"the bank declined the card of order {order_id}")
+    Order.objects.filter(pk=order_id).update(state=Order.State.PAID)
+    tell_warehouse.enqueue("warehouse", order_id)
+    return str(answer["receipt"])
+
+
+@job(queue="webhooks", max_attempts=10, backoff=[1, 1, 2, 5], max_concurrency=4, concurrency_key="partner")
+async def tell_warehouse(partner: str, order_id: int) -> None:
+    """Post the order to a partner whose server is not always well.  Async: a slow answer costs no thread."""
+    await post_json_async(f"{settings.PARTNER_URL}/{partner}/orders", {"order": order_id})
+    await Order.objects.filter(pk=order_id).aupdate(warehouse_told_at=timezone.now())
+
+
+@job(queue="media")
+def make_thumbnail(product_id: int) -> list[int]:
+    """Shrink the photo for the shop window.  Returns the size in pixels."""
+    product = Product.objects.get(pk=product_id)
+    name, size = photos.shrink(product.photo.name)
+    Product.objects.filter(pk=product_id).update(thumbnail=name)
+    return list(size)
+
+
+@job(unique="queued", on_conflict="skip")
+def build_search_index() -> int:
+    """Collect the words of all products.  However many products change at once, it waits in the queue once."""
+    words = {product.slug: product.name.lower().split() for product in Product.objects.all()}
+    SearchIndex.objects.get_or_create(pk=1)
+    SearchIndex.objects.filter(pk=1).update(words=words, built=F("built") + 1)
+    return len(words)
+
+
+@job(takes_context=True, timeout=120, max_attempts=3, keep_result=86_400)
+def make_sales_report(ctx: JobContext, document_id: int) -> dict[str, int]:
+    """Add up last year's order lines by month and product."""
+    months, products = Counter[str](), Counter[str]()
+    count = 0
+    for count, line in enumerate(documents.order_lines(), start=1):
+        months[line.month] += line.cents
+        products[line.product] += line.cents
+        if count % 1000 == 0:
+            ctx.checkin(f"{count} lines", progress=count / documents.EXPECTED_LINES)
+    name = documents.write_report(document_id, months, products)
+    Document.objects.filter(pk=document_id).update(file=name)
+    return {"lines": count, "total_cents": months.total()}
+
+
+@job(takes_context=True, priority=-10, max_attempts=3)
+def export_orders(ctx: JobContext, document_id: int) -> int:
+    """Write all order lines as a spreadsheet.  Long, so it says how far it is and stops when the worker does."""
+
+    def report(lines: int) -> None:
+        ctx.checkin(f"{lines} lines written", progress=lines / documents.EXPECTED_LINES)
+        if ctx.should_stop:
+            raise Snooze("the worker stops", in_=1)
+
+    name, lines = documents.write_spreadsheet(document_id, report)
+    Document.objects.filter(pk=document_id).update(file=name)
+    return lines
+
+
+@job(cron="0 3 * * *")
+def remove_old_carts() -> int:
+    """Every night at three: forget carts that nobody touched for 30 days."""
+    deleted, _ = Cart.objects.filter(touched_at__lt=timezone.now() - timedelta(days=30)).delete()
+    return deleted
+
+
+@job(expires_in=10)
+def refresh_front_page() -> None:
+    """Every two seconds, by SCHEDULES: no use after ten seconds, when others have run since."""
+    favourite = Product.objects.annotate(sold=Count("orderline")).order_by("-sold", "name").first()
+    FrontPage.objects.get_or_create(pk=1)
+    FrontPage.objects.filter(pk=1).update(
+        orders=Order.objects.count(), favourite=str(favourite or ""), refreshed=F("refreshed") + 1
+    )

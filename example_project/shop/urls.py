@@ -1,0 +1,16 @@
+"""Addresses of the shop."""
+
+from django.urls import path
+
+from shop import views
+
+urlpatterns = [
+    path("", views.home, name="home"),
+    path("orders/", views.orders, name="orders"),
+    path("orders/place/", views.place_order, name="place-order"),
+    path("products/<slug:slug>/photo/", views.upload_photo, name="upload-photo"),
+    path("documents/<str:kind>/", views.make_document, name="make-document"),
+    path("work/", views.work, name="work"),
+    path("work/<str:job_id>/", views.job, name="job"),
+    path("work/<str:job_id>/state.json", views.job_state, name="job-state"),
+]

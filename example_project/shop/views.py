@@ -1,0 +1,96 @@
+"""The shop's pages.  Those that give work away answer at once and show how far it is."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from shop import jobs, progress
+from shop.forms import OrderForm, PhotoForm
+from shop.models import Document, FrontPage, Order, OrderLine, Product, SentJob
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    """What there is to buy."""
+    products = Product.objects.order_by("name")
+    context = {"products": products, "front_page": FrontPage.objects.first(), "form": OrderForm(), "photo": PhotoForm()}
+    return render(request, "shop/home.html", context)
+
+
+@require_GET
+def orders(request: HttpRequest) -> HttpResponse:
+    """The newest orders and what has become of them."""
+    return render(request, "shop/orders.html", {"orders": Order.objects.order_by("-pk")[:50]})
+
+
+@require_POST
+@transaction.atomic
+def place_order(request: HttpRequest) -> HttpResponse:
+    """Keep the order; the receipt and the charge go out when it is committed, and only then."""
+    form = OrderForm(request.POST)
+    if not form.is_valid():
+        context = {"products": Product.objects.order_by("name"), "form": form, "photo": PhotoForm()}
+        return render(request, "shop/home.html", context, status=400)
+    order = Order.objects.create(customer=form.cleaned_data["customer"], email=form.cleaned_data["email"])
+    product = form.cleaned_data["product"]
+    OrderLine.objects.create(order=order, product=product, quantity=form.cleaned_data["quantity"], price=product.price)
+    jobs.send_receipt.enqueue(order)
+    # The id makes a second click harmless: there is one charge per order, however often it is asked for.
+    jobs.charge_card.using(job_id=f"charge-{order.pk}").enqueue(order.pk, card=form.cleaned_data["card"])
+    messages.success(request, f"Thank you! Order {order.pk} is on its way.")
+    return redirect("orders")
+
+
+@require_POST
+def upload_photo(request: HttpRequest, slug: str) -> HttpResponse:
+    """Keep a product's photo; its thumbnail and the search index follow."""
+    product = get_object_or_404(Product, slug=slug)
+    form = PhotoForm(request.POST, request.FILES)
+    if not form.is_valid():
+        messages.error(request, "That is not a picture.")
+        return redirect("home")
+    with transaction.atomic():
+        product.photo.save(f"{slug}.jpg", form.cleaned_data["photo"])
+        handle = jobs.make_thumbnail.enqueue(product.pk)
+        jobs.build_search_index.enqueue_in(1)
+    return redirect("job", job_id=handle.id)
+
+
+@require_POST
+def make_document(request: HttpRequest, kind: str) -> HttpResponse:
+    """Start the sales report or the export, and show its progress."""
+    makers = {Document.Kind.REPORT: jobs.make_sales_report, Document.Kind.EXPORT: jobs.export_orders}
+    if kind not in makers:
+        return HttpResponse(f"There is no document of kind {kind!r}.", status=404, content_type="text/plain")
+    with transaction.atomic():
+        document = Document.objects.create(kind=kind)
+        handle = makers[Document.Kind(kind)].enqueue(document.pk)
+    return redirect("job", job_id=handle.id)
+
+
+@require_GET
+@never_cache
+def work(request: HttpRequest) -> HttpResponse:
+    """The newest jobs of this shop."""
+    sent = [(each, progress.of(each)) for each in SentJob.objects.order_by("-pk")[:30]]
+    return render(request, "shop/work.html", {"sent": sent, "documents": Document.objects.exclude(file="")})
+
+
+@require_GET
+@never_cache
+def job(request: HttpRequest, job_id: str) -> HttpResponse:
+    """One job: static/shop/progress.js keeps the page fresh; without it, the reload link does."""
+    sent = get_object_or_404(SentJob, job_id=job_id)
+    return render(request, "shop/job.html", {"sent": sent, "progress": progress.of(sent)})
+
+
+@require_GET
+@never_cache
+def job_state(request: HttpRequest, job_id: str) -> JsonResponse:
+    """The same for the script."""
+    return JsonResponse(progress.of(get_object_or_404(SentJob, job_id=job_id)))
