@@ -1,0 +1,1 @@
+"""Measures django_jobs side by side with its peers: `make bench`."""

@@ -1,0 +1,97 @@
+"""`python -m bench`: everything in one run, medians and ratios.  --quick for a look; --only to choose."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from importlib import import_module
+
+MODULES = ["ours", "saq_", "huey_", "dramatiq_", "celery_", "rq_"]
+#: The slow ones get fewer jobs: rates are steady long before.
+JOBS = {"ours": 100_000, "rq_": 2_000, "celery_": 10_000, "dramatiq_": 20_000, "huey_": 20_000, "saq_": 10_000}
+
+#: The peers are an order of magnitude away: fewer repetitions tell as much.
+PEERS_REPEAT = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one repetition, fewer jobs, no million")
+    parser.add_argument("--repeat", type=int, default=5, help="repetitions of each measure (default 5)")
+    parser.add_argument("--only", default="", help="of ours, saq, huey, dramatiq, celery, rq, details, controls")
+    args = parser.parse_args()
+    if args.quick:
+        args.repeat = 1
+    os.environ["BENCH_COUNTER"] = os.path.join(tempfile.mkdtemp(prefix="jobs-bench-"), "counter")
+
+    from bench.server import redis_server
+
+    with redis_server() as url:
+        os.environ.update(BENCH_STORE=url, DJANGO_SETTINGS_MODULE="bench.django_settings")
+        run(args, url)
+
+
+def run(args: argparse.Namespace, url: str) -> None:
+    from bench import measures
+    from bench.running import environment
+    from bench.table import show
+
+    env = environment(url, os.environ["BENCH_COUNTER"])
+    wanted = {name for name in args.only.split(",") if name}
+    yardstick = median([measures.bare(url) for _ in range(args.repeat)])
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, Redis with append-only file\n")
+    show("redis-py itself", [("bare", yardstick)])
+    rows = []
+    for module in MODULES:
+        if wanted and module.strip("_") not in wanted:
+            continue
+        subject = import_module(f"bench.subjects.{module}").SUBJECT
+        number = JOBS[module] // (5 if args.quick else 1)
+        for processes in (1, 2):
+            repeat = args.repeat if module == "ours" else min(args.repeat, PEERS_REPEAT)
+            runs = [measures.drain(module, subject, number, processes, env) for _ in range(repeat)]
+            rows.append((f"{subject.name}, {processes} process{'es' if processes > 1 else ''}", median(runs)))
+            print(rows[-1], file=sys.stderr)
+    show("no-op jobs over 5 queues, jobs per second", rows, relative_to="django_jobs, 2 processes")
+    if not wanted or "details" in wanted:
+        details(args, env)
+    if not wanted or "controls" in wanted:
+        show_controls(args, env)
+
+
+def details(args: argparse.Namespace, env: dict[str, str]) -> None:
+    from bench import ours
+    from bench.table import show
+
+    ours.setup()
+    repeat = args.repeat
+    sizes = (1_000, 100_000) if args.quick else (1_000, 100_000, 1_000_000)
+    show("pick-up latency", [(f"{n} idle", median([ours.latency(n, env) for _ in range(repeat)])) for n in (1, 8)])
+    show("idle cost", [(f"{n} processes", ours.idle(n, env)) for n in (1, 4)])
+    show("growth", [("claim + complete, batches of 100", median([ours.growth(sizes, env) for _ in range(repeat)]))])
+    show("no-ops among 1 ms and 50 ms jobs", [("2 processes", median([ours.mixed(env) for _ in range(repeat)]))])
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [ours.embedded(10_000, f"{folder}/{i}.sqlite3", env) for i in range(repeat)]
+    show("embedded store, jobs per second", [("2 processes", median(runs))])
+
+
+def show_controls(args: argparse.Namespace, env: dict[str, str]) -> None:
+    from bench import controls, ours
+    from bench.table import show
+
+    ours.setup()
+    runs = [controls.limits(env) for _ in range(args.repeat)]
+    show("limits and unique keys that are set and never reached", controls.rows(runs))
+
+
+def median(runs: list[dict[str, float]]) -> dict[str, float]:
+    """The median of each number."""
+    return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""The console over a million dead and a million scheduled jobs: `python -m bench.console --jobs 1000000`.
+
+Every page: time in the server's process (median and 95th percentile) and the Redis commands that it sends.  Then all
+dead jobs are retried while one `runworkers` runs: how long it takes, the slowest Redis call, and that each ran once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import mmap
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from bench.server import redis_server
+from bench.table import show
+
+#: Queues besides the one that holds nearly everything; each has a few jobs of both kinds.
+OTHERS, FEW = 499, 20
+BATCH = 5_000
+BASE = "/admin/django_jobs/dashboard/"
+#: Redis calls that take longer (microseconds) are counted as slow.
+SLOW = 20_000
+ERROR = "Connection to 10.0.3.17:25 timed out after 30 s"
+TRACE = "Traceback (most recent call last):\n" + '  File "/srv/shop/jobs.py", line 41, in send_receipt\n' * 6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1_000_000, help="dead, and as many scheduled (default 1000000)")
+    parser.add_argument("--repeat", type=int, default=40, help="requests of each page (default 40)")
+    parser.add_argument(
+        "--steady", action="store_true", help="real-time priority for Redis (root only): other programs do not slow it"
+    )
+    args = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="jobs-bench-")
+    marks = os.path.join(folder, "marks")
+    with open(marks, "wb") as file:
+        file.truncate(args.jobs)
+    with redis_server() as url:
+        told = {"BENCH_STORE": url, "BENCH_MARKS": marks, "DJANGO_SETTINGS_MODULE": "bench.console_settings"}
+        os.environ.update(told)
+        run(args, marks)
+
+
+def run(args: argparse.Namespace, marks: str) -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    started = time.perf_counter()
+    fill(args.jobs)
+    print(f"{args.jobs:,} dead and {args.jobs:,} scheduled jobs stored in {time.perf_counter() - started:.0f} s")
+    pages(args)
+    retry_all(args, marks)
+
+
+def fill(number: int) -> None:
+    """Straight into the keys, as bury and enqueue leave them: through the verbs it takes ten times as long."""
+    from django_jobs.codec import encode
+    from django_jobs.stores import get_store
+    from django_jobs.values import Attempt, Job, Options
+
+    store: Any = get_store()
+    now = store.now()
+    attempt = Attempt(1, "failed", now - 60_000, 30_021, "web-1:4711/1", "TimeoutError", ERROR, TRACE)
+    line = json.dumps(attempt._asdict(), separators=(",", ":"))
+
+    def put(queue: str, first: int, last: int) -> None:
+        names = store.keys.of(queue)
+        for start in range(first, last, BATCH):
+            jobs, dead, scheduled = [], [], []
+            for i in range(start, min(start + BATCH, last)):
+                for prefix, place, at in (("d", dead, now - 60_000 + i % 1000), ("s", scheduled, now + 86_400_000 + i)):
+                    job = Job(f"{prefix}{i:07}", queue, "bench.mark", b"[[%d],{}]" % i, now - 90_000, Options())
+                    jobs += [job.id, encode(job)]
+                    place += [at, job.id]
+            pipe = store.transport.client.pipeline(transaction=False)
+            pipe.execute_command("HSET", names["jobs"], *jobs)
+            pipe.execute_command("ZADD", names["dead"], *dead)
+            pipe.execute_command("ZADD", names["scheduled"], *scheduled)
+            pipe.execute_command("HSET", names["attempts"], *(part for id in dead[1::2] for part in (id, line)))
+            pipe.execute_command("HSET", names["tries"], *(part for id in dead[1::2] for part in (id, "1:0:0")))
+            pipe.execute_command("SADD", store.keys.fleet("queues"), queue)
+            pipe.execute()
+
+    few = min(OTHERS * FEW, number // 2)
+    put("q0", 0, number - few)
+    for i in range(OTHERS):
+        put(f"tenant-{i:03}", number - few + i * few // OTHERS, number - few + (i + 1) * few // OTHERS)
+
+
+def pages(args: argparse.Namespace) -> None:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    from django_jobs import browse
+
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada"))
+    browse.publish_snapshot()
+    last = math.ceil(args.jobs / 50)
+    addresses = {
+        "overview": "",
+        "overview, day": "?period=day",
+        "queues": "queues/",
+        "queues, last page": "queues/?p=26",
+        "queue": "queues/q0/",
+        "queue, day": "queues/q0/?period=day",
+        "dead, all queues": "jobs/dead/",
+        "dead, first page": "jobs/dead/?queue=q0",
+        "dead, middle page": f"jobs/dead/?queue=q0&p={last // 2}",
+        "dead, last page": f"jobs/dead/?queue=q0&p={last}",
+        "scheduled, all queues": "jobs/scheduled/",
+        "scheduled, first page": "jobs/scheduled/?queue=q0",
+        "scheduled, last page": f"jobs/scheduled/?queue=q0&p={last}",
+        "dead by error": "jobs/dead/?group=1",
+        "search, nothing found": "jobs/dead/?q=nothing-like-this",
+        "search for an id": "jobs/dead/?q=d0000007",
+        "search by job name": "jobs/scheduled/?queue=q0&name=bench.mark",
+        "a job": "job/q0/d0000007/",
+        "running": "jobs/running/",
+        "workers": "workers/",
+        "schedules": "schedules/",
+        "bulk operations": "bulk/",
+        "history": "history/",
+    }
+    rows = []
+    for name, address in addresses.items():
+        times, busy, sent = [], [], []
+        for i in range(args.repeat):
+            if i % 10 == 0:
+                browse.publish_snapshot()
+            with sent_commands() as commands:
+                started, started_cpu = time.perf_counter(), time.process_time()
+                response = client.get(BASE + address)
+                times.append((time.perf_counter() - started) * 1000)
+                busy.append((time.process_time() - started_cpu) * 1000)
+            assert response.status_code == 200, (address, response.status_code)
+            sent.append(len(commands))
+        p95, cpu = statistics.quantiles(times, n=20)[-1], statistics.quantiles(busy, n=20)[-1]
+        row = {"p50 ms": statistics.median(times), "p95 ms": p95, "p95 ms of CPU": cpu, "commands": max(sent)}
+        rows.append((name, row))
+        print(rows[-1], file=sys.stderr)
+    show(f"Pages over {args.jobs:,} dead and {args.jobs:,} scheduled jobs in 500 queues", rows)
+
+
+@contextmanager
+def sent_commands() -> Iterator[list[Any]]:
+    """What this process sends to Redis, command by command, whatever way it goes; what scripts call is not sent."""
+    from redis.connection import PythonRespSerializer
+
+    packers: set[Any] = {PythonRespSerializer}
+    with suppress(ImportError):
+        from redis.connection import HiredisRespSerializer
+
+        packers.add(HiredisRespSerializer)
+    sent: list[Any] = []
+    before = {packer: packer.pack for packer in packers}
+    for packer, pack in before.items():
+        packer.pack = lambda self, *args, pack=pack: sent.append(args[:2]) or pack(self, *args)  # type: ignore[method-assign]
+    try:
+        yield sent
+    finally:
+        for packer, pack in before.items():
+            packer.pack = pack  # type: ignore[method-assign]
+
+
+def retry_all(args: argparse.Namespace, marks: str) -> None:
+    """Through the console, then left to the worker."""
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    from bench.running import workers
+    from django_jobs import bulk
+    from django_jobs.stores import get_store
+
+    store: Any = get_store()
+    redis = store.transport.client
+    redis.config_set("slowlog-log-slower-than", SLOW)
+    redis.config_set("slowlog-max-len", 1000)
+    redis.slowlog_reset()
+    if args.steady:
+        calmly = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+        os.sched_setscheduler(redis.info("server")["process_id"], calmly, os.sched_param(1))
+    client = Client()
+    client.force_login(User.objects.get())
+    before = store.stats(["q0"])[0].counts["dead"]
+    with workers([[sys.executable, "-m", "django", "runworkers", "--processes", "1"]], dict(os.environ)):
+        started = time.perf_counter()
+        client.post(f"{BASE}jobs/dead/", {"verb": "retry", "scope": "all", "confirmed": "1"})
+        moved = 0.0
+        deadline = time.monotonic() + 1500
+        while True:
+            (operation,) = bulk.operations_list()
+            if operation.finished and not moved:
+                moved = time.perf_counter() - started
+            counts = [s.counts for s in store.stats(store.queues())]
+            waiting = sum(c["queued"] + c["running"] for c in counts)
+            if (operation.finished and not waiting) or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        ended = time.perf_counter() - started
+    with open(marks, "r+b") as file:
+        runs = bytes(mmap.mmap(file.fileno(), 0))
+    slow = redis.slowlog_get(1000)
+    print(f"\nRetry of all {args.jobs:,} dead jobs, {before:,} of them in one queue, while one `runworkers` runs:")
+    print(f"moved {operation.moved:,} in {moved:.0f} s; all run after {ended:.0f} s")
+    once, never = runs.count(1), runs.count(0)
+    print(f"run once {once:,}, never {never:,}, more than once {len(runs) - once - never:,}")
+    print(f"Redis calls over {SLOW // 1000} ms: {len(slow)}")
+    for entry in slow[:20]:
+        print(f"  {entry['duration'] / 1000:.1f} ms  {entry['command'][:90]!r}")
+
+
+if __name__ == "__main__":
+    main()

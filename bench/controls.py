@@ -1,0 +1,57 @@
+"""What limits and unique keys cost where they are set and never reached: the same no-ops with and without."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from bench.counter import counter
+from bench.measures import Numbers
+from bench.running import wait_for, workers
+from bench.subjects.ours import workers as our_workers
+
+QUEUES = 5
+#: BENCH_LIMIT: MAX_CONCURRENCY of every queue.
+FAR_AWAY = "1000"
+
+
+def limits(env: dict[str, str], number: int = 30_000, processes: int = 2) -> dict[str, float]:
+    """Jobs per second of one drain of each kind, in one run."""
+    from bench.jobs import limited, limited_by_key, noop, single
+
+    queue_limit = env | {"BENCH_LIMIT": FAR_AWAY}
+    return {
+        "no limit": _drain(noop, number, processes, env),
+        "limit of the queue": _drain(noop, number, processes, queue_limit),
+        "limit of the type": _drain(limited, number, processes, env),
+        "limit per key, 100 keys": _drain(limited_by_key, number, processes, env, keys=100),
+        "unique": _drain(single, number, processes, env),
+    }
+
+
+def _drain(task: Any, number: int, processes: int, env: dict[str, str], *, keys: int = 0) -> float:
+    redis.Redis.from_url(env["BENCH_STORE"]).flushall()
+    counter.reset()
+    for part in range(QUEUES):
+        calls = ((i, i % keys) if keys else (i,) for i in range(part, number, QUEUES))
+        task.using(queue=f"q{part}").enqueue_many(calls)
+    with workers(our_workers(processes), env):
+        return wait_for(number)
+
+
+def rows(runs: Sequence[dict[str, float]]) -> list[tuple[str, Numbers]]:
+    """One row per kind: the median rate, and its share of the rate without any (the median of the runs' own)."""
+    kinds = list(runs[0])
+    return [
+        (
+            kind,
+            {
+                "jobs/s": statistics.median(run[kind] for run in runs),
+                "share": statistics.median(run[kind] / run[kinds[0]] for run in runs),
+            },
+        )
+        for kind in kinds
+    ]

@@ -1,0 +1,45 @@
+"""The jobs of the benchmark."""
+
+from __future__ import annotations
+
+import time
+
+from bench.counter import counter
+from django_jobs import job
+
+
+@job(queue="q0")
+def noop(number: int) -> None:
+    """As near to nothing as a job can be."""
+    counter.bump()
+
+
+@job(queue="q0", max_concurrency=1000)
+def limited(number: int) -> None:
+    """A no-op of a type with a limit that is never reached."""
+    counter.bump()
+
+
+@job(queue="q0", max_concurrency=1000, concurrency_key="account")
+def limited_by_key(number: int, account: int = 0) -> None:
+    """A no-op with a limit per value that is never reached."""
+    counter.bump()
+
+
+@job(queue="q0", unique="running")
+def single(number: int) -> None:
+    """A no-op that is unique by its argument."""
+    counter.bump()
+
+
+@job(queue="q0", keep_result=600)
+def stamp(sent: float) -> float:
+    """How long after it was sent did it start?  One clock: both on this machine."""
+    return time.time() - sent
+
+
+@job(queue="q0")
+def pause(seconds: float) -> None:
+    """A job that waits for something."""
+    time.sleep(seconds)
+    counter.bump()

@@ -1,0 +1,1 @@
+"""An app with the one job of bench.console."""

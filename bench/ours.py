@@ -1,0 +1,109 @@
+"""The measures that are only about us: latency, idle cost, memory, growth, mixed load, the embedded store."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import suppress
+
+import django
+import redis
+
+from bench.counter import counter
+from bench.measures import Numbers, spread
+from bench.running import wait_for, workers
+from bench.subjects.ours import SUBJECT
+from bench.subjects.ours import workers as our_workers
+
+
+def setup() -> None:
+    django.setup()
+
+
+def latency(processes: int, env: dict[str, str], samples: int = 300) -> Numbers:
+    """enqueue → the function starts, with that many idle worker processes."""
+    from bench.jobs import stamp
+
+    with workers(our_workers(processes), env):
+        stamp.enqueue(time.time()).wait(30)
+        waits = []
+        for _ in range(samples):
+            waits.append(stamp.enqueue(time.time()).wait(30))
+    return spread(waits)
+
+
+def idle(processes: int, env: dict[str, str], seconds: float = 10) -> Numbers:
+    """Redis commands per second and process while nothing happens (parent, clerk and `alone` child are some, too)."""
+    from bench.jobs import stamp
+
+    client = redis.Redis.from_url(env["BENCH_STORE"])
+    with workers(our_workers(processes), env):
+        stamp.enqueue(time.time()).wait(30)
+        time.sleep(3)
+        sent = sent_commands(client, seconds)
+    return {"commands/s/process": sent / seconds / (processes + 3), "commands/s": sent / seconds}
+
+
+def sent_commands(client: redis.Redis, seconds: float) -> int:
+    """How many commands clients send in that time; what scripts call inside the server is not counted."""
+    where = client.connection_pool.connection_kwargs
+    lines = b""
+    with socket.create_connection((where["host"], where["port"])) as monitor:
+        monitor.sendall(b"MONITOR\r\n")
+        monitor.settimeout(0.2)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with suppress(TimeoutError):
+                lines += monitor.recv(65536)
+    return sum(b" lua]" not in line for line in lines.splitlines()[1:])
+
+
+def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> Numbers:
+    """Rate of the bare claim + complete loop with so many jobs waiting behind, and Redis bytes per waiting job."""
+    from bench.jobs import noop
+    from django_jobs.stores import get_store
+    from django_jobs.values import Done
+
+    client, store, numbers = redis.Redis.from_url(env["BENCH_STORE"]), get_store(), {}
+    for size in sizes:
+        client.flushall()
+        before = client.info("memory")["used_memory"]
+        noop.enqueue_many((i,) for i in range(size))
+        numbers[f"bytes/job at {size}"] = (client.info("memory")["used_memory"] - before) / size
+        noop.enqueue_many((i,) for i in range(work))
+        started, done = time.perf_counter(), 0
+        while done < work:
+            claims = store.claim("q0", "bench", 100, lease=30_000).claims
+            store.complete("q0", [Done(claim, b"", 0, "bench.jobs.noop") for claim in claims])
+            done += len(claims)
+        numbers[f"jobs/s at {size}"] = work / (time.perf_counter() - started)
+    client.flushall()
+    return numbers
+
+
+def mixed(env: dict[str, str], seconds: float = 5) -> Numbers:
+    """No-ops among 1 ms and 50 ms jobs with threads to spare: how long do no-ops wait?"""
+    from bench.jobs import pause, stamp
+
+    with workers(our_workers(2), env):
+        stamp.enqueue(time.time()).wait(30)
+        handles, until = [], time.time() + seconds
+        while time.time() < until:
+            pause.enqueue(0.05)
+            pause.enqueue(0.001)
+            handles += [stamp.enqueue(time.time()) for _ in range(3)]
+            time.sleep(0.02)
+        waits = [handle.wait(30) for handle in handles]
+    return spread(waits) | {"max ms": max(waits) * 1000}
+
+
+def embedded(number: int, path: str, env: dict[str, str]) -> Numbers:
+    """Drain of the SQLite store."""
+    from bench.running import send
+
+    env = env | {"BENCH_STORE": f"embedded:{path}"}
+    counter.reset()
+    numbers = {"enqueue": send("ours", "enqueue", 3000, env), "bulk": send("ours", "bulk", number, env)}
+    with workers(SUBJECT.workers(2), env):
+        numbers["drain"] = wait_for(number + 3400)
+    return numbers

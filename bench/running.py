@@ -1,0 +1,75 @@
+"""Starting the workers of a system, waiting for its jobs, and stopping it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from bench.counter import counter
+
+#: Nobody is waited for longer than this, in seconds.
+PATIENCE = 240
+
+
+def environment(url: str, counter_path: str) -> dict[str, str]:
+    """What the processes of a subject are told."""
+    root = str(Path(__file__).resolve().parent.parent)
+    told = {"BENCH_STORE": url, "BENCH_COUNTER": counter_path, "PYTHONPATH": root}
+    return os.environ | told | {"DJANGO_SETTINGS_MODULE": "bench.django_settings"}
+
+
+@contextmanager
+def workers(commands: list[list[str]], env: dict[str, str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run these commands, each in its own group; end them all."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    processes = [subprocess.Popen(command, env=env, start_new_session=True, **quiet) for command in commands]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def wait_for(number: int) -> float:
+    """Wait until `number` jobs have run; return jobs per second between the first and the last."""
+    deadline = time.monotonic() + PATIENCE
+    first = None
+    while True:
+        done, now = counter.total(), time.monotonic()
+        if done and first is None:
+            first, before = now, done
+        if done >= number:
+            return (done - before) / max(now - (first or now), 1e-9)
+        if now > deadline:
+            return 0.0 if first is None else (done - before) / (now - first)
+        time.sleep(0.002)
+
+
+def send(module: str, verb: str, number: int, env: dict[str, str]) -> float:
+    """Enqueue `number` no-ops in a process of its own; return jobs per second."""
+    out = subprocess.run(
+        [sys.executable, "-m", f"bench.subjects.{module}", verb, str(number)], env=env, capture_output=True, text=True
+    )
+    if out.returncode:
+        raise SystemExit(f"{module} {verb} failed:\n{out.stderr[-2000:]}")
+    return number / float(out.stdout.strip().splitlines()[-1])
+
+
+def heaviest_child(parent: int) -> float:
+    """Megabytes (RSS) of the largest child: what one more process costs at most."""
+    children = psutil.Process(parent).children(recursive=True)
+    return max((child.memory_info().rss for child in children), default=0) / 1e6

@@ -1,0 +1,49 @@
+"""A Redis of our own for one run: default settings of a careful site (append-only file, everysec)."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+
+@contextmanager
+def redis_server(*, append_only: bool = True) -> Iterator[str]:
+    """Start a server on a free port, yield its URL, stop it."""
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if not program:
+        raise SystemExit(
+            "The benchmark needs redis-server or valkey-server on PATH (Debian: apt install redis-server)."
+        )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tempfile.mkdtemp(prefix="jobs-bench-")
+    aof = "yes" if append_only else "no"
+    command = [
+        program,
+        "--port",
+        str(port),
+        "--dir",
+        folder,
+        "--save",
+        "",
+        "--appendonly",
+        aof,
+        "--loglevel",
+        "warning",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis(port=port) as client:
+            client.ping()  # redis-py tries again until the server is up
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
