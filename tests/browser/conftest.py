@@ -1,0 +1,109 @@
+"""A real browser on a live server.  Skipped where Chromium is missing, unless CI says it must be there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+from django_jobs.stores import use_store
+from django_jobs.stores.sqlite import SqliteStore
+from tests.console_data import shop_jobs
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for a module: Playwright keeps an event loop in this thread, which must end before other tests."""
+    if CHROMIUM is None:
+        message = "No chromium on PATH: install it to run the tests in a browser."
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    # Playwright's loop runs in this thread, where Django then refuses the database: the fixtures need it.
+    before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+    if before is None:
+        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+    else:
+        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before
+
+
+@pytest.fixture
+def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[SqliteStore]:
+    """The store of the live server, with the machine's own clock."""
+    store = make_sqlite_store(clock=None)
+    use_store(store)
+    with shop_jobs():
+        yield store
+    use_store(None)
+
+
+@pytest.fixture
+def open_page(
+    browser: Browser, live_server: Any, transactional_db: None, console_store: SqliteStore
+) -> Iterator[Callable[..., Page]]:
+    """Open a page of the console as a superuser: (path, size, scheme) → Page.  Errors in the page fail the test."""
+    user = User.objects.create_superuser("ada", "ada@example.com", "secret")
+    client = Client()
+    client.force_login(user)
+    session = client.cookies["sessionid"].value
+    contexts: list[BrowserContext] = []
+    problems: list[str] = []
+
+    def open_it(path: str = "", size: str = "desktop", scheme: str = "light", **more: Any) -> Page:
+        context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, **more)  # type: ignore[arg-type]
+        contexts.append(context)
+        context.add_cookies([{"name": "sessionid", "value": session, "url": live_server.url}])
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(f"{path}: {error}"))
+        page.on("console", lambda message: problems.append(f"{path}: {message.text}") if is_problem(message) else None)
+        page.on("dialog", lambda dialog: problems.append(f"{path}: dialog {dialog.message}"))
+        page.goto(f"{live_server.url}/admin/django_jobs/dashboard/{path}")
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def is_problem(message: ConsoleMessage) -> bool:
+    """An error that the page made: a site without an icon, or a job that is gone, answers 404 and is none."""
+    return message.type == "error" and "404 (Not Found)" not in message.text
+
+
+@pytest.fixture
+def shoot(tmp_path: Path) -> Callable[[Page, str], Path]:
+    """Keep a picture of a page, in SCREENSHOTS or where the test ends with it."""
+    folder = Path(os.environ.get("SCREENSHOTS") or tmp_path)
+
+    def take(page: Page, name: str) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}.png"
+        page.screenshot(path=path, full_page=True)
+        return path
+
+    return take

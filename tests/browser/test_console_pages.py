@@ -1,0 +1,89 @@
+"""Every page of the console in Chromium: empty, typical and hostile, on a desk and on a phone, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.admin.utils import quote
+from playwright.sync_api import Page
+
+from django_jobs import bulk
+from django_jobs.browse import Match
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import State
+from tests.console_data import MARKUP, fill_hostile, fill_typical
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+PATHS = {
+    "overview": "",
+    "overview-day": "?period=day",
+    "queues": "queues/",
+    "queue": "queues/default/",
+    **{state.value: f"jobs/{state.value}/" for state in State},
+    "dead-groups": "jobs/dead/?group=1",
+    "dead-search": "jobs/dead/?q=timed",
+    "workers": "workers/",
+    "bulk": "bulk/",
+    "history": "history/",
+}
+LOOKS = [("desktop", "light"), ("desktop", "dark"), ("phone", "light"), ("phone", "dark")]
+
+
+def no_data(store: SqliteStore) -> dict[str, str]:
+    return {}
+
+
+def typical(store: SqliteStore) -> dict[str, str]:
+    fill_typical(store)
+    operation = bulk.start("delete", State.EXPIRED, Match(), user="ada")
+    dead = store.page("default", State.DEAD, 0, 1)[0].id
+    running = store.page("default", State.RUNNING, 0, 1)[0].id
+    return {
+        "job-dead": f"job/default/{dead}/",
+        "job-running": f"job/default/{running}/",
+        "edit": f"job/default/{dead}/edit/",
+        "operation": f"bulk/{operation.id}/",
+        "gone": "job/default/nothing/",
+    }
+
+
+def hostile(store: SqliteStore) -> dict[str, str]:
+    fill_hostile(store)
+    jobs = {f"job-{state}-{i}": info.id for state in State for i, info in enumerate(store.page("default", state, 0, 9))}
+    return {name: f"job/default/{quote(id)}/" for name, id in jobs.items()}
+
+
+@pytest.mark.parametrize("fill", [no_data, typical, hostile])
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
+def test_every_page_fits_its_screen_and_runs_no_foreign_script(
+    fill: Callable[[SqliteStore], dict[str, str]],
+    size: str,
+    scheme: str,
+    console_store: SqliteStore,
+    open_page: Callable[..., Page],
+    shoot: Callable[[Page, str], Any],
+    live_server: Any,
+) -> None:
+    more = fill(console_store)
+    page = open_page("", size, scheme)
+    for name, path in {**PATHS, **more}.items():
+        if name != "gone":
+            response = page.goto(f"{live_server.url}/admin/django_jobs/dashboard/{path}")
+            assert response is not None
+            assert response.status == 200, (name, response.status)
+        assert page.locator(".jobs img").count() == 0, name
+        assert page.locator(".jobs script").count() == 0, name
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        shoot(page, f"{fill.__name__}-{name}-{size}-{scheme}")
+        assert wide <= 0, f"{name} is {wide} px wider than the screen"
+
+
+def test_the_names_of_hostile_jobs_are_shown_as_they_are(
+    console_store: SqliteStore, open_page: Callable[..., Page]
+) -> None:
+    fill_hostile(console_store)
+    page = open_page("jobs/dead/")
+    assert page.get_by_text(MARKUP).count() > 0

@@ -1,0 +1,118 @@
+"""The pictures of the documentation: a shop after an hour of work, drawn again with SCREENSHOTS=docs/images."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from django_jobs.stores import use_store
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import Attempt, Controls, Done, State
+from tests.console_data import TRACEBACK, Filler, shop_jobs, worker_info
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+MINUTE = 60_000
+KINDS = [
+    ("shop.send_receipt", "mail", [[7021], {"email": "ada@example.com"}]),
+    ("shop.resize_photo", "photos", [["products/7021.jpg"], {"width": 1200}]),
+    ("shop.charge_card", "payments", [[7021], {"card_number": "4111111111111111"}]),
+    ("shop.notify_partner", "webhooks", [[7021], {"url": "https://partner.example/orders"}]),
+]
+ERRORS = [
+    ("requests.exceptions.HTTPError", "500 Server Error for url: https://partner.example/orders/{}"),
+    ("TimeoutError", "Connection to mail.example.com timed out after {} s"),
+    ("shop.errors.CardDeclined", "Card of order {} was declined: insufficient funds"),
+]
+
+
+@pytest.fixture
+def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[SqliteStore]:
+    """An hour of the shop, minute by minute, up to now."""
+    chance = random.Random(7)
+    now = int(time.time() * 1000)
+    moment = [now - 60 * MINUTE]
+    store: SqliteStore = make_sqlite_store(clock=lambda: moment[0])
+    use_store(store)
+    filler = Filler(store)
+    with shop_jobs():
+        for minute in range(60):
+            trouble = 22 <= minute <= 31
+            for i in range(chance.randint(9, 16) + (minute % 13 == 0) * 9):
+                kind = KINDS[chance.randrange(4)]
+                work(
+                    store,
+                    filler,
+                    chance,
+                    kind,
+                    fails=chance.random() < (0.35 if trouble else 0.02),
+                    busy=trouble,
+                    last=i % 3 == 0,
+                )
+                moment[0] = now - (60 - minute) * MINUTE + min(i * 2_000, 50_000)
+            moment[0] = now - (59 - minute) * MINUTE
+        leave(store, filler, now)
+        moment[0] = now
+        yield store
+    use_store(None)
+
+
+def work(store: SqliteStore, filler: Filler, chance: Any, kind: Any, *, fails: bool, busy: bool, last: bool) -> None:
+    """One job, from its beginning to its end."""
+    name, queue, call = kind
+    filler.number += chance.randint(1, 99)
+    id = filler.add(
+        name, [[filler.number, *call[0][1:]], call[1]] if name != "shop.resize_photo" else call, queue=queue
+    )
+    claim = filler.run(id, queue=queue)
+    if not fails:
+        waited = chance.randint(1, 9) * (40 if busy else 1)
+        store.complete(queue, [Done(claim, b"null", chance.randint(20, 400), name, wait_ms=waited)])
+        return
+    error, message = ERRORS[{"webhooks": 0, "payments": 2}.get(queue, 1)]
+    said = message.format(30 if queue in {"mail", "photos"} else filler.number)
+    attempt = Attempt(1, "failed", store.now(), 30_021, claim.worker, error, said, TRACEBACK)
+    if last:
+        store.bury(claim, attempt)
+    else:
+        store.retry(claim, attempt, chance.randint(MINUTE * 60, MINUTE * 70))
+
+
+def leave(store: SqliteStore, filler: Filler, now: int) -> None:
+    """What waits, runs and is closed at this moment."""
+    store.publish_worker("web-1:4711", worker_info(started_at=now - 9 * 60 * MINUTE), 3_600_000)
+    store.publish_worker("web-2:1822", worker_info(host="web-2", started_at=now - 3 * 60 * MINUTE), 3_600_000)
+    for i in range(5):
+        id = filler.add("shop.export_orders", [[2026], {"month": i + 1}], queue="reports")
+        claim = filler.run(id, queue="reports")
+        text = f'{{"message": "rows {i + 1},200 of 10,000", "progress": 0.{i + 1}2, "at": {now}}}'
+        store.checkin(claim, text.encode())
+    for i in range(14):
+        filler.add("shop.send_receipt", [[9000 + i], {}], queue="mail", controls=Controls(priority=i % 3 * 5))
+        filler.make(State.SCHEDULED, name="shop.send_reminder", queue="mail", run_in=(i + 2) * MINUTE * 60)
+    store.pause("payments", reason="The bank works on its API until 18:00", until=now + 90 * MINUTE)
+
+
+@pytest.mark.parametrize("scheme", ["light"])
+def test_the_pictures_of_the_documentation(
+    scheme: str, console_store: SqliteStore, open_page: Callable[..., Page], shoot: Callable[..., Any], live_server: Any
+) -> None:
+    page = open_page("", scheme=scheme)
+    base = f"{live_server.url}/admin/django_jobs/dashboard/"
+    assert page.locator(".jobs-bar-good").count() > 50
+    shoot(page, "overview")
+    page.goto(f"{base}jobs/dead/?group=1")
+    assert page.locator(".jobs-groups li").count() == 3
+    shoot(page, "errors")
+    dead = console_store.page("mail", State.DEAD, 0, 1)[0].id
+    page.goto(f"{base}job/mail/{dead}/")
+    assert page.get_by_text("TimeoutError").count() > 0
+    shoot(page, "job")
+    dark = open_page("jobs/running/", scheme="dark")
+    assert dark.locator("progress").count() == 5
+    shoot(dark, "running-dark")

@@ -1,0 +1,77 @@
+"""A Redis Cluster of three nodes of the test run's own."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import redis
+
+from tests.servers import guarded
+
+SLOTS = 16384
+NODES = 3
+#: Seconds until the nodes must agree.
+PATIENCE = 30.0
+
+
+@contextmanager
+def running_cluster(program: str) -> Iterator[str]:
+    """Start three nodes that share the slots, yield the STORE setting, and kill them."""
+    folder = Path(tempfile.mkdtemp(prefix="djc"))
+    ports = _free_ports(NODES)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        for port in ports:
+            home = folder / str(port)
+            home.mkdir()
+            command = [program, "--port", str(port), "--dir", str(home), "--save", "", "--cluster-enabled", "yes"]
+            stack.enter_context(guarded([*command, "--cluster-port", str(port + 1), "--loglevel", "warning"], home))
+        clients = [stack.enter_context(redis.Redis(port=port)) for port in ports]
+        for client in clients:
+            _until(client.ping)
+        share = SLOTS // NODES
+        for number, client in enumerate(clients):
+            last = SLOTS if number == NODES - 1 else (number + 1) * share
+            client.execute_command("CLUSTER", "ADDSLOTS", *range(number * share, last))
+            client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for port in ports[1:]:
+            clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, port + 1)
+        for client in clients:
+            _until(lambda client=client: _agrees(client))
+        yield "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+
+def _agrees(client: redis.Redis) -> bool:
+    info = client.execute_command("CLUSTER", "INFO")
+    text = info if isinstance(info, dict) else dict(line.split(":") for line in bytes(info).decode().split())
+    return text["cluster_state"] == "ok" and text["cluster_known_nodes"] == str(NODES)
+
+
+def _until(true: object) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with suppress(redis.RedisError):
+            if true():  # type: ignore[operator]
+                return
+        time.sleep(0.02)
+    raise RuntimeError("The cluster's nodes did not come to agree.")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports with a free neighbour each, for the nodes' talk among themselves."""
+    found: list[int] = []
+    while len(found) < count:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            with suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + 1))
+                if port not in found and port + 1 not in found and port - 1 not in found:
+                    found.append(port)
+    return found

@@ -1,0 +1,243 @@
+"""Fixtures of the whole suite: the clock, the stores, and a maker of jobs."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.db.backends.signals import connection_created
+from hypothesis import settings
+
+from django_jobs import registry
+from django_jobs.codec import encode
+from django_jobs.stores import use_store
+from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import Controls, Job, NewJob, Options
+from tests.cluster import running_cluster
+from tests.servers import redis_program, running_redis
+
+# A busy machine needs longer for an example now and then: a test that must be fast measures what it means itself.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
+
+
+class Clock:
+    """The time in ms, for `StoreOptions.clock`: stands still until told to go on."""
+
+    def __init__(self, now: int = 1_800_000_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, ms: int) -> int:
+        """Go on by `ms` and return the new time."""
+        self.now += ms
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(autouse=True)
+def _no_store_left_behind() -> Iterator[None]:
+    """What a test put in use with `use_store`, or made by `get_store`, is not the next test's."""
+    yield
+    use_store(None)
+
+
+# -- databases in memory -----------------------------------------------------------
+
+#: The thread and the driver's connection of each.
+_Opened = list[tuple[threading.Thread, Any]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _opened_in_memory() -> Iterator[_Opened]:
+    """Django closes no connection to a database in memory, and Python 3.13 warns of those that are collected open."""
+    opened: _Opened = []
+
+    def remember(connection: Any, **_: Any) -> None:
+        if connection.vendor == "sqlite" and connection.is_in_memory_db():
+            opened.append((threading.current_thread(), connection.connection))
+
+    connection_created.connect(remember, weak=False, dispatch_uid="tests.in_memory")
+    yield opened
+    connection_created.disconnect(dispatch_uid="tests.in_memory")
+    for _, connection in opened:
+        connection.close()
+
+
+@pytest.fixture(autouse=True)
+def _threads_leave_no_connection(_opened_in_memory: _Opened) -> Iterator[None]:
+    """The connections of threads that ended in this test, the server's of an ASGI request say, are closed."""
+    yield
+    for entry in [entry for entry in _opened_in_memory if not entry[0].is_alive()]:
+        _opened_in_memory.remove(entry)
+        entry[1].close()
+
+
+# -- stores --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[str]:
+    """URL of a Redis that tests may write to: REDIS_URL, else a server that lives as long as the run."""
+    if url := os.environ.get("REDIS_URL"):
+        yield url
+        return
+    program = redis_program()
+    if program is None:
+        message = "No redis-server or valkey-server on PATH and no REDIS_URL: install one, or run `make test`."
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    with running_redis(program) as url:
+        yield url
+
+
+@pytest.fixture
+def make_redis_store(redis_server: str, clock: Clock) -> Iterator[Callable[..., RedisStore]]:
+    """Make a RedisStore in a namespace of this test; keyword arguments are fields of StoreOptions."""
+    namespace = f"t{uuid.uuid4().hex[:12]}"
+    made: list[RedisStore] = []
+
+    def make(**options: Any) -> RedisStore:
+        made.append(
+            RedisStore.from_setting(
+                redis_server, options=StoreOptions(**{"namespace": namespace, "clock": clock, **options})
+            )
+        )
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+    with redis.Redis.from_url(redis_server) as client:
+        for key in client.scan_iter(match=f"{{{namespace}*", count=1000):
+            client.delete(key)
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[str]:
+    """STORE setting of three nodes that live as long as the run."""
+    program = redis_program()
+    if program is None or "v=6" in subprocess.run([program, "--version"], capture_output=True, text=True).stdout:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail("Cluster tests need Redis 7 or Valkey on PATH.")
+        pytest.skip("Cluster tests need Redis 7 or Valkey on PATH.")
+    with running_cluster(program) as setting:
+        yield setting
+
+
+@pytest.fixture
+def cluster_store(redis_cluster: str, clock: Clock) -> Iterator[RedisStore]:
+    """A RedisStore on the cluster, in a namespace of this test."""
+    options = StoreOptions(namespace=f"t{uuid.uuid4().hex[:12]}", clock=clock)
+    store = RedisStore.from_setting(redis_cluster, options=options)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def make_sqlite_store(clock: Clock) -> Iterator[Callable[..., SqliteStore]]:
+    """Make a SqliteStore; the first argument is its path or ":memory:", keyword arguments are of StoreOptions."""
+    made: list[SqliteStore] = []
+
+    def make(path: str | Path = ":memory:", **options: Any) -> SqliteStore:
+        made.append(SqliteStore(path, StoreOptions(**{"clock": clock, **options})))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture(params=["memory", "embedded", pytest.param("redis", marks=pytest.mark.redis)])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Store]:
+    """Make a store of each kind in turn, again on the same data; keyword arguments are fields of StoreOptions.
+
+    (Each "memory" store has data of its own.)"""
+    if request.param == "redis":
+        make: Callable[..., Store] = request.getfixturevalue("make_redis_store")
+        return make
+    make_sqlite = request.getfixturevalue("make_sqlite_store")
+    path = ":memory:" if request.param == "memory" else tmp_path / "jobs.sqlite3"
+    return lambda **options: make_sqlite(path, **options)
+
+
+@pytest.fixture
+def store(make_store: Callable[..., Store]) -> Store:
+    """One store of each kind in turn: for tests of the contract."""
+    return make_store()
+
+
+@pytest.fixture
+def memory_store(make_sqlite_store: Callable[..., SqliteStore]) -> SqliteStore:
+    return make_sqlite_store()
+
+
+@pytest.fixture
+def embedded_store(make_sqlite_store: Callable[..., SqliteStore], tmp_path: Path) -> SqliteStore:
+    return make_sqlite_store(tmp_path / "jobs.sqlite3")
+
+
+@pytest.fixture
+def sqlite_store(memory_store: SqliteStore) -> SqliteStore:
+    """The SqliteStore to use where the file does not matter."""
+    return memory_store
+
+
+@pytest.fixture
+def redis_store(make_redis_store: Callable[..., RedisStore]) -> RedisStore:
+    return make_redis_store()
+
+
+# -- jobs ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No job is registered but what the test registers: other test modules' jobs stay when they are imported."""
+    monkeypatch.setattr(registry, "_by_name", {})
+    monkeypatch.setattr(registry, "_aliases", {})
+
+
+_CONTROLS = {field.name for field in fields(Controls)}
+_OPTIONS = {field.name for field in fields(Options)}
+
+
+@pytest.fixture
+def make_job(clock: Clock) -> Callable[..., NewJob]:
+    """Make a NewJob: keyword arguments are fields of Job, Controls, Options and NewJob; none is needed."""
+    numbers = itertools.count(1)
+
+    def make(id: str | None = None, **given: Any) -> NewJob:
+        controls = Controls(**{name: given.pop(name) for name in _CONTROLS & given.keys()})
+        options = Options(**{name: given.pop(name) for name in _OPTIONS & given.keys()})
+        job = Job(
+            id or f"job-{next(numbers)}",
+            given.pop("queue", "default"),
+            given.pop("name", "tests.job"),
+            given.pop("args", b"[[],{}]"),
+            given.pop("enqueued_at", clock.now),
+            options,
+            controls,
+            given.pop("meta", None),
+        )
+        return NewJob(job.id, encode(job), controls, **given)
+
+    return make

@@ -1,0 +1,148 @@
+"""The reference names what there is, no more and no less, and no link leads nowhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from django.dispatch import Signal
+
+from django_jobs import signals
+from django_jobs.job_options import JobOptions
+from django_jobs.management.commands.runworkers import Command as RunWorkers
+from django_jobs.management.jobs_commands import SUBCOMMANDS
+from django_jobs.setting_values import KEYS, QUEUE_KEYS
+from django_jobs.stores.redis import scripts
+from django_jobs.stores.redis.keys import QUEUE_KEYS as REDIS_KEYS
+from django_jobs.values import State
+from tests.docs.pages import PAGES, ROOT, blocks, column, links, name
+from tools.acceptance import SOURCE, marks
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
+    inside = [urlsplit(link) for link in links(page)]
+    missing = [link.path for link in inside if not link.scheme and link.path and not (page.parent / link.path).exists()]
+    assert missing == []
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    seen: set[Path] = set()
+    waiting = [ROOT / "docs" / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in seen:
+            seen.add(page)
+            waiting += [(page.parent / link).resolve() for link in links(page) if link.split("#")[0].endswith(".md")]
+    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= seen
+
+
+@pytest.mark.accepts("K23")
+def test_every_setting_is_in_the_reference() -> None:
+    assert column("reference/settings.md", "key") == {*KEYS, *QUEUE_KEYS}
+
+
+def test_every_job_option_is_in_the_reference() -> None:
+    assert column("reference/job-options.md", "option") == {f.name for f in fields(JobOptions)} | {"name", "aliases"}
+
+
+@pytest.mark.accepts("G69")
+def test_every_state_is_in_the_reference() -> None:
+    assert column("reference/states.md", "state") == set(State)
+
+
+def test_every_signal_is_in_the_reference() -> None:
+    known = {key for key, value in vars(signals).items() if isinstance(value, Signal)}
+    assert column("reference/signals.md", "signal") == known
+
+
+def test_every_option_of_runworkers_is_in_the_reference() -> None:
+    parser = RunWorkers().create_parser("manage.py", "runworkers")
+    django = {"--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color", "--force-color"}
+    django |= {"--help", "--skip-checks"}
+    ours = {
+        option for action in parser._actions for option in action.option_strings if option.startswith("--")
+    } - django
+    assert {word.split()[0] for word in column("reference/commands.md", "option")} == ours
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_line_is_one_that_the_commands_understand(page: Path) -> None:
+    """As in `manage.py runworkers --threads 8`, and as a YAML list of a container's command."""
+    text = re.sub(r"\[python, manage\.py, (.*?)\]", lambda m: "manage.py " + m[1].replace(",", ""), page.read_text())
+    text = re.sub(r'\["python", "manage\.py", (.*?)\]', lambda m: "manage.py " + m[1].replace(",", ""), text)
+    for line in re.findall(r"(?:manage\.py |`)((?:runworkers|jobs) [^`\n\]|&;#…]*)", text):
+        command, *words = shlex.split(line.rstrip(".,:) "))
+        if command == "runworkers" and words and words[0].startswith("-"):
+            RunWorkers().create_parser("manage.py", "runworkers").parse_args(words)
+        elif command == "jobs" and words and words[0].isalpha():
+            assert words[0] in SUBCOMMANDS, line
+
+
+def test_the_life_of_a_job_names_files_that_exist() -> None:
+    (told, *_), (readme, *_) = (
+        [b.code for b in blocks(ROOT / page, "")] for page in ("docs/internals.md", "README.md")
+    )
+    assert told == readme
+    package = ROOT / "django_jobs"
+    for file in re.findall(r"[\w/]+\.(?:py|lua)\b", told):
+        found = [path for path in package.rglob(file.rsplit("/", 1)[-1]) if str(path).endswith("/" + file)]
+        assert found, f"{file} is not in the package"
+
+
+def test_every_system_check_is_in_the_reference() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "django_jobs").rglob("*.py"))
+    found = re.findall(r'id=(?:_id\(")?"?(?:django_jobs\.)?([EW]\d{3})\b', code)
+    assert column("reference/checks.md", "id") == {f"django_jobs.{id}" for id in found}
+
+
+def test_every_subcommand_of_jobs_is_in_the_reference() -> None:
+    told = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    assert [name for name in SUBCOMMANDS if not re.search(rf"`{name}[ `]", told)] == []
+
+
+def test_no_page_names_a_folder_of_the_machine_it_was_written_on() -> None:
+    for page in PAGES:
+        assert not re.search(r"\.\./shared|/(tmp|work|root|home)/", page.read_text()), name(page)
+
+
+def test_every_key_on_redis_is_in_the_table_of_the_internals() -> None:
+    assert column("internals.md", "key") == set(REDIS_KEYS)
+
+
+def test_the_table_of_keys_says_their_types() -> None:
+    told = {}
+    for row in (ROOT / "docs" / "internals.md").read_text().splitlines():
+        if len(cells := row.split("|")) == 5 and (keys := re.findall(r"`(\w+)`", cells[1])):
+            told |= {key: cells[2].split(",")[0].strip() for key in keys}
+    assert {key: told[key] for key in REDIS_KEYS} == REDIS_KEYS
+
+
+def test_every_script_is_in_the_table_of_the_internals_and_begins_with_what_it_does() -> None:
+    assert column("internals.md", "script") == set(scripts.names())
+    lua = ROOT / "django_jobs" / "stores" / "redis" / "lua"
+    nameless = [n for n in scripts.names() if not (lua / f"{n}.lua").read_text().startswith(f"-- {n}: ")]
+    assert nameless == []
+
+
+def test_every_picture_is_shown_and_every_guide_is_in_the_readme() -> None:
+    readme = links(ROOT / "README.md")
+    assert {link for link in readme if link.endswith(".png")} == {
+        f"docs/images/{path.name}" for path in (ROOT / "docs" / "images").glob("*.png")
+    }
+    guides = {f"docs/howto/{path.name}" for path in (ROOT / "docs" / "howto").glob("*.md")}
+    assert guides <= set(readme)
+
+
+def test_every_test_mark_is_a_promise_that_is_written_down() -> None:
+    assert set(marks(ROOT / "tests")) <= set(tomllib.loads(SOURCE.read_text()))
+
+
+def test_nothing_in_the_documents_is_unfinished() -> None:
+    for page in PAGES:
+        assert not re.search(r"\bTODO\b|\bFIXME\b|\bTBD\b", page.read_text()), name(page)

@@ -1,0 +1,101 @@
+"""A client of the API with a token, over each kind of store."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+
+from django_jobs import remote
+from django_jobs.models import ApiToken
+from django_jobs.stores import use_store
+from django_jobs.stores.base import Store
+from django_jobs.worker.executor import Executor
+from tests.integration.api import work
+
+SETTINGS: dict[str, Any] = {
+    "STORE": "memory",
+    "QUEUES": {"default": {}, "small": {"MAX_LENGTH": 3}, "pull": {}, "push": {}},
+    "API": {"REMOTE_HOSTS": ["localhost"], "CREDENTIALS": {"shop": {"user": "jobs", "password": "pässword"}}},
+    "ARCHIVE": {"DAYS": 180},
+}
+
+
+@pytest.fixture(autouse=True)
+def _api(settings: Any, db: None) -> Iterator[None]:
+    settings.ROOT_URLCONF = "tests.integration.api.urls"
+    settings.DJANGO_JOBS = SETTINGS
+    remote.forget()
+    work.ran.clear()
+    work.offer()
+    yield
+    work.forget()
+    remote.forget()
+
+
+@pytest.fixture
+def store(make_store: Callable[..., Store], settings: Any) -> Store:
+    """One store of each kind in turn, in use, with the archiver's outbox."""
+    settings.DJANGO_JOBS = SETTINGS
+    store = make_store(archive=True)
+    use_store(store)
+    return store
+
+
+class Api:
+    """Speaks JSON to the API with one token."""
+
+    def __init__(self, *scopes: str, jobs: tuple[str, ...] = (), basic: bool = False) -> None:
+        self.client = Client(raise_request_exception=False)
+        self.headers: dict[str, str] = {}
+        if scopes:
+            _, secret = ApiToken.objects.issue(f"token {ApiToken.objects.count()}", scopes, jobs)
+            self.headers["Authorization"] = f"Bearer {secret}"
+            if basic:
+                self.headers["Authorization"] = "Basic " + b64encode(f"anyone:{secret}".encode()).decode()
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, **more: Any
+    ) -> HttpResponse:
+        content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        kind = more.pop("content_type", "application/json" if content else "")
+        return self.client.generic(method, f"/jobs/{path}", content, kind, headers={**self.headers, **more})
+
+    def get(self, path: str) -> HttpResponse:
+        return self("GET", path)
+
+    def put(self, path: str, body: Any = None) -> HttpResponse:
+        return self("PUT", path, {} if body is None else body)
+
+    def post(self, path: str, body: Any = None) -> HttpResponse:
+        return self("POST", path, body)
+
+
+ALL = ("enqueue", "read", "manage", "work")
+
+
+@pytest.fixture
+def api(store: Store) -> Api:
+    """A client that may do everything."""
+    return Api(*ALL)
+
+
+@pytest.fixture
+def work_off(store: Store) -> Callable[..., int]:
+    """Run what is queued, as a worker does."""
+
+    def run(queue: str = "default") -> int:
+        executor = Executor(close_connections=False, clock=store.now)
+        count = 0
+        while claims := store.claim(queue, "worker", 10, lease=30_000).claims:
+            for claim in claims:
+                executor.run(claim, store)
+                count += 1
+        return count
+
+    return run

@@ -1,0 +1,220 @@
+"""Who is let in, and what they may do."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.http import HttpRequest
+from django.test import Client
+
+from django_jobs.api.principal import Principal
+from django_jobs.models import ApiToken
+from django_jobs.stores.base import Store
+from tests.integration.api.conftest import ALL, SETTINGS, Api
+
+CALLS = [
+    ("PUT", "v1/jobs/tests.greet/1"),
+    ("GET", "v1/jobs/tests.greet/1"),
+    ("GET", "v1/jobs/1"),
+    ("POST", "v1/jobs/tests.greet/1"),
+    ("POST", "v1/jobs/tests.greet/1/replay"),
+    ("POST", "v1/jobs/tests.greet/1/extend"),
+    ("DELETE", "v1/jobs/tests.greet/1"),
+    ("GET", "v1/job-types"),
+    ("GET", "v1/job-types/tests.greet"),
+    ("POST", "v1/job-types"),
+    ("GET", "v1/queues"),
+    ("POST", "v1/queues/default/pause"),
+    ("POST", "v1/queues/default/resume"),
+    ("POST", "v1/queues/pull/claim"),
+    ("GET", "v1/archived-jobs"),
+    ("GET", "v1/stats"),
+    ("GET", "metrics"),
+    ("GET", "v1/openapi.json"),
+]
+
+
+@pytest.fixture
+def store(memory_store: Store, settings: Any) -> Store:
+    """Who is let in does not depend on the store: one kind will do."""
+    from django_jobs.stores import use_store
+
+    settings.DJANGO_JOBS = SETTINGS
+    use_store(memory_store)
+    return memory_store
+
+
+@pytest.fixture(autouse=True)
+def _store(store: Store) -> None:
+    """Every test here has one."""
+
+
+def without(key: str) -> dict[str, Any]:
+    return {name: value for name, value in SETTINGS.items() if name != key}
+
+
+@pytest.mark.accepts("K16")
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_nobody_is_let_in_without_a_token(method: str, path: str) -> None:
+    answer = Api()(method, path)
+    assert answer.status_code == 401
+    assert answer["WWW-Authenticate"].startswith("Bearer")
+    assert answer["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(("method", "path"), [*CALLS, ("GET", "healthz")])
+def test_the_api_answers_nobody_until_it_is_set_up(settings: Any, method: str, path: str) -> None:
+    settings.DJANGO_JOBS = without("API")
+    assert Api(*ALL)(method, path).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", "Bearer wrong", "Basic", "Basic !!!", "Basic " + b64encode(b"\xff:\xff").decode(),
+     "Basic " + b64encode(b"a:wrong").decode(), "Digest x", "Bearer djt_ x", "Bearer \x00"],
+)  # fmt: skip
+def test_a_header_that_names_no_token_is_401(header: str) -> None:
+    Api("read")
+    answer = Client().get("/jobs/v1/queues", headers={"Authorization": header})
+    assert answer.status_code == 401
+
+
+@pytest.mark.accepts("K16")
+def test_bearer_and_basic_open_with_the_same_token() -> None:
+    assert Api("read").get("v1/queues").status_code == 200
+    assert Api("read", basic=True).get("v1/queues").status_code == 200
+
+
+def test_only_the_digest_of_a_secret_is_stored() -> None:
+    token, secret = ApiToken.objects.issue("php shop", ["enqueue"])
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM django_jobs_apitoken")
+        assert secret not in str(cursor.fetchall())
+    assert len(token.digest) == 64
+
+
+def test_a_revoked_token_opens_nothing() -> None:
+    api = Api("read")
+    assert api.get("v1/queues").status_code == 200
+    ApiToken.objects.get().revoke()
+    assert api.get("v1/queues").status_code == 401
+
+
+def test_the_use_of_a_token_is_remembered_at_most_once_a_minute(django_assert_num_queries: Any) -> None:
+    api = Api("read")
+    api.get("v1/stats")
+    first = ApiToken.objects.get().last_used_at
+    assert first is not None
+    with django_assert_num_queries(1):
+        api.get("v1/stats")
+    assert ApiToken.objects.get().last_used_at == first
+
+
+@pytest.mark.parametrize(
+    ("scopes", "allowed"),
+    [
+        (("enqueue",), {"PUT v1/jobs/tests.greet/1", "GET v1/jobs/tests.greet/1", "GET v1/job-types"}),
+        (("read",), {"GET v1/jobs/tests.greet/1", "GET v1/queues", "GET v1/stats", "GET metrics",
+                     "GET v1/archived-jobs", "GET v1/job-types"}),
+        (("manage",), {"POST v1/queues/default/pause", "POST v1/jobs/tests.greet/1/replay",
+                       "DELETE v1/jobs/tests.greet/1", "POST v1/job-types"}),
+        (("work",), {"POST v1/queues/pull/claim", "POST v1/jobs/tests.greet/1", "POST v1/jobs/tests.greet/1/extend",
+                     "GET v1/job-types"}),
+    ],
+)  # fmt: skip
+def test_each_scope_opens_its_calls_and_no_others(scopes: tuple[str, ...], allowed: set[str]) -> None:
+    bodies = {
+        "POST v1/job-types": {"name": "x"},
+        "POST v1/jobs/tests.greet/1": {"status": "failed", "token": 1},
+        "POST v1/jobs/tests.greet/1/extend": {"token": 1},
+        "POST v1/queues/pull/claim": {},
+        "PUT v1/jobs/tests.greet/1": {"data": ["Ada"]},
+    }
+    api = Api(*scopes)
+    for method, path in CALLS:
+        if path in {"v1/jobs/1", "v1/openapi.json", "v1/job-types/tests.greet", "v1/queues/default/resume"}:
+            continue
+        call = f"{method} {path}"
+        status = api(method, path, bodies.get(call)).status_code
+        assert (status != 403) == (call in allowed), call
+        assert status != 401
+
+
+def test_a_token_for_some_jobs_knows_no_others() -> None:
+    Api(*ALL).put("v1/jobs/tests.charge/1", {"data": ["4111"]})
+    api = Api(*ALL, jobs=("tests.greet",))
+    assert api.put("v1/jobs/tests.greet/2", {"data": ["Ada"]}).status_code == 201
+    assert api.put("v1/jobs/tests.charge/2", {"data": ["4111"]}).status_code == 403
+    assert api.get("v1/jobs/tests.charge/1").status_code == 403
+    assert api.get("v1/jobs/1").status_code == 404
+    assert [kind["name"] for kind in api.get("v1/job-types").json()] == ["tests.greet"]
+
+
+def test_who_may_only_enqueue_never_sees_arguments_results_or_errors(store: Store) -> None:
+    api = Api("enqueue")
+    made = api.put("v1/jobs/tests.swallow/1", {"data": ["secret-7"]})
+    (held,) = store.claim("small", "w", 1, lease=1000).claims
+    from django_jobs.values import Attempt
+
+    store.bury(held, Attempt(1, "failed", 1, error="secret-7", traceback="secret-7"))
+    answers = [made, api.put("v1/jobs/tests.swallow/1", {"data": ["secret-7"]}), api.get("v1/jobs/1")]
+    answers.append(api.put("v1/jobs/tests.swallow/1", {"data": ["other"]}))
+
+    assert [answer.status_code for answer in answers] == [201, 200, 200, 409]
+    assert all(b"secret-7" not in answer.content for answer in answers)
+    assert b"secret-7" in Api("read").get("v1/jobs/1").content
+
+
+def test_only_https_is_answered_where_that_is_set(settings: Any) -> None:
+    settings.DJANGO_JOBS = {**SETTINGS, "API": {"REQUIRE_HTTPS": True}}
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    api = Api("read")
+    assert api.get("v1/queues").status_code == 403
+    assert api("GET", "v1/queues", **{"X-Forwarded-Proto": "https"}).status_code == 200
+
+
+def test_a_project_that_demands_login_everywhere_leaves_the_api_to_tokens(settings: Any) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    settings.LOGIN_URL = "/login"
+    assert Api("read").get("v1/queues").status_code == 200
+
+
+# -- your own authorizer -----------------------------------------------------------
+
+
+def by_key(request: HttpRequest) -> Principal | None:
+    """Lets one key in."""
+    good = request.headers.get("X-Key") == "sesame"
+    return Principal("partner", frozenset({"read", "manage"}), by_header=True) if good else None
+
+
+class BySession:
+    """Lets logged-in staff in."""
+
+    def authorize(self, request: HttpRequest) -> Principal | None:
+        return Principal("staff", frozenset({"manage"})) if request.user.is_authenticated else None
+
+
+@pytest.mark.accepts("K16")
+def test_your_own_authorizer_decides_instead_of_tokens(settings: Any) -> None:
+    settings.DJANGO_JOBS = {**SETTINGS, "API": {"AUTHORIZER": f"{__name__}.by_key"}}
+    assert Api("read").get("v1/queues").status_code == 401
+    assert Api()("GET", "v1/queues", **{"X-Key": "sesame"}).status_code == 200
+    assert Api()("POST", "v1/queues/default/pause", **{"X-Key": "sesame"}).status_code == 200
+
+
+def test_a_session_is_no_key_by_itself_and_needs_a_csrf_token_where_you_make_it_one(settings: Any) -> None:
+    user = User.objects.create_superuser("root", password="x")
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(user)
+    assert client.post("/jobs/v1/queues/default/pause", {}, "application/json").status_code == 401
+
+    settings.DJANGO_JOBS = {**SETTINGS, "API": {"AUTHORIZER": f"{__name__}.BySession"}}
+    assert client.post("/jobs/v1/queues/default/pause", {}, "application/json").status_code == 403
+    client.cookies["csrftoken"] = "a" * 32
+    answer = client.post("/jobs/v1/queues/default/pause", {}, "application/json", headers={"X-CSRFToken": "a" * 32})
+    assert answer.status_code == 200

@@ -1,0 +1,129 @@
+"""How a process knows remote types: read now and then, never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from django_jobs import registry
+from django_jobs.exceptions import UnknownJob
+from django_jobs.models import RemoteJobType
+from django_jobs.remote import job_types as module
+from django_jobs.remote.job_types import REFRESH, Known
+from tests.integration.api.conftest import SETTINGS
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def types(settings: Any, time: Time) -> Known:
+    settings.DJANGO_JOBS = SETTINGS
+    return Known(time)
+
+
+def test_names_are_read_at_most_once_per_period(types: Known, time: Time, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        for _ in range(50):
+            types.refresh()
+    time.now = REFRESH
+    with django_assert_num_queries(1):
+        types.refresh()
+
+
+def test_a_name_that_is_not_there_is_looked_up_once_more_per_period(
+    types: Known, time: Time, django_assert_num_queries: Any
+) -> None:
+    """A job may come a moment after its type, and would be parked for a minute by an older reading."""
+    types.refresh()
+    assert types.definition_of("php.none") is None
+    with django_assert_num_queries(0):
+        for _ in range(50):
+            assert types.definition_of("php.none") is None
+    RemoteJobType.objects.create(name="php.late", queue="pull")
+    assert types.definition_of("php.late") is not None
+    time.now = REFRESH
+    with django_assert_num_queries(2):
+        types.definition_of("php.none")
+
+
+def test_a_definition_is_the_same_object_until_its_row_changes(types: Known, time: Time) -> None:
+    row = RemoteJobType.objects.create(name="php.x", queue="pull", attempts=2)
+    first = types.definition_of("php.x")
+    time.now += REFRESH
+    assert types.definition_of("php.x") is first
+    row.attempts = 7
+    row.save()
+    time.now += REFRESH
+    second = types.definition_of("php.x")
+    assert first is not None
+    assert second is not None
+    assert (first.max_attempts, second.max_attempts) == (2, 7)
+    row.delete()
+    time.now += REFRESH
+    assert types.definition_of("php.x") is None
+    assert types.definitions == {}
+
+
+def test_a_database_that_is_away_leaves_what_was_known(
+    types: Known, time: Time, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    RemoteJobType.objects.create(name="php.x", queue="pull")
+    assert types.definition_of("php.x")
+
+    def away() -> Any:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(module, "_rows", away)
+    time.now += REFRESH
+    assert types.definition_of("php.x")
+    assert types.pull_queues == {"pull"}
+    assert "gone" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_loop_may_ask_too(types: Known) -> None:
+    RemoteJobType.objects.create(name="php.x", queue="pull")
+
+    async def ask() -> Any:
+        return types.definition_of("php.x")
+
+    assert asyncio.run(ask()) is not None
+
+
+def test_without_the_api_no_name_costs_a_query(settings: Any, types: Known, django_assert_num_queries: Any) -> None:
+    settings.DJANGO_JOBS = {**SETTINGS, "API": None}
+    with django_assert_num_queries(0):
+        assert types.definition_of("php.x") is None
+        with pytest.raises(UnknownJob):
+            registry.get("php.x")
+
+
+@pytest.mark.accepts("K07")
+def test_the_options_of_a_row_are_those_of_its_jobs(types: Known) -> None:
+    RemoteJobType.objects.create(
+        name="php.pay",
+        queue="push",
+        url="https://example.com/",
+        delivery_strategy="at_most_once",
+        attempts=5,
+        concurrency=3,
+    )
+    definition = types.definition_of("php.pay")
+    assert definition is not None
+    assert (definition.queue, definition.delivery, definition.max_concurrency) == ("push", "at_most_once", 3)
+    assert definition.stored_options.max_attempts == 1
+    assert definition.stored_controls.at_most_once
+    assert definition.api

@@ -1,0 +1,123 @@
+"""Stats, metrics, queues and the token command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from django_jobs import metrics
+from django_jobs.models import ApiToken
+from django_jobs.stores.base import Store
+from tests.conftest import Clock
+from tests.integration.api.conftest import Api
+
+LABELS = ("queue", "job", "status", "state")
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """(name, label values…) → value."""
+    return {
+        (sample.name, *(sample.labels[key] for key in LABELS if key in sample.labels)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.accepts("R19", "K21")
+def test_metrics_count_what_happened_per_queue_and_job(
+    api: Api, store: Store, clock: Clock, work_off: Callable[..., int]
+) -> None:
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    api.put("v1/jobs/tests.charge/2", {"data": ["4111"]})
+    work_off()
+    api.put("v1/jobs/tests.greet/3", {"data": ["Bob"]})
+    clock.advance(5000)
+    answer = api.get("metrics")
+    seen = samples(answer.content.decode())
+
+    assert answer["Content-Type"].startswith("text/plain")
+    assert seen["django_jobs_enqueued_total", "default", "tests.greet"] == 2
+    assert seen["django_jobs_processed_total", "default", "tests.greet", "succeeded"] == 1
+    assert seen["django_jobs_processed_total", "default", "tests.charge", "failed"] == 1
+    assert seen["django_jobs_retries_total", "default", "tests.charge"] == 1
+    assert seen["django_jobs_queue_depth", "default"] == 1
+    assert seen["django_jobs_queue_latency_seconds", "default"] >= 5
+    assert seen["django_jobs_jobs", "default", "retry"] == 1
+    assert seen["django_jobs_workers",] == 0
+
+
+def test_names_that_no_code_knows_share_one_label(store: Store, make_job: Any, api: Api) -> None:
+    for number in range(20):
+        store.enqueue("default", [make_job(name=f"evil.{number}")])
+    seen = samples(api.get("metrics").content.decode())
+    names = {key[2] for key in seen if key[0] == "django_jobs_enqueued_total"}
+    assert names == {"other"}
+    assert seen["django_jobs_enqueued_total", "default", "other"] == 20
+
+
+def test_a_registry_of_your_own_serves_them_too(store: Store, api: Api) -> None:
+    registry = CollectorRegistry()
+    metrics.register(registry)
+    assert registry.get_sample_value("django_jobs_queue_depth", {"queue": "default"}) == 0
+
+
+@pytest.mark.accepts("R19")
+def test_stats_have_states_queues_and_totals(api: Api, work_off: Callable[..., int]) -> None:
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    work_off()
+    api.put("v1/jobs/tests.greet/2", {"data": ["Ada"]})
+    stats = api.get("v1/stats").json()
+    assert (stats["states"]["queued"], stats["states"]["succeeded"], len(stats["states"])) == (1, 1, 9)
+    assert stats["queues"]["default"]["queued"] == 1
+    assert stats["queues"]["default"]["paused"] is False
+    assert stats["totals"] == {"enqueued": 2, "succeeded": 1, "failed": 0, "retried": 0, "dead": 0}
+    assert stats["workers"] == 0
+
+
+def test_queues_are_paused_and_resumed(api: Api, work_off: Callable[..., int]) -> None:
+    paused = api.post("v1/queues/default/pause", {"reason": "deploy \x1b[31m", "until": "2035-01-01T00:00:00Z"}).json()
+    assert (paused["paused"], paused["until"]) == (True, "2035-01-01T00:00:00.000+00:00")
+    assert paused["reason"].startswith("deploy")
+    assert "\x1b" not in paused["reason"]
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    assert work_off() == 0
+    assert {queue["name"]: queue["paused"] for queue in api.get("v1/queues").json()}["default"] is True
+    assert api.post("v1/queues/default/resume").json()["paused"] is False
+    assert work_off() == 1
+    assert api.post("v1/queues/default/pause", {"job": "tests.greet"}).json()["paused_jobs"] == ["tests.greet"]
+    assert api.post("v1/queues/nowhere/pause").status_code == 404
+
+
+class TestTokenCommand:
+    def run(self, *words: str) -> Any:
+        out = StringIO()
+        call_command("jobs", "token", *words, "--json", stdout=out)
+        return json.loads(out.getvalue())
+
+    def test_it_makes_lists_and_revokes(self) -> None:
+        made = self.run("create", "shop", "--scope", "read", "--scope", "enqueue", "--job", "tests.greet")
+        token = ApiToken.objects.with_secret(made["token"])
+        assert token is not None
+        assert (token.scopes, token.jobs) == (["read", "enqueue"], ["tests.greet"])
+        (listed,) = self.run("list")
+        assert listed["name"] == "shop"
+        assert made["token"] not in str(listed)
+        assert self.run("revoke", "shop")["revoked_at"]
+        assert ApiToken.objects.with_secret(made["token"]) is None
+
+    @pytest.mark.parametrize("words", [("create", "x"), ("create",), ("revoke", "nobody"), ("revoke",)])
+    def test_it_says_what_is_missing(self, words: tuple[str, ...]) -> None:
+        with pytest.raises(CommandError):
+            self.run(*words)
+
+    def test_a_name_is_given_once(self) -> None:
+        self.run("create", "shop", "--scope", "read")
+        with pytest.raises(CommandError, match="exists"):
+            self.run("create", "shop", "--scope", "read")

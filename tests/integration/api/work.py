@@ -1,0 +1,48 @@
+"""Jobs that the API tests enqueue, and a note of what ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_jobs import job, registry
+
+ran: list[Any] = []
+
+
+@job(name="tests.greet", api=True)
+def greet(name: str, greeting: str = "Hello") -> str:
+    ran.append((name, greeting))
+    return f"{greeting}, {name}"
+
+
+@job(name="tests.swallow", api=True, queue="small")
+def swallow(value: Any = None) -> None:
+    ran.append(value)
+
+
+@job(name="tests.charge", api=True, sensitive=["card"])
+def charge(card: str, amount: int = 0) -> None:
+    raise ValueError(f"cannot charge {card}")
+
+
+@job(name="tests.private")
+def private() -> None:
+    ran.append("private")
+
+
+DEFINITIONS = (greet, swallow, charge, private)
+
+
+def forget() -> None:
+    """Take these jobs out of the registry: other tests have other queues."""
+    for definition in DEFINITIONS:
+        registry.unregister(definition.name)
+
+
+def offer() -> None:
+    """Put them back."""
+    for definition in DEFINITIONS:
+        registry.register(definition)
+
+
+forget()

@@ -1,0 +1,41 @@
+"""The console under django-unfold, whose templates are all its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+#: An admin site of one's own must be of that theme's class there; and it writes style into its pages itself.
+NOT = "not own_has and not redis and not embedded"
+
+
+def again(*files: Path, select: str) -> None:
+    """Run tests once more, in a process of their own: a theme is a matter of INSTALLED_APPS."""
+    if find_spec("unfold") is None:
+        message = "django-unfold is missing: pip install --group test."
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-k", select, *files],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings_with_unfold"},
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-5000:]
+    assert " passed" in run.stdout
+
+
+def test_pages_show_and_do_the_same_under_another_theme() -> None:
+    again(HERE / "test_pages.py", HERE / "test_schedules.py", HERE / "test_theme.py", select=NOT)
+
+
+@pytest.mark.browser
+def test_pages_fit_their_screen_under_another_theme() -> None:
+    again(ROOT / "tests" / "browser" / "test_console_pages.py", select="typical and light")

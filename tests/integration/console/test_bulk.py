@@ -1,0 +1,202 @@
+"""One verb on all that match: none missed, none done twice, exactly counted, whoever drives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_jobs import bulk, operations
+from django_jobs.browse import Match
+from django_jobs.stores.base import Store
+from django_jobs.values import State
+from tests.console_data import Filler
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches without thousands of jobs."""
+    monkeypatch.setattr(bulk, "BATCH", 7)
+
+
+def finish(id: str) -> bulk.Operation:
+    """Drive an operation to its end, a stretch at a time."""
+    for _ in range(200):
+        operation = bulk.get(id)
+        assert operation is not None
+        if operation.finished:
+            return operation
+        bulk.drive(id, 0.0)
+    raise AssertionError("the operation does not end")
+
+
+def count(store: Store, state: State, queue: str = "default") -> int:
+    return store.stats([queue])[0].counts[state]
+
+
+@pytest.mark.accepts("G78", "R23")
+def test_all_dead_jobs_are_retried_and_counted(console_store: Store, filler: Filler) -> None:
+    for _ in range(30):
+        filler.make(State.DEAD)
+    operation = bulk.start("retry", State.DEAD, Match(), user="ada")
+    assert (operation.total, operation.moved, operation.percent) == (30, 0, 0)
+    ended = finish(operation.id)
+    assert (ended.moved, ended.percent, ended.user) == (30, 100, "ada")
+    assert (count(console_store, State.DEAD), count(console_store, State.QUEUED)) == (0, 30)
+
+
+def test_a_job_that_dies_again_meanwhile_is_left_alone(console_store: Store, filler: Filler, clock) -> None:  # type: ignore[no-untyped-def]
+    for _ in range(10):
+        filler.make(State.DEAD)
+    operation = bulk.start("retry", State.DEAD, Match())
+    clock.advance(1_000)
+    moved = 0
+    for _ in range(50):
+        bulk.drive(operation.id, 0.0)
+        for claim in filler.claim(limit=100):
+            moved += 1
+            console_store.bury(claim, filler.attempt(claim, "ValueError", "again"))
+        if bulk.get(operation.id).finished:  # type: ignore[union-attr]
+            break
+    assert finish(operation.id).moved == 10
+    assert moved == 10
+    assert count(console_store, State.DEAD) == 10
+
+
+def test_only_what_matches_is_moved(console_store: Store, filler: Filler) -> None:
+    for i in range(12):
+        filler.make(State.DEAD, "odd" if i % 2 else "even", name="shop.send_receipt" if i % 3 else "shop.charge_card")
+    filler.make(State.DEAD, "odd", queue="mail")
+    operation = bulk.start("delete", State.DEAD, Match("default", "shop.send_receipt", "odd"))
+    ended = finish(operation.id)
+    assert (ended.seen, ended.moved) == (12, 4)
+    assert count(console_store, State.DEAD) == 8
+    assert count(console_store, State.DEAD, "mail") == 1
+
+
+def test_every_queue_is_walked_when_none_is_named(console_store: Store, filler: Filler) -> None:
+    for queue in ("default", "mail", "photos"):
+        for _ in range(8):
+            filler.make(State.SCHEDULED, queue=queue)
+    ended = finish(bulk.start("cancel", State.SCHEDULED, Match()).id)
+    assert ended.moved == 24
+    assert all(count(console_store, State.CANCELLED, queue) == 8 for queue in ("default", "mail", "photos"))
+
+
+def test_running_jobs_are_asked_to_stop_and_counted_apart(console_store: Store, filler: Filler) -> None:
+    for _ in range(3):
+        filler.make(State.RUNNING)
+    ended = finish(bulk.start("cancel", State.RUNNING, Match()).id)
+    assert (ended.moved, ended.asked) == (0, 3)
+
+
+def test_another_driver_waits_until_the_first_has_died_and_then_goes_on(
+    console_store: Store,
+    filler: Filler,
+    clock,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    for _ in range(20):
+        filler.make(State.DEAD)
+    operation = bulk.start("delete", State.DEAD, Match())
+    bulk.claim_wheel(operation.id, "a process that died")
+    bulk.drive(operation.id, 0.0)
+    assert bulk.get(operation.id).moved == 0  # type: ignore[union-attr]
+    clock.advance(bulk.DRIVER_LIFE + 1)
+    assert finish(operation.id).moved == 20
+
+
+def test_a_driver_that_lost_the_wheel_keeps_its_count_and_moves_no_cursor(console_store: Store, filler: Filler) -> None:
+    for _ in range(20):
+        filler.make(State.DEAD)
+    operation = bulk.start("delete", State.DEAD, Match())
+    bulk.claim_wheel(operation.id, "another")
+    bulk.step(bulk.get(operation.id), "me")  # type: ignore[arg-type]
+    now = bulk.get(operation.id)
+    assert now is not None
+    assert now.moved > 0
+    assert now.cursor == operation.cursor
+    console_store.update_document(bulk.DOCUMENT, {f"{operation.id}/driver": None})
+    assert finish(operation.id).moved == 20
+
+
+def test_what_a_driver_moved_before_it_died_is_counted(
+    console_store: Store,
+    filler: Filler,
+    clock,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    for _ in range(20):
+        filler.make(State.DEAD)
+    operation = bulk.start("retry", State.DEAD, Match())
+    act = operations.act
+
+    def act_and_die(*args: Any, **kwargs: Any) -> operations.Done:
+        act(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(operations, "act", act_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        bulk.drive(operation.id, 0.0)
+    monkeypatch.setattr(operations, "act", act)
+    assert bulk.get(operation.id).moved == 0  # type: ignore[union-attr]
+    clock.advance(bulk.DRIVER_LIFE + 1)
+    ended = finish(operation.id)
+    assert (ended.moved, ended.seen) == (20, 20)
+
+
+def test_a_driver_that_was_held_up_is_not_counted_twice(
+    console_store: Store,
+    filler: Filler,
+    clock,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    for _ in range(20):
+        filler.make(State.DEAD)
+    operation = bulk.start("delete", State.DEAD, Match())
+    act = operations.act
+
+    def act_slowly(*args: Any, **kwargs: Any) -> operations.Done:
+        monkeypatch.setattr(operations, "act", act)
+        done = act(*args, **kwargs)
+        clock.advance(bulk.DRIVER_LIFE + 1)
+        finish(operation.id)
+        return done
+
+    monkeypatch.setattr(operations, "act", act_slowly)
+    bulk.claim_wheel(operation.id, "slow")
+    bulk.step(bulk.get(operation.id), "slow")  # type: ignore[arg-type]
+    assert finish(operation.id).moved == 20
+
+
+def test_it_can_be_stopped_and_says_so(console_store: Store, filler: Filler) -> None:
+    for _ in range(20):
+        filler.make(State.DEAD)
+    operation = bulk.start("delete", State.DEAD, Match())
+    bulk.stop(operation.id)
+    ended = finish(operation.id)
+    assert (ended.stopped, ended.moved) == (True, 0)
+
+
+def test_workers_drive_what_is_unfinished(console_store: Store, filler: Filler) -> None:
+    for _ in range(20):
+        filler.make(State.DEAD)
+    assert bulk.tick() is False
+    operation = bulk.start("delete", State.DEAD, Match())
+    assert bulk.tick(0.0) is True
+    while bulk.tick(5.0):
+        pass
+    assert finish(operation.id).moved == 20
+
+
+def test_ended_operations_are_forgotten_after_a_week(console_store: Store, filler: Filler, clock) -> None:  # type: ignore[no-untyped-def]
+    first = bulk.start("delete", State.DEAD, Match())
+    finish(first.id)
+    clock.advance(bulk.KEEP + 1)
+    second = bulk.start("delete", State.DEAD, Match())
+    assert [operation.id for operation in bulk.operations_list()] == [second.id]
+
+
+def test_a_verb_that_does_not_apply_is_refused(console_store: Store) -> None:
+    with pytest.raises(ValueError, match="does not apply"):
+        bulk.start("delete", State.RUNNING, Match())

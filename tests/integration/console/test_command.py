@@ -1,0 +1,290 @@
+"""`manage.py jobs`: what it prints, what it does, how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from django_jobs import registry
+from django_jobs.exceptions import StoreUnavailable
+from django_jobs.stores import use_store
+from django_jobs.stores.base import Store
+from django_jobs.values import State
+from tests.console_data import MARKUP, Filler, fill_hostile, fill_typical, worker_info
+
+
+def jobs(*words: str) -> str:
+    """What the command prints."""
+    out = StringIO()
+    call_command("jobs", *words, stdout=out)
+    return out.getvalue()
+
+
+def as_json(*words: str) -> Any:
+    return json.loads(jobs(*words, "--json"))
+
+
+def state_of(store: Store, id: str) -> State | None:
+    info = store.get("default", id)
+    return info.state if info else None
+
+
+# -- looking -------------------------------------------------------------------
+
+
+@pytest.mark.accepts("G78")
+def test_stats_has_the_shape_that_is_documented(console_store: Store) -> None:
+    fill_typical(console_store)
+    stats = as_json("stats")
+    assert set(stats) == {"states", "queues", "totals", "workers"}
+    assert set(stats["states"]) == set(State)
+    assert stats["states"]["dead"] == 10
+    assert set(stats["queues"]["default"]) == {*State, "latency", "paused"}
+    assert stats["queues"]["default"]["paused"] is False
+    assert set(stats["totals"]) == {"enqueued", "succeeded", "failed", "retried", "dead"}
+    assert stats["workers"] == 1
+    text = jobs("stats")
+    assert "default" in text
+    assert "Workers: 1." in text
+
+
+def test_list_filters_and_says_how_far_it_looked(console_store: Store) -> None:
+    fill_typical(console_store)
+    assert len(as_json("list", "dead")) == 10
+    assert len(as_json("list", "dead", "--name", "shop.charge_card")) == 4
+    assert len(as_json("list", "dead", "--search", "10.0.0.3")) == 1
+    assert len(as_json("list", "dead", "--limit", "2")) == 2
+    assert len(as_json("list", "dead", "--queue", "default")) == 10
+    assert "10 shown, 10 of 10 dead jobs looked at." in jobs("list", "dead")
+    assert "4111" not in jobs("list", "dead", "--json")
+    with pytest.raises(CommandError, match="no queue 'nothing'"):
+        jobs("list", "dead", "--queue", "nothing")
+
+
+def test_show_prints_everything_about_a_job(filler: Filler) -> None:
+    id = filler.make(State.DEAD, call=[[7], {"email": "ada@example.com"}])
+    shown = as_json("show", id)
+    assert (shown["id"], shown["state"], shown["args"]) == (id, "dead", [7])
+    assert shown["log"][0]["error_type"] == "TimeoutError"
+    text = jobs("show", id)
+    assert "smtplib.py" in text
+    assert "attempt 1: failed" in text
+    with pytest.raises(CommandError, match="may have left the history"):
+        jobs("show", "nothing")
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(console_store: Store, filler: Filler) -> None:
+    filler.make(State.DEAD, "\x1b[2J\x1b]0;owned\x07", "Error", name="red\x1b[31m", id="a\x1bb")
+    for words in (["list", "dead"], ["show", "a\x1bb"]):
+        assert "\x1b" not in jobs(*words)
+    fill_hostile(console_store)
+    for state in ("dead", "retry", "running", "succeeded", "scheduled", "cancelled"):
+        assert MARKUP[:30] in jobs("list", state)
+
+
+def test_workers_are_listed(console_store: Store) -> None:
+    assert "No worker runs." in jobs("workers")
+    console_store.publish_worker("web-1:4711", worker_info(), 60_000)
+    assert as_json("workers")[0]["host"] == "web-1"
+    assert "2×8" in jobs("workers")
+
+
+# -- acting --------------------------------------------------------------------
+
+
+@pytest.mark.accepts("G59")
+def test_retry_by_id_and_all(console_store: Store, filler: Filler) -> None:
+    ids = [filler.make(State.DEAD, name="shop.send_receipt" if i else "shop.charge_card") for i in range(5)]
+    assert as_json("retry", ids[0]) == {"moved": [ids[0]], "asked": [], "left": [], "missing": []}
+    assert as_json("retry", "--all", "--name", "shop.charge_card")["moved"] == 0
+    assert as_json("retry", "--all")["moved"] == 4
+    assert console_store.stats(["default"])[0].counts["queued"] == 5
+
+
+@pytest.mark.accepts("G70")
+def test_delete_by_id_and_all_of_a_state(console_store: Store, filler: Filler) -> None:
+    ids = [filler.make(State.DEAD) for _ in range(3)]
+    jobs("delete", ids[0])
+    assert state_of(console_store, ids[0]) is None
+    assert "delete: 2 of 2 dead jobs." in jobs("delete", "--all", "dead")
+    with pytest.raises(CommandError, match="running"):
+        jobs("delete", "--all", "running")
+
+
+def test_cancel_asks_running_jobs_to_stop(console_store: Store, filler: Filler) -> None:
+    waiting, running = filler.make(State.SCHEDULED), filler.make(State.RUNNING)
+    assert as_json("cancel", waiting, running)["asked"] == [running]
+    assert state_of(console_store, waiting) is State.CANCELLED
+
+
+def test_what_was_not_done_is_named_and_ends_with_1(filler: Filler) -> None:
+    dead, queued = filler.make(State.DEAD), filler.add()
+    with pytest.raises(SystemExit) as ended:
+        jobs("retry", dead, queued, "nothing")
+    assert ended.value.code == 1
+    with pytest.raises(CommandError, match="No such job: nothing"):
+        jobs("retry", "nothing")
+    with pytest.raises(CommandError, match="not both"):
+        jobs("retry")
+    with pytest.raises(CommandError, match="not both"):
+        jobs("retry", "x", "--all")
+
+
+@pytest.mark.accepts("G83")
+def test_a_queue_and_a_job_type_are_paused_and_resumed(console_store: Store, filler: Filler) -> None:
+    jobs("pause", "default", "--for", "60", "--reason", "deploy")
+    pause = console_store.stats(["default"])[0].paused
+    assert pause is not None
+    assert (pause.reason, pause.until) == ("deploy", console_store.now() + 60_000)
+    jobs("resume", "default")
+    jobs("pause", "--job", "shop.send_receipt")
+    assert "shop.send_receipt" in console_store.stats(["default"])[0].paused_types
+    jobs("resume", "--job", "shop.send_receipt")
+    assert not console_store.stats(["default"])[0].paused_types
+    for words, error in (
+        (["pause"], "Name a queue"),
+        (["pause", "nothing"], "no queue"),
+        (["pause", "--job", "shop.send_reciept"], "Did you mean 'shop.send_receipt'"),
+        (["pause", "default", "--for", "-1"], "above 0"),
+    ):
+        with pytest.raises(CommandError, match=error):
+            jobs(*words)
+
+
+def test_enqueue_checks_the_name_and_the_arguments(console_store: Store) -> None:
+    made = as_json("enqueue", "shop.send_receipt", "--args", "[7]", "--id", "receipt-7", "--priority", "5")
+    assert made == {"id": "receipt-7", "name": "shop.send_receipt", "queue": "default"}
+    jobs("enqueue", "shop.send_receipt", "--args", '{"order_id": 8}')
+    assert console_store.stats(["default"])[0].counts["queued"] == 2
+    for words, error in (
+        (["enqueue", "shop.nothing"], "No job is named"),
+        (["enqueue", "shop.send_receipt", "--args", "["], "not JSON"),
+        (["enqueue", "shop.send_receipt", "--args", "7"], "JSON list"),
+        (["enqueue", "shop.send_receipt"], "cannot be called"),
+    ):
+        with pytest.raises(CommandError, match=error):
+            jobs(*words)
+
+
+# -- doctor --------------------------------------------------------------------
+
+
+class Patient:
+    """A store that describes itself as told."""
+
+    def __init__(self, store: Store, **described: str) -> None:
+        self.store, self.described = store, described
+
+    def describe(self) -> dict[str, str]:
+        return self.described
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+HEALTHY = {
+    "kind": "redis",
+    "server": "redis",
+    "address": "redis://db:6379/0",
+    "version": "7.4.1",
+    "role": "master",
+    "eviction_policy": "noeviction",
+    "maxmemory": "0",
+    "used_memory": "1",
+    "append_only_file": "on",
+    "last_save_failed": "no",
+}
+
+
+def doctor(store: Store, **described: str) -> tuple[int, dict[tuple[str, str], str]]:
+    """Exit code, and (level, subject) → what it says."""
+    use_store(Patient(store, **{**HEALTHY, **described}))  # type: ignore[arg-type]
+    out, code = StringIO(), 0
+    try:
+        call_command("jobs", "doctor", "--json", stdout=out)
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    return code, {(each["level"], each["subject"]): each["says"] for each in json.loads(out.getvalue())["findings"]}
+
+
+@pytest.fixture
+def live(make_sqlite_store: Any) -> Iterator[Store]:
+    """A store with the machine's own clock and a worker, in a project without jobs."""
+    others = registry.all_definitions()
+    for definition in others:
+        registry.unregister(definition.name)
+    store: Store = make_sqlite_store(clock=None)
+    store.publish_worker("web-1:4711", worker_info(), 60_000)
+    yield store
+    for definition in others:
+        registry.register(definition)
+
+
+@pytest.mark.parametrize(
+    ("described", "level", "subject"),
+    [
+        ({}, "ok", "eviction"),
+        ({"eviction_policy": "allkeys-lru"}, "error", "eviction"),
+        ({"append_only_file": "off"}, "warning", "persistence"),
+        ({"last_save_failed": "yes"}, "error", "persistence"),
+        ({"version": "6.0.16"}, "error", "version"),
+        ({"role": "slave"}, "error", "role"),
+        ({"maxmemory": "100", "used_memory": "95"}, "warning", "memory"),
+    ],
+)
+@pytest.mark.accepts("K26")
+def test_doctor_finds_what_can_lose_jobs(described: dict[str, str], level: str, subject: str, live: Store) -> None:
+    code, found = doctor(live, **described)
+    assert (level, subject) in found
+    assert code == (1 if level == "error" else 0), found
+
+
+@pytest.mark.accepts("K26")
+def test_doctor_finds_names_nobody_knows_and_queues_nobody_takes(live: Store) -> None:
+    filler = Filler(live)
+    filler.add(name="shop.renamed", queue="mail")
+    code, found = doctor(live)
+    assert code == 1
+    assert "shop.renamed" in found["warning", "names"]
+    assert "'mail'" in found["error", "workers"]
+
+
+def test_doctor_finds_a_wrong_clock(make_sqlite_store: Any) -> None:
+    code, found = doctor(make_sqlite_store())
+    assert code == 1
+    assert "NTP" in found["error", "clock"]
+
+
+def test_doctor_repairs_on_request(live: Store) -> None:
+    use_store(live)
+    assert "0 errors" in jobs("doctor", "--repair")
+
+
+@override_settings(DJANGO_JOBS={"STORE": "memory", "LEESE": 3})
+def test_doctor_repeats_what_the_checks_say(live: Store) -> None:
+    code, found = doctor(live)
+    assert code == 1
+    assert any("LEESE" in says for says in found.values())
+
+
+def test_a_store_out_of_reach_is_a_clear_error(memory_console: Store) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            raise StoreUnavailable("Redis at redis://db:6379/0 refuses connections.")
+
+        def close(self) -> None:
+            """Nothing was open."""
+
+    use_store(Broken())  # type: ignore[arg-type]
+    for words in (["stats"], ["list", "dead"], ["show", "x"], ["retry", "--all"], ["workers"]):
+        with pytest.raises(CommandError, match="refuses connections"):
+            jobs(*words)
+    with pytest.raises(SystemExit) as ended:
+        jobs("doctor")
+    assert ended.value.code == 1

@@ -1,0 +1,114 @@
+"""What pages cost does not grow with the number of jobs: commands that are sent to Redis, and which."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from django.test import Client
+
+from django_jobs.codec import encode
+from django_jobs.stores import use_store
+from django_jobs.stores.redis import RedisStore
+from django_jobs.values import Job, NewJob, Options, State
+from tests.console_data import Filler, shop_jobs, worker_info
+from tests.integration.console.conftest import BASE
+
+pytestmark = [pytest.mark.django_db, pytest.mark.redis]
+
+EACH = 10_000
+MOST = 30
+#: Reads whose cost grows with the number of jobs; scripts and the small hashes are not among them.
+WALKS = {"KEYS", "SCAN", "ZSCAN", "SMEMBERS", "HGETALL", "HKEYS", "HVALS", "LRANGE", "SORT", "ZRANGEBYSCORE"}
+SMALL = ("queues", "paused", "totals", "minutes", "fired", "workers", "seen", "document:snapshot", "document:bulk")
+
+
+class Sent:
+    """The commands that this process sends to Redis."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[str, str]] = []
+
+    def note(self, *args: Any) -> None:
+        texts = [arg.decode(errors="replace") if isinstance(arg, bytes) else str(arg) for arg in args[:2]]
+        self.commands.append((texts[0].upper(), texts[-1]))
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    noted = Sent()
+    for name in ("PythonRespSerializer", "HiredisRespSerializer"):
+        if packer := getattr(redis.connection, name, None):
+            pack = packer.pack
+            monkeypatch.setattr(packer, "pack", lambda self, *a, pack=pack: noted.note(*a) or pack(self, *a))
+    return noted
+
+
+def fill(store: RedisStore, queue: str, number: int, state: State) -> None:
+    """`number` jobs in `state`, a thousand at a time."""
+    now = store.now()
+    for start in range(0, number, 1000):
+        jobs = [
+            Job(f"{state[0]}{i:05}", queue, "shop.send_receipt", b"[[7],{}]", now, Options())
+            for i in range(start, start + 1000)
+        ]
+        later = now + 3_600_000 if state is State.SCHEDULED else 0
+        store.enqueue(queue, [NewJob(job.id, encode(job), job.controls, later) for job in jobs])
+        if state is State.DEAD:
+            for i in range(0, 1000, 250):
+                store.kill(queue, [job.id for job in jobs[i : i + 250]], "the bank is down")
+
+
+@pytest.mark.accepts("R22")
+def test_pages_over_20_000_jobs_cost_as_many_commands_as_over_none(
+    make_redis_store: Callable[..., RedisStore], root: Client, sent: Sent
+) -> None:
+    store = make_redis_store()
+    use_store(store)
+    last = EACH // 50
+    pages = ["", "?period=day", "queues/", "queues/default/", "jobs/dead/", "jobs/scheduled/"]
+    pages += [f"jobs/dead/?p={last}", f"jobs/scheduled/?p={last}", f"jobs/dead/?queue=default&p={last // 2}"]
+    pages += ["jobs/dead/?group=1", "jobs/dead/?q=nothing", "jobs/dead/?q=d00007", "job/default/d00007/"]
+    with shop_jobs():
+        fill(store, "default", EACH, State.DEAD)
+        fill(store, "default", EACH, State.SCHEDULED)
+        root.get(f"{BASE}jobs/dead/")  # connects, which takes commands of its own
+        cost: Counter[str] = Counter()
+        for page in pages:
+            sent.commands.clear()
+            response = root.get(BASE + page)
+            assert response.status_code == 200, page
+            cost[page] = len(sent.commands)
+            walks = [(verb, key) for verb, key in sent.commands if verb in WALKS and not key.endswith(SMALL)]
+            assert walks == [], page
+        assert max(cost.values()) <= MOST, cost
+        assert cost[f"jobs/dead/?p={last}"] == cost["jobs/dead/"]
+        assert "d00000" in root.get(f"{BASE}jobs/dead/?p={last}").text
+        assert f"s{EACH - 1:05}" in root.get(f"{BASE}jobs/scheduled/?p={last}").text
+
+
+@pytest.mark.parametrize("queues", [19, 40])
+def test_pages_over_many_queues_cost_30_commands_at_most(
+    queues: int, make_redis_store: Callable[..., RedisStore], root: Client, sent: Sent
+) -> None:
+    from django_jobs.browse import publish_snapshot
+
+    store = make_redis_store()
+    use_store(store)
+    with shop_jobs():
+        filler = Filler(store)
+        for i in range(queues):
+            for state in (State.SUCCEEDED, State.DEAD, State.RETRY, State.SCHEDULED, State.RUNNING, State.QUEUED):
+                filler.make(state, queue=f"tenant-{i:02}")
+        store.publish_worker("web-1:4711", worker_info(), 60_000)
+        assert publish_snapshot() is (queues > 20)
+        paths = ["", "?period=day", "queues/", "queues/tenant-07/", "workers/", "schedules/", "bulk/", "history/"]
+        paths += [f"jobs/{state}/" for state in State]
+        paths += ["jobs/dead/?q=timed", "jobs/dead/?group=1", "jobs/queued/?q=01J000000001"]
+        for page in paths:
+            sent.commands.clear()
+            assert root.get(BASE + page).status_code == 200, page
+            assert 0 < len(sent.commands) <= MOST, (page, Counter(sent.commands).most_common(12))

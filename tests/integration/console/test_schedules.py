@@ -1,0 +1,138 @@
+"""The page of the schedules, and the rows that people write."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.core.exceptions import ValidationError
+from django.test import override_settings
+
+from django_jobs import registry, schedules
+from django_jobs.definition import JobDefinition
+from django_jobs.models import Schedule
+from django_jobs.stores import use_store
+
+PAGE = "/admin/django_jobs/dashboard/schedules/"
+ROWS = "/admin/django_jobs/schedule/"
+
+
+def greet(name="world"):
+    """A job."""
+
+
+@pytest.fixture(autouse=True)
+def three_schedules(memory_store, clock):
+    registry.register(JobDefinition(greet, name="tests.greet", cron="@hourly"))
+    settings = {
+        "STORE": "memory",
+        "SCHEDULES": {"nightly": {"job": "tests.greet", "cron": "0 3 * * *", "args": ["<b>Ada</b>"]}},
+    }
+    with override_settings(DJANGO_JOBS=settings):
+        use_store(memory_store)
+        yield
+        use_store(None)
+    registry.unregister("tests.greet")
+
+
+def row(**values):
+    return Schedule(**{"name": "weekly", "job": "tests.greet", "cron": "@weekly", **values})
+
+
+@pytest.mark.accepts("G10")
+def test_the_page_shows_schedules_of_all_sources_with_their_next_runs(root):
+    row().save()
+    row(name="broken", cron="0 0 31 2 *").save()
+    page = root.get(PAGE).content.decode()
+    for text in ("tests.greet", "nightly", "weekly", "@hourly", "0 3 * * *", "cannot run", "Run now"):
+        assert text in page
+    assert f"{ROWS}{Schedule.objects.get(name='weekly').pk}/change/" in page
+
+
+def test_a_name_from_a_person_is_escaped(root):
+    row(name="<script>alert(1)</script>").save()
+    page = root.get(PAGE).content.decode()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_run_now_enqueues_the_job_and_is_logged(root, memory_store, django_capture_on_commit_callbacks):
+    with django_capture_on_commit_callbacks(execute=True):
+        answer = root.post(PAGE, {"do": "run", "schedule": "settings:nightly"}, follow=True)
+    assert "was enqueued as job" in answer.content.decode()
+    assert memory_store.stats(["default"])[0].totals["enqueued"] == 1
+    assert "nightly was enqueued as job" in LogEntry.objects.get().change_message
+
+
+def test_pause_and_resume(root):
+    entry = schedules.get_entry("settings:nightly")
+    assert "is paused" in root.post(PAGE, {"do": "pause", "schedule": entry.id}, follow=True).content.decode()
+    assert schedules.paused_at(entry) is not None
+    root.post(PAGE, {"do": "resume", "schedule": entry.id})
+    assert schedules.paused_at(entry) is None
+    assert LogEntry.objects.count() == 2
+
+
+def test_a_broken_schedule_says_why_it_cannot_be_run(root):
+    broken = row(cron="0 0 31 2 *")
+    broken.save()
+    answer = root.post(PAGE, {"do": "run", "schedule": f"db:{broken.pk}"}, follow=True)
+    assert "never comes true" in answer.content.decode()
+
+
+def test_nonsense_is_refused(root):
+    assert root.post(PAGE, {"do": "explode", "schedule": "settings:nightly"}).status_code == 400
+    assert root.post(PAGE, {"do": "run", "schedule": "settings:nobody"}).status_code == 404
+    assert root.get(f"{PAGE}?p=nonsense").status_code == 200
+    assert root.put(PAGE).status_code == 405
+
+
+def test_who_may_only_look_sees_no_buttons_and_changes_nothing(person, memory_store):
+    viewer = person("view_jobs")
+    assert "Run now" not in viewer.get(PAGE).content.decode()
+    assert viewer.post(PAGE, {"do": "pause", "schedule": "settings:nightly"}).status_code == 403
+    assert memory_store.get_document("schedules") == {}
+    runner = person("view_jobs", "run_schedules")
+    assert "Run now" in runner.get(PAGE).content.decode()
+    assert runner.post(PAGE, {"do": "run", "schedule": "settings:nightly"}).status_code == 302
+    assert person("run_schedules").get(PAGE).status_code == 403
+
+
+@pytest.mark.django_db
+class TestRows:
+    @pytest.mark.parametrize(
+        ("field", "values"),
+        [
+            ("cron", {"cron": "0 0 31 2 *"}),
+            ("cron", {"cron": "61 * * * *"}),
+            ("job", {"job": "tests.nobody"}),
+            ("timezone", {"timezone": "Mars/Olympus"}),
+            ("args", {"args": {"name": "Ada"}}),
+            ("args", {"args": ["Ada", "Grace"]}),
+            ("kwargs", {"kwargs": ["Ada"]}),
+            ("kwargs", {"kwargs": {"nam": "Ada"}}),
+            ("missed", {"missed": "none"}),
+            ("overlap", {"overlap": "none"}),
+            ("jitter", {"jitter": 86_401}),
+        ],
+    )
+    def test_what_could_never_run_is_refused_when_it_is_written(self, field, values):
+        with pytest.raises(ValidationError) as caught:
+            row(**values).full_clean()
+        assert field in caught.value.message_dict
+
+    def test_a_good_row_is_accepted(self):
+        row(timezone="America/New_York", args=["Ada"], missed="all", overlap="skip", jitter=60).full_clean()
+
+    def test_the_form_refuses_arguments_that_are_not_json(self, root):
+        data = {"name": "x", "job": "tests.greet", "cron": "* * * * *", "args": "[1", "kwargs": "{}", "missed": "one",
+                "overlap": "allow", "jitter": "0"}  # fmt: skip
+        assert "Enter a valid JSON" in root.post(f"{ROWS}add/", data).content.decode()
+        root.post(f"{ROWS}add/", data | {"args": '["Ada"]'})
+        assert Schedule.objects.get().args == ["Ada"]
+
+    def test_a_row_shows_its_next_five_runs_in_its_own_zone(self, root, clock):
+        saved = row(cron="0 12 * * *", timezone="Asia/Kathmandu")
+        saved.save()
+        page = root.get(f"{ROWS}{saved.pk}/change/").content.decode()
+        assert page.count("12:00:00 +0545") == 5
+        assert "12:00:00 +0545" in root.get(ROWS).content.decode()

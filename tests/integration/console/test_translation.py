@@ -1,0 +1,73 @@
+"""The German translation: whole, in step with its compiled form, and on the pages."""
+
+from __future__ import annotations
+
+import ast
+import gettext
+import re
+from pathlib import Path
+
+import pytest
+from django.test import Client, override_settings
+
+import django_jobs
+from django_jobs.stores.base import Store
+from tests.console_data import fill_typical
+from tests.integration.console.conftest import BASE
+
+FOLDER = Path(django_jobs.__file__).parent / "locale" / "de" / "LC_MESSAGES"
+STRING = r'"(?:[^"\\]|\\.)*"'
+ENTRY = re.compile(
+    rf"^msgid ((?:{STRING}\s*)+)(?:msgid_plural ((?:{STRING}\s*)+))?((?:msgstr(?:\[\d\])? (?:{STRING}\s*)+)+)", re.M
+)
+
+
+def text(block: str) -> str:
+    return "".join(ast.literal_eval(part) for part in re.findall(STRING, block))
+
+
+def entries() -> list[tuple[str, str, list[str]]]:
+    """(message, its plural or "", translations)."""
+    source = (FOLDER / "django.po").read_text()
+    found = []
+    for match in ENTRY.finditer(source):
+        forms = [text(form) for form in re.split(r"msgstr(?:\[\d\])? ", match.group(3))[1:]]
+        found.append((text(match.group(1)), text(match.group(2) or ""), forms))
+    return found[1:]
+
+
+def placeholders(message: str) -> set[str]:
+    return set(re.findall(r"%\(\w+\)[sd]", message))
+
+
+def test_every_text_is_translated_with_its_placeholders() -> None:
+    assert len(entries()) > 300
+    for message, plural, forms in entries():
+        assert len(forms) == (2 if plural else 1), message
+        for form in forms:
+            assert form, message
+            assert placeholders(form) == placeholders(message), message
+
+
+def test_the_compiled_translation_is_that_of_the_source() -> None:
+    with (FOLDER / "django.mo").open("rb") as file:
+        compiled = gettext.GNUTranslations(file)
+    for message, plural, forms in entries():
+        if plural:
+            assert [compiled.ngettext(message, plural, n) for n in (1, 2)] == forms
+        else:
+            assert compiled.gettext(message) == forms[0]
+
+
+@pytest.mark.django_db
+@override_settings(LANGUAGE_CODE="de")
+def test_the_pages_are_german(memory_console: Store, root: Client) -> None:
+    fill_typical(memory_console)
+    overview = root.get(BASE).text
+    for words in ("Übersicht", "Braucht einen Menschen", "10 Jobs von default sind gescheitert.", "Die letzte Stunde"):
+        assert words in overview, words
+    for words in ("Overview", "Needs a person", "Throughput", "Workers"):
+        assert words not in overview, words
+    dead = root.get(f"{BASE}jobs/dead/").text
+    assert "Jetzt wiederholen" in dead
+    assert "Retry now" not in dead

@@ -1,0 +1,189 @@
+"""Every address × everybody × every method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
+from django.test import Client
+
+from django_jobs import bulk
+from django_jobs.browse import Match
+from django_jobs.stores.base import Store
+from django_jobs.values import State
+from tests.console_data import Filler, fill_typical, worker_info
+from tests.integration.console.conftest import BASE, PERMISSIONS
+
+pytestmark = pytest.mark.django_db
+
+PAGES = [
+    "",
+    "?period=day",
+    "queues/",
+    "queues/default/",
+    *(f"jobs/{state}/" for state in State),
+    "jobs/dead/?group=1",
+    "jobs/retry/?group=1",
+    "jobs/dead/?q=x&name=y&queue=default&error=z",
+    "workers/",
+    "bulk/",
+    "history/",
+    "job/default/dead/",
+    "bulk/{operation}/",
+]
+#: (address, what is sent, the permission it needs)
+CHANGES = [
+    ("jobs/dead/", {"verb": "retry", "job": "default/dead"}, "retry_jobs"),
+    ("jobs/dead/", {"verb": "retry", "scope": "all", "confirmed": "1"}, "retry_jobs"),
+    ("jobs/dead/", {"verb": "delete", "job": "default/dead", "confirmed": "1"}, "delete_jobs"),
+    ("jobs/scheduled/", {"verb": "cancel", "job": "default/scheduled"}, "delete_jobs"),
+    ("jobs/scheduled/", {"verb": "kill", "job": "default/scheduled", "confirmed": "1"}, "delete_jobs"),
+    (
+        "jobs/scheduled/",
+        {"verb": "reschedule", "job": "default/scheduled", "confirmed": "1", "run_at": "2029-01-01T00:00:00"},
+        "retry_jobs",
+    ),
+    ("job/default/dead/", {"verb": "retry"}, "retry_jobs"),
+    ("job/default/dead/", {"verb": "delete", "confirmed": "1"}, "delete_jobs"),
+    ("job/default/dead/edit/", {"arguments": "[[9], {}]"}, "retry_jobs"),
+    ("queues/default/", {"do": "pause"}, "pause_queues"),
+    ("queues/default/", {"do": "resume"}, "pause_queues"),
+    ("queues/default/", {"do": "pause", "name": "shop.send_receipt"}, "pause_queues"),
+    ("workers/", {"worker": "web-1:4711", "command": "stop", "confirmed": "1"}, "manage_workers"),
+    ("bulk/{operation}/", {"do": "stop"}, "delete_jobs"),
+    ("bulk/{operation}/", {"do": "continue"}, "delete_jobs"),
+]
+EVERYBODY = ["anonymous", "customer", "staff", *PERMISSIONS, "superuser"]
+
+
+@pytest.fixture
+def operation(memory_console: Store) -> str:
+    """A store with one known job in each state that changes need, and an operation that waits."""
+    filler = Filler(memory_console)
+    filler.make(State.DEAD, id="dead")
+    filler.make(State.SCHEDULED, id="scheduled")
+    memory_console.publish_worker("web-1:4711", worker_info(), 60_000)
+    return bulk.start("delete", State.EXPIRED, Match()).id
+
+
+@pytest.fixture(params=EVERYBODY)
+def who(request: pytest.FixtureRequest, person: Callable[..., Client]) -> tuple[str, Client]:
+    name: str = request.param
+    if name == "anonymous":
+        return name, Client()
+    if name == "superuser":
+        return name, person(superuser=True)
+    return name, person(*([name] if name in PERMISSIONS else []), staff=name != "customer")
+
+
+def everything(store: Store) -> object:
+    """All that a page could have changed."""
+    return (
+        [(info.id, info.record) for state in State for info in store.page("default", state)],
+        store.stats(["default"])[0],
+        store.get_document("bulk"),
+    )
+
+
+def test_a_page_is_for_those_who_may_view_jobs_and_changes_nothing(
+    who: tuple[str, Client], operation: str, memory_console: Store
+) -> None:
+    name, client = who
+    before = everything(memory_console)
+    for page in PAGES:
+        response = client.get(BASE + page.format(operation=operation))
+        if name in {"anonymous", "customer"}:
+            assert response.status_code == 302, page
+            assert "/admin/login/" in response["Location"]
+        else:
+            assert response.status_code == (200 if name in {"view_jobs", "superuser"} else 403), page
+    assert everything(memory_console) == before
+    assert LogEntry.objects.count() == 0
+
+
+@pytest.mark.parametrize("who", [name for name in EVERYBODY if name != "superuser"], indirect=True)
+def test_a_change_needs_its_own_permission(who: tuple[str, Client], operation: str, memory_console: Store) -> None:
+    name, client = who
+    before = everything(memory_console)
+    for page, data, permission in CHANGES:
+        response = client.post(BASE + page.format(operation=operation), data)
+        assert response.status_code == (302 if name in {"anonymous", "customer"} else 403), (page, permission)
+    assert everything(memory_console) == before
+    assert LogEntry.objects.count() == 0
+
+
+@pytest.mark.parametrize(("page", "data", "permission"), CHANGES)
+def test_with_its_permission_a_change_is_made_and_logged(
+    page: str,
+    data: dict[str, str],
+    permission: str,
+    operation: str,
+    memory_console: Store,
+    person: Callable[..., Client],
+) -> None:
+    client = person("view_jobs", permission)
+    response = client.post(BASE + page.format(operation=operation), data)
+    assert response.status_code in {302, 303}
+    if data.get("do") != "continue":
+        (entry,) = LogEntry.objects.all()
+        assert entry.user.username == f"view_jobs-{permission}"
+        assert entry.get_change_message()
+
+
+@pytest.mark.parametrize(("page", "data", "permission"), CHANGES)
+def test_a_superuser_makes_every_change(
+    page: str, data: dict[str, str], permission: str, operation: str, memory_console: Store, root: Client
+) -> None:
+    assert root.post(BASE + page.format(operation=operation), data).status_code in {302, 303}
+    assert LogEntry.objects.filter(user__username="root").count() == (data.get("do") != "continue")
+
+
+@pytest.mark.parametrize(("page", "data", "permission"), CHANGES)
+def test_without_the_token_against_forged_requests_nothing_changes(
+    page: str, data: dict[str, str], permission: str, operation: str, memory_console: Store, root: Client
+) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = root.cookies
+    before = everything(memory_console)
+    assert strict.post(BASE + page.format(operation=operation), data).status_code == 403
+    assert everything(memory_console) == before
+
+
+@pytest.mark.parametrize("method", ["put", "patch", "delete", "options"])
+def test_other_methods_are_refused(method: str, operation: str, memory_console: Store, root: Client) -> None:
+    before = everything(memory_console)
+    for page in PAGES:
+        response = getattr(root, method)(BASE + page.format(operation=operation))
+        assert response.status_code == 405, page
+    assert everything(memory_console) == before
+
+
+def test_a_page_without_changes_refuses_them(operation: str, memory_console: Store, root: Client) -> None:
+    for page in ("", "queues/", "bulk/", "history/"):
+        assert root.post(BASE + page).status_code == 405
+
+
+def test_buttons_are_shown_to_those_who_may_press_them(memory_console: Store, person: Callable[..., Client]) -> None:
+    fill_typical(memory_console)
+    dead = memory_console.page("default", State.DEAD, 0, 1)[0].id
+    page = f"{BASE}job/default/{quote(dead)}/"
+    viewer, mender = person("view_jobs"), person("view_jobs", "retry_jobs")
+    assert 'name="verb"' not in viewer.get(page).text
+    assert 'value="retry"' in mender.get(page).text
+    assert 'value="delete"' not in mender.get(page).text
+    assert 'value="retry"' in mender.get(f"{BASE}jobs/dead/").text
+    assert 'name="verb"' not in viewer.get(f"{BASE}jobs/dead/").text
+
+
+def test_the_index_shows_the_console_to_viewers_only(memory_console: Store, person: Callable[..., Client]) -> None:
+    assert "django_jobs/dashboard" in person("view_jobs").get("/admin/").text
+    assert "django_jobs" not in person("retry_jobs").get("/admin/").text
+
+
+def test_pages_are_neither_kept_nor_guessed(memory_console: Store, root: Client) -> None:
+    response = root.get(BASE)
+    assert "no-store" in response["Cache-Control"]
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["Content-Type"].startswith("text/html")

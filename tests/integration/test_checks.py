@@ -1,0 +1,174 @@
+"""System checks: each id, and that a good project has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.test import override_settings
+
+from django_jobs import registry
+from django_jobs.checks import check_jobs, check_settings
+from django_jobs.definition import JobDefinition
+from django_jobs.store_setting import check_deployment
+
+CACHES = {
+    "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"},
+    "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+}
+
+
+def task() -> None: ...
+
+
+not_callable = "text"
+
+
+def found(settings: Any, check: Callable[[], list[checks.CheckMessage]] = check_settings, **others: Any) -> list[str]:
+    with override_settings(DJANGO_JOBS=settings, **others):
+        return [f"{message.id}: {message.msg} {message.hint}" for message in check()]
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"STORE": "memory"},
+            {"STORE": "redis://:secret@localhost:6379/0"},
+            {"STORE": "redis+sentinel://a:26379,b:26379/mymaster/0"},
+            {
+                "STORE": "embedded:/srv/jobs.sqlite3",
+                "QUEUES": {"mail": {"PRIORITY": 10, "ON_FULL": "block"}, "x": None},
+            },
+            {
+                "STORE": "memory",
+                "HISTORY": {"succeeded": 0, "ttl": 60},
+                "DEAD": {"max": 10},
+                "ARCHIVE": {"DAYS": 180},
+                "LEASE": 5.5,
+                "MIDDLEWARE": ["tests.integration.test_checks.task"],
+                "JOB_DEFAULTS": {"max_attempts": 3},
+            },
+        ],
+        ids=str,
+    )
+    def test_good_settings_have_nothing_to_say(self, settings: Any) -> None:
+        assert found(settings) == []
+
+    def test_django_runs_them_and_good_jobs_pass(self, empty_registry: None) -> None:
+        with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": {"default": {}, "mail": {}}}):
+            assert checks.run_checks(tags=["django_jobs"]) == []
+
+    @pytest.mark.parametrize(
+        ("settings", "expected"),
+        [
+            (["redis://"], "E001: DJANGO_JOBS is ['redis://'], not a dict."),
+            ({"STROE": "memory"}, "E002: DJANGO_JOBS has an unknown key 'STROE'. Did you mean 'STORE'?"),
+            ({"store": "memory"}, "E002: DJANGO_JOBS has an unknown key 'store'. Did you mean 'STORE'?"),
+            ({"HISTORY": {"max": 5}}, "E002: DJANGO_JOBS['HISTORY'] has an unknown key 'max'. Known: succeeded, ttl."),
+            ({"API": {"AUTHORISER": "x"}}, "E002: DJANGO_JOBS['API'] has an unknown key 'AUTHORISER'. Did you mean"),
+            ({"API": {"REMOTE_HOSTS": "x"}}, "E003: DJANGO_JOBS['API']['REMOTE_HOSTS'] is 'x'. Use a list of host"),
+            ({"QUEUES": {"a": {"PRIO": 5}}}, "E002: DJANGO_JOBS['QUEUES']['a'] has an unknown key 'PRIO'. Did you"),
+            ({"THREADS": 0}, "E003: DJANGO_JOBS['THREADS'] is 0. Use a whole number from 1 to 1024."),
+            ({"THREADS": True}, "E003: DJANGO_JOBS['THREADS'] is True."),
+            ({"LEASE": "30"}, "E003: DJANGO_JOBS['LEASE'] is '30'. Use seconds, from 1 to 86400."),
+            ({"ON_COMMIT": "yes"}, "E003: DJANGO_JOBS['ON_COMMIT'] is 'yes'. Use True or False."),
+            (
+                {"QUEUE_ORDER": "random"},
+                "E003: DJANGO_JOBS['QUEUE_ORDER'] is 'random'. Use one of 'weighted'",
+            ),
+            ({"QUEUES": ["a"]}, "E003: DJANGO_JOBS['QUEUES'] is ['a']. Use a dict."),
+            ({"QUEUES": {"a": 5}}, "E003: DJANGO_JOBS['QUEUES']['a'] is 5. Use a dict of options"),
+            ({"QUEUES": {"a": {"PRIORITY": 0}}}, "E003: DJANGO_JOBS['QUEUES']['a']['PRIORITY'] is 0. Use a whole"),
+            ({"MIDDLEWARE": "shop.timing"}, "E003: DJANGO_JOBS['MIDDLEWARE'] is 'shop.timing'. Use a list of dotted"),
+            ({"NAMESPACE": "a b"}, "E003: DJANGO_JOBS['NAMESPACE'] is 'a b'. Use up to 100 printable characters"),
+            ({"ARCHIVE": 5}, "E003: DJANGO_JOBS['ARCHIVE'] is 5. Use a dict, or None"),
+            ({"QUEUES": {"a{b}": {}}}, "E004: DJANGO_JOBS['QUEUES'] has a queue named 'a{b}'."),
+            ({"QUEUES": {5: {}}}, "E003: DJANGO_JOBS['QUEUES'] is {5: {}}. Use a dict."),
+            ({"MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['MIDDLEWARE']: 'no.such' cannot be used: "),
+            ({"ENQUEUE_MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['ENQUEUE_MIDDLEWARE']: 'no.such' cannot be used"),
+            ({"ENQUEUE_MIDDLEWARE": [f"{__name__}.not_callable"]}, "cannot be used: it is not callable"),
+            ({"JOB_DEFAULTS": {"atempts": 5}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: unknown option 'atempts'."),
+            ({"JOB_DEFAULTS": {"timeout": 0}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: timeout=0: use a duration"),
+            ({"JOB_DEFAULTS": {"cron": "* * * * *"}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: unknown option 'cron'."),
+            ({"STORE": ""}, "E007: DJANGO_JOBS['STORE'] is missing; without DEBUG there is no default."),
+            ({"STORE": "postgres://u:pw@h/db"}, "E007: DJANGO_JOBS['STORE'] starts with 'postgres'"),
+            ({"STORE": 5}, "E003: DJANGO_JOBS['STORE'] is 5. Use text."),
+            ({"DATABASE": "jobs"}, "E008: DJANGO_JOBS['DATABASE'] is 'jobs', which is not in DATABASES."),
+            ({"STORE": "cache:nowhere"}, "E012: DJANGO_JOBS['STORE'] is 'cache:nowhere', but CACHES has no 'nowhere'."),
+            (
+                {"STORE": "cache:local"},
+                "E012: DJANGO_JOBS['STORE'] is 'cache:local', whose backend is 'django.core",
+            ),
+            ({"STORE": "cache:default"}, "W001: The jobs live in the Redis database of CACHES['default']"),
+            ({"STORE": "redis://localhost/1"}, "W001: The jobs live in the Redis database of CACHES['default']"),
+        ],
+        ids=str,
+    )
+    def test_a_bad_value_has_an_id_and_a_remedy(self, settings: Any, expected: str) -> None:
+        settings = {"STORE": "memory", **settings} if isinstance(settings, dict) else settings
+        messages = found(settings, CACHES=CACHES)
+        assert any(expected in message for message in messages), messages
+
+    def test_no_password_is_shown(self) -> None:
+        assert "pw" not in str(found({"STORE": "postgres://u:pw@h/db"}))
+
+    def test_with_debug_the_store_has_a_default(self) -> None:
+        assert found({}, DEBUG=True) == []
+
+    def test_another_database_of_the_same_server_is_no_problem(self) -> None:
+        assert found({"STORE": "redis://localhost:6379/0"}, CACHES=CACHES) == []
+
+
+class TestJobs:
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"queue": "mail"}, "E009: Its queue 'mail' is not in DJANGO_JOBS['QUEUES']. Known: default."),
+            ({"cron": "61 * * * *"}, "E010: The job tests.checked has an impossible schedule"),
+            ({"cron": "0 0 30 2 *"}, "E010: The job tests.checked has an impossible schedule"),
+        ],
+        ids=str,
+    )
+    def test_a_job_that_does_not_fit_is_named(self, options: Any, expected: str) -> None:
+        registry.register(JobDefinition(task, name="tests.checked", **options))
+        try:
+            assert any(expected in message for message in found({"STORE": "memory"}, check_jobs))
+        finally:
+            registry.unregister("tests.checked")
+
+    @pytest.mark.parametrize(
+        ("schedule", "expected"),
+        [
+            ("nightly", "E011: DJANGO_JOBS['SCHEDULES']['s'] is 'nightly'. It needs at least 'job' and 'cron'."),
+            (
+                {"job": "no.such", "cron": "* * * * *"},
+                "E011: DJANGO_JOBS['SCHEDULES']['s']: No job is named 'no.such'",
+            ),
+            ({"job": "no.such", "cron": "x"}, "E010: DJANGO_JOBS['SCHEDULES']['s'] has an impossible schedule"),
+        ],
+        ids=str,
+    )
+    def test_a_schedule_that_does_not_fit_is_named(self, schedule: Any, expected: str) -> None:
+        messages = found({"STORE": "memory", "SCHEDULES": {"s": schedule}}, check_jobs)
+        assert any(expected in message for message in messages), messages
+
+    def test_jobs_wait_until_the_settings_are_right(self) -> None:
+        assert found(["no dict"], check_jobs) == []
+
+
+class TestDeployment:
+    def test_settings_for_tests_are_named_before_they_are_deployed(self) -> None:
+        messages = found({"STORE": "memory", "EAGER": True}, check_deployment)
+        assert [message[:4] for message in (m.removeprefix("django_jobs.") for m in messages)] == ["W002", "W002"]
+        assert found({"STORE": "redis://localhost/0"}, check_deployment) == []
+
+
+def test_every_id_is_documented() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "reference" / "checks.md").read_text()
+    for number in [f"E{n:03}" for n in range(1, 13)] + ["W001", "W002"]:
+        assert f"django_jobs.{number}" in page

@@ -1,0 +1,61 @@
+"""The example shop as a newcomer starts it: every process, the real work, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+SECONDS = 110
+
+
+def play(tmp_path: Path, store: str) -> subprocess.CompletedProcess[str]:
+    """`make demo ARGS=--once`, with fewer orders."""
+    pytest.importorskip("aiosmtpd", reason="the demo's mail server")
+    pytest.importorskip("PIL", reason="the demo's photos")
+    return subprocess.run(
+        [sys.executable, "-m", "demo", "--once", "--orders", "20"],
+        cwd=ROOT / "example_project",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SHOP_STATE": str(tmp_path / "state"), "SHOP_STORE": store},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
+def processes_of(tmp_path: Path) -> list[str]:
+    """Command lines of the living processes that were told to keep their files under `tmp_path`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(tmp_path).encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # ended while we looked, or another user's
+    return found
+
+
+def assert_it_went_well(done: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert done.stdout.splitlines()[-1].startswith("demo ok: "), said
+    assert "WRONG" not in done.stdout
+    assert done.stderr == ""
+    if Path("/proc").is_dir():
+        assert processes_of(tmp_path) == []
+
+
+@pytest.mark.accepts("P02", "R22", "P01")
+def test_the_shop_does_its_work_on_the_embedded_store(tmp_path: Path) -> None:
+    assert_it_went_well(play(tmp_path, "embedded"), tmp_path)
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("R22")
+def test_the_shop_does_its_work_on_redis(tmp_path: Path, redis_server: str) -> None:
+    assert_it_went_well(play(tmp_path, redis_server), tmp_path)

@@ -1,0 +1,218 @@
+"""Inside atomic(), every way in waits for the commit; after a rollback nothing was ever enqueued."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import override_settings
+
+from django_jobs import DuplicateJob, JobHandle, QueueFull, StoreUnavailable
+from django_jobs.async_calls import AsyncCalls
+from django_jobs.stores import get_store
+from tests.integration.sample_jobs import receipt, strict, unique
+from tests.integration.ways_in import CALLS, WAYS_IN, enqueue
+
+SETTINGS: dict[str, Any] = {"STORE": "memory", "QUEUES": {"default": {}, "small": {"MAX_LENGTH": 1}}}
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _settings() -> Iterator[None]:
+    with override_settings(DJANGO_JOBS=SETTINGS):
+        yield
+
+
+def stored(handle: JobHandle) -> bool:
+    return get_store().get(handle.queue, handle.id) is not None
+
+
+@pytest.mark.parametrize("way_in", WAYS_IN)
+class TestEveryWayIn:
+    def test_waits_for_the_commit(self, way_in: str) -> None:
+        with transaction.atomic():
+            handle = enqueue(way_in)
+            assert handle.state == "deferred"
+            assert not stored(handle)
+        assert handle.state in ("queued", "scheduled")
+        assert stored(handle)
+        (stats,) = get_store().stats(["default"])
+        assert sum(stats.counts.values()) == 1
+
+    def test_enqueues_nothing_after_a_rollback_of_all_or_of_the_savepoint(self, way_in: str) -> None:
+        with transaction.atomic():
+            outer = enqueue(way_in)
+            transaction.set_rollback(True)
+        with transaction.atomic(), transaction.atomic():
+            inner = enqueue(way_in)
+            transaction.set_rollback(True)
+        assert (outer.state, inner.state) == ("deferred", "deferred")
+        (stats,) = get_store().stats(["default"])
+        assert sum(stats.counts.values()) == 0
+
+
+def test_no_call_that_enqueues_is_missing_above() -> None:
+    assert {name for name in dir(AsyncCalls) if not name.startswith("_")} == set(CALLS)
+
+
+@pytest.mark.parametrize("way_in", CALLS)
+def test_on_commit_false_enqueues_at_once_in_every_way(way_in: str) -> None:
+    with transaction.atomic():
+        handle = enqueue(way_in, receipt.using(on_commit=False))
+        assert stored(handle)
+        transaction.set_rollback(True)
+    assert stored(handle)
+
+
+class TestTransactions:
+    def test_a_savepoint_that_is_rolled_back_takes_its_jobs_along(self) -> None:
+        with transaction.atomic():
+            kept = receipt.enqueue(1)
+            with transaction.atomic():
+                lost = receipt.enqueue(2)
+                transaction.set_rollback(True)
+            with transaction.atomic():
+                inner = receipt.enqueue(3)
+            assert inner.state == "deferred"
+        assert (stored(kept), stored(lost), stored(inner)) == (True, False, True)
+
+    def test_the_setting_switches_it_off_and_using_on_again(self) -> None:
+        with override_settings(DJANGO_JOBS={**SETTINGS, "ON_COMMIT": False}), transaction.atomic():
+            assert receipt.enqueue(7).state == "queued"
+            assert receipt.using(on_commit=True).enqueue(7).state == "deferred"
+
+    def test_what_is_wrong_with_a_call_is_said_before_the_commit(self) -> None:
+        with transaction.atomic(), pytest.raises(TypeError, match="cannot be called like this"):
+            receipt.enqueue()  # type: ignore[call-arg]
+
+    def test_a_deferred_handle_stays_so_when_it_is_asked(self) -> None:
+        with transaction.atomic():
+            handle = receipt.enqueue(7)
+            assert handle.refresh().state == "deferred"
+            assert (handle.result, handle.error, handle.attempts) == (None, None, ())
+
+
+class TestWhatOnlyTheStoreKnows:
+    def test_a_duplicate_turns_the_handle_at_the_commit(self) -> None:
+        with transaction.atomic():
+            first, second = unique.enqueue_unique(1), unique.enqueue_unique(1)
+            assert first is not None
+            assert second is not None
+        assert (first.state, second.state) == ("queued", "duplicate")
+
+    def test_on_conflict_raise_raises_at_the_commit(self) -> None:
+        strict.enqueue(1)
+        with pytest.raises(DuplicateJob), transaction.atomic():
+            strict.enqueue(1)
+
+    def test_a_full_queue_raises_at_the_commit_and_the_log_names_the_job(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        receipt.using(queue="small").enqueue(1)
+        with pytest.raises(QueueFull), transaction.atomic():
+            handle = receipt.using(queue="small").enqueue(2)
+        assert f"the first is sample.receipt {handle.id}" in caplog.text
+        assert handle.state == "full"
+
+    def test_try_enqueue_never_raises_for_a_full_queue(self) -> None:
+        receipt.using(queue="small").enqueue(1)
+        with transaction.atomic():
+            handle = receipt.using(queue="small").try_enqueue(2)
+        assert handle is not None
+        assert handle.state == "full"
+
+    def test_a_store_that_is_away_at_the_commit_is_told_and_logged(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def away(*args: Any, **kwargs: Any) -> None:
+            raise StoreUnavailable("gone")
+
+        monkeypatch.setattr(get_store(), "enqueue", away)
+        with pytest.raises(StoreUnavailable), transaction.atomic():
+            handle = receipt.enqueue(7)
+        assert handle.id in caplog.text
+
+
+class TestOtherDatabases:
+    PROGRAM = """
+        import django
+        from django.conf import settings
+
+        memory = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+        settings.configure(
+            INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django_jobs"],
+            DATABASES={DATABASES},
+            DJANGO_JOBS={"STORE": "memory", "DATABASE": "DATABASE"},
+            USE_TZ=True,
+        )
+        django.setup()
+        from asgiref.sync import async_to_sync, sync_to_async
+        from django.db import connections, transaction
+        from django_jobs.stores import get_store
+        from tests.integration.sample_jobs import receipt
+        from tests.integration.ways_in import WAYS_IN, aenqueue, enqueue
+
+        def stored(handle):
+            return get_store().get("default", handle.id) is not None
+
+    """
+
+    def run(self, databases: str, database: str, program: str) -> None:
+        head = textwrap.dedent(self.PROGRAM).replace("{DATABASES}", databases).replace('DATABASE"}', database + '"}')
+        code = head + textwrap.dedent(program)
+        subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+
+    def test_the_transaction_of_the_named_database_counts_in_every_way(self) -> None:
+        self.run(
+            '{"default": memory, "other": memory}',
+            "other",
+            """
+            for way_in in WAYS_IN:
+                with transaction.atomic():
+                    handle = enqueue(way_in)
+                    assert stored(handle), way_in
+                    transaction.set_rollback(True)
+                get_store().delete("default", [handle.id])
+                with transaction.atomic(using="other"):
+                    handle = enqueue(way_in)
+                    assert handle.state == "deferred" and not stored(handle), way_in
+                    transaction.set_rollback(True, using="other")
+                assert not stored(handle), way_in
+                with transaction.atomic(using="other"):
+                    handle = enqueue(way_in)
+                assert stored(handle), way_in
+                get_store().delete("default", [handle.id])
+            """,
+        )
+
+    def test_without_any_database_every_way_enqueues_at_once(self) -> None:
+        self.run(
+            "{}",
+            "default",
+            """
+            async def view(way_in):
+                return await aenqueue(way_in)
+
+            for way_in in WAYS_IN:
+                for call in (enqueue, async_to_sync(view)):
+                    handle = call(way_in)
+                    assert stored(handle), (way_in, call)
+                    get_store().delete("default", [handle.id])
+            """,
+        )
+
+    def test_no_connection_is_opened_to_ask(self) -> None:
+        self.run(
+            '{"default": {**memory, "NAME": "/nowhere/db.sqlite3"}}',
+            "default",
+            """
+            assert receipt.enqueue(7).state == "queued"
+            assert connections["default"].connection is None
+            """,
+        )

@@ -1,0 +1,68 @@
+"""Answers that Redis remembers for calls sent twice: few, however many threads and processes come and go."""
+
+from __future__ import annotations
+
+import os
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.channels import Channels
+from django_jobs.values import State
+
+pytestmark = pytest.mark.redis
+
+
+def in_a_thread(do: Any) -> None:
+    thread = Thread(target=do)
+    thread.start()
+    thread.join(10)
+
+
+def test_a_server_with_a_thread_for_each_request_does_not_fill_redis_with_answers(
+    redis_store: RedisStore, make_job: Any
+) -> None:
+    for _ in range(30):
+        in_a_thread(lambda: redis_store.enqueue("default", [make_job()]))
+    assert redis_store.transport.client.hlen(redis_store.keys.of("default")["answers"]) <= 2
+    assert redis_store.stats(["default"])[0].counts["queued"] == 30
+
+
+def test_threads_at_work_at_once_have_names_of_their_own() -> None:
+    channels = Channels()
+    one, two = channels.take(), channels.take()
+    assert one.name != two.name
+    assert [one.next()[1], one.next()[1], two.next()[1]] == [1, 2, 1]
+    name = one.name
+    del one
+    assert channels.take().next() == (name, 3), "numbers go on where they were"
+
+
+def test_a_forked_process_does_not_take_the_names_of_its_parent() -> None:
+    channels = Channels()
+    kept, given = channels.take(), channels.take().name
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        new = channels.take()
+        os.write(write, new.name.encode() + b" ")
+        del kept
+        os.write(write, channels.take().name.encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(write)
+    with os.fdopen(read) as file:
+        assert not {kept.name, given} & set(file.read().split())
+
+
+def test_a_pause_that_cannot_be_read_does_not_stop_redis(redis_store: RedisStore, make_job: Any) -> None:
+    """A member of `blocked` that looks like a pause's and is none: nobody may walk in a circle there."""
+    redis_store.enqueue("default", [make_job("a")])
+    redis_store.transport.client.zadd(redis_store.keys.of("default")["blocked"], {b"\x02nobody knows": 0})
+    assert [claim.id for claim in redis_store.claim("default", "w", 1, lease=1000).claims] == ["a"]
+    redis_store.promote("default")
+    info = redis_store.get("default", "a")
+    assert info is not None
+    assert info.state is State.RUNNING

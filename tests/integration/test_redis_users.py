@@ -1,0 +1,166 @@
+"""The Redis users of docs/howto/security.md: each can do its duty, and nothing beyond."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+import redis
+
+from django_jobs.exceptions import StoreError
+from django_jobs.stores.base import StoreOptions
+from django_jobs.stores.redis import RedisStore
+from django_jobs.values import Added, NewJob, State
+from tests.contract.acts import FAILED, Q, claim, complete, enqueue, state_of
+from tests.docs.pages import ROOT, blocks
+from tests.servers import redis_program, running_redis
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A server of these tests' own, with the users of the document."""
+    program = redis_program()
+    if program is None:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail("No redis-server or valkey-server on PATH.")
+        pytest.skip("No redis-server or valkey-server on PATH.")
+    (block,) = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
+    with running_redis(program) as url, redis.Redis.from_url(url) as client:
+        if int(client.info("server")["redis_version"].split(".")[0]) < 7:
+            pytest.skip("Rules for parts of commands came with Redis 7.")
+        for line in block.code.splitlines():
+            client.execute_command(*line.split())
+        client.set("somebody:elses", "1")
+        yield url
+
+
+@pytest.fixture
+def store_of(server: str) -> Iterator[Callable[[str], RedisStore]]:
+    """The store as that user sees it."""
+    made: list[RedisStore] = []
+
+    def make(user: str) -> RedisStore:
+        parts = urlsplit(server)
+        url = urlunsplit(parts._replace(netloc=f"{user}:PASSWORD@{parts.netloc.rpartition('@')[2]}"))
+        made.append(RedisStore.from_setting(url, options=StoreOptions(namespace="jobs")))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+    with redis.Redis.from_url(server) as client:
+        for key in client.scan_iter(match="{jobs*"):
+            client.delete(key)
+
+
+def test_a_worker_runs_retries_buries_and_repairs(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    store = store_of("worker")
+    assert enqueue(store, *[make_job(id) for id in "abc"]) == [Added.ADDED] * 3
+    first, second, third = claim(store, 3)
+    assert complete(store, first) == []
+    assert store.retry(second, FAILED, 0) is State.RETRY
+    assert store.bury(third, FAILED)
+    assert store.revive(Q, ["c"]) == ["c"]
+    store.promote(Q)
+    store.reconcile(Q)
+    store.prune(Q)
+    store.pause(Q, reason="a look")
+    store.resume(Q)
+    assert [info.id for info in store.page(Q, State.SUCCEEDED)] == ["a"]
+    assert store.stats([Q])[0].counts["queued"] == 2
+
+
+def test_a_producer_enqueues_in_every_way_and_looks(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    store = store_of("producer")
+    now = store.now()
+    ways = [
+        make_job("now"),
+        make_job("later", run_at=now + 3_600_000),
+        make_job("unique", unique="ab"),
+        make_job("twin", unique="ab", on_conflict="replace"),
+        make_job("hourly", unique="cd", unique_mode="period", unique_for=3_600_000),
+        make_job("limited", limit_key="k", limit=1),
+        make_job("alone", alone=True),
+        make_job("fired", fire=("nightly", now)),
+    ]
+    answers = [store.enqueue(Q, [way], max_length=100)[0] for way in ways]
+    assert answers == [Added.ADDED] * 3 + [Added.REPLACED] + [Added.ADDED] * 4
+    assert enqueue(store, make_job("now")) != [Added.FULL]
+    assert [state_of(store, id) for id in ("now", "later", "limited")] == ["queued", "scheduled", "queued"]
+
+
+def test_a_producer_that_debounces_needs_one_permission_more(
+    server: str, store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    store = store_of("producer")
+    pushed = make_job("b", unique="ab", on_conflict="debounce", run_at=store.now() + 60_000)
+    enqueue(store, make_job("a", unique="ab"))
+    with pytest.raises(StoreError):
+        enqueue(store, pushed)
+    with redis.Redis.from_url(server) as client:
+        client.execute_command("ACL", "SETUSER", "producer", "+zrem")
+        try:
+            assert enqueue(store, pushed) == [Added.REPLACED]
+        finally:
+            client.execute_command("ACL", "SETUSER", "producer", "-zrem")
+
+
+def test_a_producer_cannot_claim_finish_or_cancel(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    producer, worker = store_of("producer"), store_of("worker")
+    enqueue(producer, make_job("a"))
+    with pytest.raises(StoreError):
+        claim(producer)
+    with pytest.raises(StoreError):
+        producer.cancel(Q, ["a"])
+    (held,) = claim(worker)
+    with pytest.raises(StoreError):
+        complete(producer, held)
+    assert state_of(worker, "a") is State.RUNNING
+
+
+def test_a_viewer_reads_and_changes_nothing(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    enqueue(store_of("worker"), make_job("a"))
+    viewer = store_of("viewer")
+    assert state_of(viewer, "a") is State.QUEUED
+    assert [info.id for info in viewer.page(Q, State.QUEUED)] == ["a"]
+    with pytest.raises(StoreError):
+        enqueue(viewer, make_job("b"))
+
+
+@pytest.mark.parametrize("user", ["worker", "producer", "viewer"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "FLUSHALL",
+        "FLUSHDB",
+        "CONFIG GET *",
+        "KEYS *",
+        "SCRIPT FLUSH",
+        "CLIENT KILL ID 1",
+        "GET somebody:elses",
+        "ACL LIST",
+    ],
+)
+def test_nobody_reaches_beyond_the_namespace(server: str, user: str, command: str) -> None:
+    client = redis.Redis.from_url(server, username=user, password="PASSWORD")
+    with client, pytest.raises(redis.exceptions.NoPermissionError):
+        client.execute_command(*command.split())
+
+
+def test_nobody_reaches_beyond_the_namespace_from_a_script(server: str) -> None:
+    for user in ("worker", "producer"):
+        client = redis.Redis.from_url(server, username=user, password="PASSWORD")
+        with client, pytest.raises(redis.exceptions.ResponseError):
+            client.eval("return redis.call('GET', 'somebody:elses')", 0)

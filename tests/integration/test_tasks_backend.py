@@ -1,0 +1,248 @@
+"""Django's tasks framework on our engine: its documented behaviour, and what our engine adds."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import Any
+
+import django
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
+from django.utils import timezone
+
+from django_jobs.stores import use_store
+from django_jobs.stores.base import Store
+from django_jobs.values import State
+from django_jobs.worker.executor import Executor
+
+if django.VERSION < (6, 0) and find_spec("django_tasks") is None:
+    pytest.skip("needs Django 6 or the django-tasks backport", allow_module_level=True)
+
+from django_jobs.tasks_backend.compat import (
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from tests import tasks_project
+from tests.tasks_project import add, add_later, anything, break_down, tell
+
+
+@pytest.fixture(autouse=True)
+def _in_use(memory_store: Store, clock: Any) -> None:
+    clock.now = int(timezone.now().timestamp() * 1000)
+    use_store(memory_store)
+    tasks_project.ran.clear()
+
+
+@pytest.fixture
+def run(memory_store: Store) -> Any:
+    """Run what is ready, in the order workers would."""
+
+    def run_all() -> int:
+        executor, count = Executor(close_connections=False), 0
+        while claims := memory_store.claim("default", "tester", 1, lease=30_000).claims:
+            executor.run(claims[0], memory_store)
+            count += 1
+        return count
+
+    return run_all
+
+
+class Heard:
+    """What a signal said, while it is listened to."""
+
+    def __init__(self, signal: Any) -> None:
+        self.signal, self.said = signal, []
+
+    def __enter__(self) -> list[Any]:
+        self.signal.connect(self._hear)
+        return self.said
+
+    def __exit__(self, *_: object) -> None:
+        self.signal.disconnect(self._hear)
+
+    def _hear(self, sender: Any, task_result: Any, **_: Any) -> None:
+        self.said.append((sender, task_result.status, task_result.id))
+
+
+def test_every_capability_flag_is_true() -> None:
+    backend = add.get_backend()
+    assert backend.supports_defer
+    assert backend.supports_async_task
+    assert backend.supports_get_result
+    assert backend.supports_priority
+
+
+def test_a_task_is_ready_then_successful_with_its_value(run: Any) -> None:
+    result = add.enqueue(2, b=3)
+    assert result.status == TaskResultStatus.READY
+    assert result.attempts == 0
+    with pytest.raises(ValueError, match="not finished"):
+        _ = result.return_value
+    assert run() == 1
+    result.refresh()
+    assert result.status == TaskResultStatus.SUCCESSFUL
+    assert (result.return_value, result.attempts, result.errors) == (5, 1, [])
+    assert result.finished_at is not None
+    assert result.started_at is not None
+
+
+def test_the_result_read_back_equals_the_one_enqueue_returned() -> None:
+    later = timezone.now() + timedelta(hours=1)
+    result = add.using(priority=7, run_after=later).enqueue(2, b=3)
+    assert add.get_result(result.id) == result
+
+
+def test_a_failed_task_keeps_its_error_and_is_not_tried_again(run: Any) -> None:
+    result = break_down.enqueue("no such order")
+    run()
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert result.attempts == 1
+    assert result.errors[0].exception_class is ValueError
+    assert "no such order" in result.errors[0].traceback
+    with pytest.raises(ValueError, match="Task failed"):
+        _ = result.return_value
+
+
+def test_job_options_give_a_task_more_attempts(run: Any) -> None:
+    result = break_down.using(backend="committed").enqueue("again")
+    run()
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 3)
+
+
+def test_options_may_be_given_to_one_use_of_a_task(run: Any, memory_store: Store) -> None:
+    result = break_down.using(max_attempts=2).enqueue("again")
+    run()
+    info = memory_store.get("default", result.id)
+    assert info is not None
+    assert info.state is State.RETRY
+
+
+def test_async_tasks_run(run: Any) -> None:
+    result = add_later.enqueue(1)
+    run()
+    result.refresh()
+    assert result.return_value == 2
+
+
+def test_the_async_calls_do_the_same() -> None:
+    async def use() -> bool:
+        result = await add.aenqueue(1)
+        return (await add.aget_result(result.id)) == result
+
+    assert async_to_sync(use)()
+
+
+def test_the_context_tells_attempt_and_result(run: Any) -> None:
+    result = tell.enqueue("hello")
+    run()
+    result.refresh()
+    assert result.return_value == ["hello", 1, result.id]
+
+
+def test_higher_priority_runs_first_and_equals_in_order(run: Any) -> None:
+    for number, priority in enumerate([0, -100, 100, 0, 5]):
+        add.using(priority=priority).enqueue(number)
+    run()
+    assert [a for a, _ in tasks_project.ran] == [2, 4, 0, 3, 1]
+
+
+@pytest.mark.parametrize("when", [timedelta(minutes=5), "datetime"])
+def test_a_deferred_task_waits_for_its_time(when: Any, run: Any, clock: Any) -> None:
+    run_after = timezone.now() + timedelta(minutes=5) if when == "datetime" else when
+    result = add.using(run_after=run_after).enqueue(1)
+    assert run() == 0
+    clock.advance(301_000)
+    assert run() == 1
+    assert add.get_result(result.id).status == TaskResultStatus.SUCCESSFUL
+
+
+def test_arguments_come_back_as_json_makes_them(run: Any) -> None:
+    result = anything.enqueue((1, 2), b"bytes", key={"a": (1,)})
+    assert result.args == [[1, 2], "bytes"]
+    run()
+    result.refresh()
+    assert result.return_value == [[[1, 2], "bytes"], {"key": {"a": [1]}}]
+
+
+def test_arguments_that_are_no_json_are_refused_in_the_caller() -> None:
+    with pytest.raises(TypeError):
+        anything.enqueue(object())
+
+
+def test_signals_are_sent_with_the_backend_class_as_sender(run: Any) -> None:
+    with Heard(task_enqueued) as enqueued, Heard(task_started) as started, Heard(task_finished) as finished:
+        good, bad = add.enqueue(1), break_down.enqueue("x")
+        run()
+    backend = type(add.get_backend())
+    assert enqueued == [(backend, TaskResultStatus.READY, good.id), (backend, TaskResultStatus.READY, bad.id)]
+    assert started == [(backend, TaskResultStatus.RUNNING, good.id), (backend, TaskResultStatus.RUNNING, bad.id)]
+    assert finished == [
+        (backend, TaskResultStatus.SUCCESSFUL, good.id),
+        (backend, TaskResultStatus.FAILED, bad.id),
+    ]
+
+
+def test_a_task_that_will_be_tried_again_is_not_finished(run: Any) -> None:
+    with Heard(task_finished) as finished:
+        break_down.using(backend="committed").enqueue("x")
+        run()
+    assert [status for _, status, _ in finished] == [TaskResultStatus.FAILED]
+
+
+def test_the_frameworks_log_has_the_traceback_of_a_failure(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    break_down.enqueue("see me in the log")
+    with caplog.at_level(logging.INFO):
+        run()
+    assert "see me in the log" in caplog.text
+
+
+def test_an_unknown_result_does_not_exist() -> None:
+    with pytest.raises(TaskResultDoesNotExist):
+        add.get_result("0" * 32)
+
+
+def test_a_job_that_is_no_task_has_no_task_result(memory_store: Store, make_job: Any) -> None:
+    memory_store.enqueue("default", [make_job("plain")])
+    with pytest.raises(TaskResultDoesNotExist):
+        add.get_backend().get_result("plain")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_tasks_are_enqueued_at_once_unless_told_otherwise(memory_store: Store) -> None:
+    with transaction.atomic():
+        now = add.enqueue(1)
+        later = add.using(backend="committed").enqueue(2)
+        assert memory_store.get("default", now.id)
+        assert memory_store.get("default", later.id) is None
+    assert memory_store.get("default", later.id)
+
+
+@pytest.mark.skipif(django.VERSION < (6, 1), reason="tasks are pickled from Django 6.1 on")
+def test_tasks_and_results_can_be_pickled() -> None:
+    result = add.using(priority=3, max_attempts=4).enqueue(1)
+    assert pickle.loads(pickle.dumps(result)) == result  # noqa: S301 - our own bytes
+
+
+@pytest.mark.skipif(django.VERSION < (6, 1), reason="@task takes other options from Django 6.1 on")
+def test_the_decorator_takes_our_options() -> None:
+    from django.tasks import task
+
+    made = task(max_attempts=5, timeout=3)(tasks_project.add.func)
+    assert (made.max_attempts, made.timeout) == (5, 3)
+
+
+def test_checks_name_what_is_wrong_with_the_setting(settings: Any) -> None:
+    from django_jobs.tasks_backend import JobsBackend
+
+    backend = JobsBackend("x", {"QUEUES": ["nowhere"], "OPTIONS": {"TYPO": 1, "JOB_OPTIONS": {"max_attemts": 2}}})
+    assert [found.id for found in backend.check()] == ["django_jobs.E080", "django_jobs.E081", "django_jobs.E082"]
+    assert add.get_backend().check() == []

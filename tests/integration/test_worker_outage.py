@@ -1,0 +1,125 @@
+"""Workers whose Redis goes away: what they keep doing, what they must stop doing, how they come back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from uuid import uuid4
+
+import pytest
+
+from django_jobs.values import State
+from tests.integration.workers import WorkerSite
+from tests.survival.processes import is_alive
+from tests.survival.servers import RedisServer
+from tests.survival.waiting import wait_until
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A server of this test's own, to be taken away."""
+    server = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def site(server: RedisServer, tmp_path: Path) -> Iterator[WorkerSite]:
+    made = WorkerSite(tmp_path, server.url, NAMESPACE=f"w{uuid4().hex[:10]}")
+    yield made
+    made.close()
+
+
+def test_work_goes_on_after_a_short_outage_and_is_settled_once(site: WorkerSite, server: RedisServer) -> None:
+    pool = site.pool(threads=2)
+    id = site.put("work", 600)
+    site.ledger.wait("start", 1, seconds=5)
+    server.kill()
+    site.ledger.wait("end", 1, seconds=5)
+    server.start()
+
+    info = site.wait(id, seconds=8)
+    assert (info.crashes, info.failures) == (0, 0)
+    site.wait(site.put("work"), seconds=8)
+    assert [event.kind for event in site.ledger.read()] == ["start", "end", "start", "end"]
+    assert pool.text().count("Claiming for") <= 4, "an outage is said once when it begins, once when it ends"
+    assert pool.stop() == 0
+
+
+def test_a_worker_that_cannot_renew_kills_its_jobs_and_ends(site: WorkerSite, server: RedisServer) -> None:
+    pool = site.pool()
+    site.put("deaf")
+    site.put("deaf", timeout=60_000)
+    site.ledger.wait("start", 2, seconds=5)
+    pids = {event.pid for event in site.ledger.read()}
+    began = monotonic()
+    server.kill()
+
+    wait_until(lambda: not any(map(is_alive, pids)), "its jobs are ended by the end of the lease", seconds=5)
+    # Plus the time that one call takes to find that nobody answers.
+    assert 0.5 < monotonic() - began < 2 + 2.5
+    assert pool.process.wait(10) != 0
+    assert monotonic() - began < 2 * 2 + 2
+
+
+def test_a_worker_stops_in_time_though_the_store_is_silent(site: WorkerSite, server: RedisServer) -> None:
+    pool = site.pool("--drain-timeout", "1")
+    id = site.put("deaf")
+    site.ledger.wait("start", 1, seconds=5)
+    assert server.process is not None
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        began = monotonic()
+        pool.process.send_signal(signal.SIGTERM)
+        pool.process.wait(10)
+        assert monotonic() - began < 1 + 5.5
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+    site.pool()
+    wait_until(lambda: site.info(id).state is State.RUNNING and site.info(id).crashes <= 1, "it runs again", seconds=9)
+
+
+def test_leases_are_spared_after_an_outage_nobody_could_renew_in(site: WorkerSite, server: RedisServer) -> None:
+    """A worker that was frozen with its store may go on with its jobs when both come back."""
+    frozen = site.pool()
+    id = site.put("work", 4000)
+    site.ledger.wait("start", 1, seconds=5)
+    other = site.pool()
+    wait_until(lambda: len(site.store.workers()) == 2, "both workers are known", seconds=5)
+    server.kill()
+    for pid in (frozen.pid, *frozen.children()):
+        os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: "does not answer" in other.text(), "the other has noticed", seconds=5)
+    server.start()
+    for pid in (frozen.pid, *frozen.children()):
+        os.kill(pid, signal.SIGCONT)
+
+    assert site.wait(id, seconds=9).crashes == 0
+    assert site.ledger.count("start") == len([event for event in site.ledger.read() if event.kind == "start"])
+
+
+@pytest.mark.parametrize("key", ["wake", "queued", "claims", "scheduled", "leases"])
+def test_a_broken_key_in_one_queue_stops_no_other(server: RedisServer, tmp_path: Path, key: str) -> None:
+    namespace = f"w{uuid4().hex[:10]}"
+    site = WorkerSite(tmp_path, server.url, NAMESPACE=namespace, QUEUES={"default": {}, "broken": {}})
+    try:
+        lost = site.put("work", queue="broken")
+        with server.client() as client:
+            name = f"{{{namespace}:broken}}:{key}"
+            client.delete(name)
+            client.set(name, "not what it was")
+        pool = site.pool()
+        for _ in range(3):
+            site.wait(site.put("work"), seconds=4)
+        assert pool.process.poll() is None
+        # Once the key is set aside and the job is put back to where it belongs, it runs as well.
+        site.wait(lost, queue="broken", seconds=9)
+        assert pool.stop() == 0
+    finally:
+        site.close()

@@ -1,0 +1,100 @@
+"""Jobs whose behaviour a test can steer, and that write what happens to them into the ledger."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from django_jobs import JobContext, Snooze, current_job, job
+from tests.survival.project.jobs import ledger, recorded
+
+
+@job(name="add")
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@job(name="until_stopped", takes_context=True)
+def until_stopped(ctx: JobContext) -> str:
+    """Ends when it is asked to."""
+    with recorded():
+        while not ctx.should_stop:
+            time.sleep(0.01)
+    ledger.write("stopped", ctx.job.id, ctx.token)
+    return "stopped in order"
+
+
+@job(name="deaf")
+def deaf() -> None:
+    """Does not end when it is asked to."""
+    with recorded():
+        time.sleep(60)
+
+
+@job(name="fails_once", backoff=[0])
+def fails_once() -> int:
+    me = current_job()
+    assert me is not None
+    with recorded():
+        if me.attempt == 1:
+            raise ValueError("the first time")
+    return me.attempt
+
+
+@job(name="snoozes_once")
+def snoozes_once(flag: str) -> int:
+    me = current_job()
+    assert me is not None
+    with recorded():
+        if not Path(flag).exists():
+            Path(flag).touch()
+            raise Snooze(in_=0.1)
+    return me.attempt
+
+
+@job(name="says", takes_context=True)
+def says(ctx: JobContext) -> None:
+    """Checks in twice within a second, then waits to be stopped."""
+    with recorded():
+        ctx.checkin("first", 0.1)
+        ctx.checkin("second", 0.2)
+        while not ctx.should_stop:
+            time.sleep(0.01)
+
+
+@job(name="who")
+def who() -> int:
+    return os.getpid()
+
+
+@job(name="leaves_transaction_open")
+def leaves_transaction_open() -> None:
+    from django.db import connection, transaction
+
+    transaction.atomic().__enter__()
+    connection.cursor().execute("SELECT 1")
+
+
+@job(name="in_transaction")
+def in_transaction() -> bool:
+    from django.db import connection
+
+    connection.cursor().execute("SELECT 1")
+    return connection.in_atomic_block
+
+
+@job(name="grows")
+def grows(megabytes: int) -> int:
+    """Leaks."""
+    _LEAK.append(b"x" * (megabytes << 20))
+    return os.getpid()
+
+
+_LEAK: list[bytes] = []
+
+
+@job(name="timed", timeout=0.5, backoff=[0], max_attempts=2)
+def timed() -> None:
+    with recorded():
+        time.sleep(30)

@@ -1,0 +1,92 @@
+"""Real workers on each store that processes can share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from django_jobs.codec import encode
+from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import Controls, Job, JobInfo, NewJob, Options, State
+from tests.survival.pools import Site
+from tests.survival.waiting import wait_until
+
+
+class WorkerSite(Site):
+    """A store with workers on it; jobs are put there directly, as a web process would."""
+
+    def __init__(self, folder: Path, store: str, **jobs_settings: Any) -> None:
+        super().__init__(folder, store, **jobs_settings)
+        self.options = StoreOptions(namespace=jobs_settings.get("NAMESPACE", "jobs"))
+        self._any: Store | None = None
+
+    @property
+    def store(self) -> Store:  # type: ignore[override]
+        if self._any is None:
+            kind, _, path = self.store_setting.partition(":")
+            if kind == "embedded":
+                self._any = SqliteStore(path, self.options)
+            else:
+                self._any = RedisStore.from_setting(self.store_setting, options=self.options)
+        return self._any
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        return {
+            **super().environment(**extra),
+            "DJANGO_SETTINGS_MODULE": "tests.integration.worker_project.settings",
+            "SURVIVAL_DB": str(self.folder / "db.sqlite3"),
+        }
+
+    def put(self, name: str, *args: Any, id: str = "", run_in: int = 0, queue: str = "default", **options: Any) -> str:
+        """Enqueue one job; keyword arguments are of Options (times in ms) and Controls."""
+        controls = Controls(
+            alone="timeout" in options,
+            **{key: options.pop(key) for key in ("at_most_once", "priority", "expires_at") if key in options},
+        )
+        now = self.store.now()
+        job = Job(
+            id or uuid4().hex,
+            queue,
+            name,
+            json.dumps([args, {}]).encode(),
+            now,
+            Options(**options),
+            controls,
+        )
+        self.store.enqueue(queue, [NewJob(job.id, encode(job), controls, run_at=now + run_in if run_in else 0)])
+        return job.id
+
+    def info(self, id: str, queue: str = "default") -> JobInfo:
+        found = self.store.get(queue, id)
+        assert found is not None, id
+        return found
+
+    def wait(self, id: str, *states: State, seconds: float = 10.0, queue: str = "default") -> JobInfo:
+        """Until the job is in one of these states (default: succeeded)."""
+        wanted = states or (State.SUCCEEDED,)
+        wait_until(lambda: self.info(id, queue).state in wanted, f"{id} is {wanted}", seconds=seconds)
+        return self.info(id, queue)
+
+    def close(self) -> None:
+        super().close()
+        if self._any is not None:
+            self._any.close()
+
+
+@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]:
+    """Workers with a lease of 2 s and a drain of 3 s, on each store in turn."""
+    if request.param == "redis":
+        url = request.getfixturevalue("redis_server")
+        made = WorkerSite(tmp_path, url, NAMESPACE=f"w{uuid4().hex[:10]}")
+    else:
+        made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}")
+    yield made
+    made.close()

@@ -1,0 +1,69 @@
+"""Servers and stores of the survival tests: never the developer's, always our own processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from django_jobs.stores.base import StoreOptions
+from django_jobs.stores.redis import RedisStore
+from tests.survival.pools import Site
+from tests.survival.servers import RedisServer
+
+#: `make survival` sets it: hundreds of kills instead of CI's dose.
+LONG = os.environ.get("DJANGO_JOBS_SURVIVAL") == "long"
+
+
+class Clock:
+    """Virtual ms for stores."""
+
+    def __init__(self) -> None:
+        self.now = 1_790_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture(scope="session")
+def quiet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A server that nobody breaks, for tests at script level; emptied before each."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"), "--enable-debug-command", "local", append_only=False)
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A server for this test alone, with an append-only file: it may be killed and filled."""
+    server = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def site(server: RedisServer, tmp_path: Path) -> Iterator[Site]:
+    """Workers and producers on that server."""
+    site = Site(tmp_path, server.url)
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def virtual() -> Clock:
+    """The clock of `law_store`."""
+    return Clock()
+
+
+@pytest.fixture
+def law_store(quiet_server: RedisServer, virtual: Clock) -> Iterator[RedisStore]:
+    """A store on the quiet server, emptied, with a virtual clock and a small history."""
+    with quiet_server.client() as client:
+        client.flushall()
+    options = StoreOptions(clock=virtual, history=20, dead=20, archive=True)
+    store = RedisStore.from_setting(quiet_server.url, options=options)
+    yield store
+    store.close()

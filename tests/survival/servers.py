@@ -1,0 +1,88 @@
+"""A redis-server of our own: started, stopped, killed, started again on the same files, filled up."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.servers import redis_program
+from tests.survival.processes import die_with_parent
+from tests.survival.waiting import wait_until
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class RedisServer:
+    """One server process and its directory."""
+
+    def __init__(self, folder: Path, *options: str, append_only: bool = True) -> None:
+        found = redis_program()
+        if found is None:
+            if os.environ.get("CI") == "true":
+                pytest.fail("no redis-server on PATH")
+            pytest.skip("no redis-server on PATH")
+        self.binary = found
+        self.folder, self.port = folder, free_port()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.options = ["--appendonly", "yes" if append_only else "no", *options]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """What goes into STORE."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def client(self, **options: Any) -> redis.Redis:
+        """A client that never sends anything twice by itself."""
+        return redis.Redis(
+            host="127.0.0.1", port=self.port, retry=Retry(NoBackoff(), 0), socket_timeout=10, protocol=2, **options
+        )
+
+    def start(self) -> RedisServer:
+        """Start it and wait until it has loaded its files."""
+        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
+        log = (self.folder / "redis.log").open("ab")
+        self.process = subprocess.Popen(
+            [self.binary, *arguments, *self.options], stdout=log, stderr=log, preexec_fn=die_with_parent
+        )
+        log.close()
+        wait_until(self.answers, f"redis-server on port {self.port} answers", seconds=20)
+        return self
+
+    def answers(self) -> bool:
+        """Does it serve commands now?"""
+        try:
+            with self.client() as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+    def kill(self) -> None:
+        """SIGKILL, as the kernel does when memory is short."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def shutdown(self) -> None:
+        """An orderly SHUTDOWN."""
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(20)
+
+    def close(self) -> None:
+        """The test is over."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill()

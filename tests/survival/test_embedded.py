@@ -1,0 +1,74 @@
+"""The embedded store under kill -9 of producer, parent and child: nothing is lost either."""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from django_jobs.stores.base import StoreOptions
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import State
+from tests.survival.checker import judge, repeated_for_no_reason
+from tests.survival.conftest import LONG
+from tests.survival.pools import Site
+from tests.survival.processes import is_stopped, send_signal
+from tests.survival.waiting import wait_until
+
+pytestmark = [pytest.mark.survival, pytest.mark.timeout(1200 if LONG else 150)]
+
+
+@pytest.mark.accepts("G04", "R03", "P03")
+def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
+    path, rng = tmp_path / "jobs.sqlite3", random.Random(7)
+    site = Site(tmp_path, f"embedded:{path}", LEASE=4)
+    jobs, kills = (20_000, 100) if LONG else (800, 10)
+    store = SqliteStore(str(path), options=StoreOptions(history=200_000))
+    try:
+        producer, pools = site.producer(), [site.pool(), site.pool()]
+        for n in range(jobs // 100):
+            producer.ask("work", [f"work-{n}-{i}" for i in range(90)], 4)
+            producer.ask("once", [f"once-{n}-{i}" for i in range(10)], 2)
+        for n in range(kills):
+            target = jobs * 8 // 10 * n // kills
+            wait_until(lambda t=target: site.ledger.count("end") >= t, f"{target} ended", seconds=60, every=0.05)
+            pool = pools[rng.randrange(2)]
+            what = rng.choice(("child", "parent", "producer") if n % 5 == 0 else ("child", "parent"))
+            if what == "producer":
+                site.note_deaths(producer.process.pid)
+                producer.close()
+                producer = site.producer()
+                producer.ask("work", [f"late{n}-{i}" for i in range(50)], 1)
+                continue
+            if what == "parent":
+                send_signal(pool.pid, signal.SIGSTOP)
+                wait_until(lambda p=pool: is_stopped(p.pid), "it stands still")
+            children = pool.children()
+            victims = [*children, pool.pid] if what == "parent" else children[:1]
+            site.note_deaths(*victims)
+            if what == "parent":
+                pool.kill_all()
+                pools[pools.index(pool)] = site.pool()
+            else:
+                for pid in victims:
+                    send_signal(pid, signal.SIGKILL)
+        counted = ("queued", "running", "retry", "scheduled", "blocked")
+        wait_until(
+            lambda: not any(store.stats(["default"])[0].counts[state] for state in counted) and not producer.is_busy,
+            "all is done",
+            seconds=240 if LONG else 60,
+            every=0.2,
+        )
+        assert all(pool.stop() == 0 for pool in pools)
+        events = site.ledger.read()
+        verdict = judge(events, lambda id: info.state.value if (info := store.get("default", id)) else None)
+        print(f"\nembedded, {kills} kills: {verdict}")
+        assert verdict.is_sound, verdict
+        assert not repeated_for_no_reason(events, site.deaths)
+        assert max((n for id, n in verdict.starts.items() if id.startswith("once")), default=1) == 1
+        assert not store.page("default", State.RUNNING)
+    finally:
+        site.close()
+        store.close()

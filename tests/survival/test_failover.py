@@ -1,0 +1,69 @@
+"""A replica takes over: with FAILOVER nothing is lost; after a crash of the primary everything is at least sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.survival.checker import judge
+from tests.survival.conftest import LONG
+from tests.survival.pools import Site
+from tests.survival.proxy import Proxy
+from tests.survival.servers import RedisServer
+from tests.survival.waiting import wait_until
+
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(600 if LONG else 120)]
+
+
+@pytest.fixture
+def replica(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    replica = RedisServer(
+        tmp_path_factory.mktemp("replica"), "--replicaof", f"127.0.0.1 {server.port}", "--repl-diskless-sync-delay", "0"
+    )
+    replica.start()
+    with replica.client() as client:
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "it has synchronised", seconds=20)
+    yield replica
+    replica.close()
+
+
+@pytest.mark.accepts("G04", "P03")
+@pytest.mark.parametrize("how", ["FAILOVER", "crash"])
+def test_workers_follow_to_the_new_primary(server: RedisServer, replica: RedisServer, tmp_path: Path, how: str) -> None:
+    """The proxy is the address that moves, as Sentinel, a service name or a load balancer does it."""
+    proxy = Proxy(server.port)
+    site = Site(tmp_path, proxy.url)
+    try:
+        producer, pools = site.producer(), [site.pool(), site.pool()]
+        producer.ask("work", [f"j-{n}" for n in range(3_000)], 5)
+        site.ledger.wait("end", 300)
+        if how == "FAILOVER":
+            with server.client() as client:
+                client.execute_command("FAILOVER")
+                wait_until(lambda: client.info("replication")["role"] == "slave", "roles have changed", seconds=20)
+        else:
+            server.kill()
+            with replica.client() as client:
+                client.replicaof("NO", "ONE")
+        proxy.target = replica.port
+        proxy.cut_all()
+        errors = producer.answer()["errors"]
+        assert {name for name, _ in errors.values()} <= {"StoreUnavailable"}
+        site.direct(replica.url)
+        site.wait_drained(seconds=60)
+        assert all(pool.stop() == 0 for pool in pools)
+        while any(site.store.reconcile("default").values()):
+            continue
+        if how == "FAILOVER":
+            verdict = site.verdict()
+            assert verdict.duplicates == 0
+        else:
+            verdict = judge(site.ledger.read(), site.state_of)
+            assert not verdict.unexpected
+            assert len(verdict.lost) < 50, "only what the replica had not received yet"
+        print(f"\n{how}: {verdict}")
+    finally:
+        site.close()
+        proxy.close()

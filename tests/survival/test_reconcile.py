@@ -1,0 +1,202 @@
+"""A store damaged on purpose: the reconciler puts it right, loses nothing, and lets nothing run twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import redis
+
+from django_jobs.codec import encode
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis.keys import QUEUE_KEYS
+from django_jobs.values import PLAIN, Controls, Done, Job, Lane, NewJob
+from tests.survival.conftest import Clock
+
+QUEUE = "damaged"
+LEASE = 2_000
+EACH = 100
+
+
+def new_job(id: str, now: int, controls: Controls = PLAIN) -> NewJob:
+    return NewJob(id, encode(Job(id, QUEUE, "shop.work", b"[[],{}]", now, controls=controls)), controls)
+
+
+@pytest.fixture
+def raw(law_store: RedisStore) -> redis.Redis:
+    return law_store.transport.client
+
+
+class Damage:
+    """Breaks things, a hundred of each kind, and knows which jobs must still be there afterwards."""
+
+    def __init__(self, store: RedisStore, raw: redis.Redis, now: int) -> None:
+        self.store, self.raw, self.key, self.now = store, raw, store.keys.of(QUEUE), now
+        self.accepted: set[str] = set()
+
+    def add(self, kind: str, controls: Controls = PLAIN) -> list[str]:
+        ids = [f"{kind}-{n}" for n in range(EACH)]
+        self.store.enqueue(QUEUE, [new_job(id, self.now, controls) for id in ids])
+        self.accepted |= set(ids)
+        return ids
+
+    def claim_without_lease(self) -> None:
+        ids = self.add("orphan")
+        claimed = self.store.claim(QUEUE, "ghost", EACH, lease=LEASE)
+        assert len(claimed.claims) == len(ids)
+        self.raw.zrem(self.key["leases"], "ghost")
+
+    def lease_without_claim(self) -> None:
+        self.raw.zadd(self.key["leases"], {f"nobody-{n}": self.now - 1 for n in range(EACH)})
+
+    def job_without_place(self) -> None:
+        self.raw.zrem(self.key["queued"], *self.add("lost"))
+
+    def place_without_job(self) -> None:
+        for place in ("queued", "scheduled", "dead"):
+            self.raw.zadd(self.key[place], {f"phantom-{place}-{n}": 1 for n in range(EACH)})
+
+    def lock_without_job(self) -> None:
+        self.raw.hset(self.key["unique"], mapping={f"{n:064x}": f"0:gone-{n}" for n in range(EACH)})
+
+    def slot_without_claim(self) -> None:
+        self.raw.zadd(self.key["slots"], {f"limited\0gone-{n}": 0 for n in range(EACH)})
+
+    def waiter_without_limit(self) -> None:
+        ids = self.add("waiting", Controls(limit_key="stuck", limit=1))
+        self.raw.zadd(self.key["slots"], {"stuck\0gone": 0})
+        assert not self.store.claim(QUEUE, "ghost", EACH, lease=LEASE).claims
+        self.raw.zrem(self.key["slots"], "stuck\0gone")
+        assert self.raw.hlen(self.key["waits"]) == len(ids)
+
+    def job_in_two_places(self) -> None:
+        self.raw.zadd(self.key["scheduled"], dict.fromkeys(self.add("double"), self.now))
+
+    def all(self) -> None:
+        self.claim_without_lease()
+        self.waiter_without_limit()
+        self.lease_without_claim()
+        self.job_without_place()
+        self.place_without_job()
+        self.lock_without_job()
+        self.slot_without_claim()
+        self.job_in_two_places()
+
+
+def reconcile(store: RedisStore, clock: Clock) -> Counter[str]:
+    """What running workers do in a minute: a few rounds, and recovery."""
+    repairs: Counter[str] = Counter()
+    for _ in range(6):
+        repairs.update(store.reconcile(QUEUE))
+        clock.now += 10_000
+        while len(store.recover(QUEUE)) == 100:
+            continue
+    return repairs
+
+
+def drain(store: RedisStore) -> Counter[str]:
+    """Run everything; id → how often."""
+    starts: Counter[str] = Counter()
+    idle = 0
+    while idle < 3:
+        got = 0
+        for lane in Lane:
+            claims = store.claim(QUEUE, "healthy", 50, lane=lane, lease=LEASE).claims
+            starts.update(claim.id for claim in claims)
+            controls = {c.id: Controls(limit_key="stuck", limit=1) for c in claims if c.id.startswith("waiting")}
+            assert not store.complete(QUEUE, [Done(c, controls=controls.get(c.id, PLAIN)) for c in claims])
+            got += len(claims)
+        idle = 0 if got else idle + 1
+    return starts
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("R04", "R17", "R18", "G60", "P03")
+def test_every_kind_of_damage_is_repaired_at_once(law_store: RedisStore, raw: redis.Redis, virtual: Clock) -> None:
+    damage = Damage(law_store, raw, virtual())
+    damage.all()
+    assert len(fsck(law_store, QUEUE)) >= 6 * EACH
+    repairs = reconcile(law_store, virtual)
+    assert fsck(law_store, QUEUE) == []
+    for kind in ("lock_without_job", "slot_without_claim", "lease_without_claim"):
+        assert repairs[kind] >= EACH, repairs
+    assert repairs["job_without_place"] >= 2 * EACH
+    assert repairs["place_without_job"] >= 3 * EACH
+    assert repairs["claim_without_lease"] >= 1
+    assert repairs["waiter_without_limit"] >= 1
+    starts = drain(law_store)
+    assert set(starts) == damage.accepted, "every accepted job ran"
+    assert set(starts.values()) == {1}, "none ran twice"
+    assert fsck(law_store, QUEUE) == []
+
+
+@pytest.mark.redis
+def test_faults_that_cancel_each_other_out_are_found(law_store: RedisStore, raw: redis.Redis, virtual: Clock) -> None:
+    """As many lost jobs as phantoms: the sizes add up although nothing is right."""
+    damage = Damage(law_store, raw, virtual())
+    damage.job_without_place()
+    raw.zadd(law_store.keys.of(QUEUE)["dead"], {f"phantom-{n}": virtual() for n in range(EACH)})
+    reconcile(law_store, virtual)
+    assert fsck(law_store, QUEUE) == []
+    assert set(drain(law_store)) == damage.accepted
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("R04")
+def test_every_key_of_a_wrong_type_is_set_aside(law_store: RedisStore, raw: redis.Redis, virtual: Clock) -> None:
+    for key, name in law_store.keys.of(QUEUE).items():
+        raw.flushall()
+        law_store.enqueue(QUEUE, [new_job("before", virtual())])
+        raw.delete(name)
+        raw.execute_command("SET" if QUEUE_KEYS[key] == "list" else "RPUSH", name, "junk")
+        assert law_store.reconcile(QUEUE)["wrong_type"] == 1, key
+        assert any(b":set-aside:" in found for found in raw.scan_iter("*")), key
+        law_store.enqueue(QUEUE, [new_job("after", virtual())])
+        for _ in range(3):
+            law_store.reconcile(QUEUE)
+        ran = drain(law_store)
+        assert ran["after"] == 1, f"{key}: the queue goes on"
+        if key != "jobs":
+            assert ran["before"] == 1, f"{key}: what was accepted has run"
+        assert fsck(law_store, QUEUE) == [], key
+
+
+@pytest.mark.redis
+def test_a_waiter_that_was_let_in_meanwhile_is_not_made_to_wait_again(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock
+) -> None:
+    """The reconciler looks first and repairs later; in between, work goes on."""
+    one = Controls(limit_key="one", limit=1)
+    law_store.enqueue(QUEUE, [new_job("first", virtual(), one), new_job("second", virtual(), one)])
+    (claim,) = law_store.claim(QUEUE, "worker", 2, lease=LEASE).claims
+    seen = [member.decode() for member in raw.zrange(law_store.keys.of(QUEUE)["blocked"], 0, -1)]
+    law_store.complete(QUEUE, [Done(claim, controls=one)])
+    assert law_store._repair(QUEUE, "waiters", seen) == 0
+    assert fsck(law_store, QUEUE) == []
+
+
+@pytest.mark.redis
+def test_a_waiter_that_only_one_of_the_two_keys_knows_runs_once(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock
+) -> None:
+    one = Controls(limit_key="one", limit=1)
+    ids = ["running", "unknown", "phantom"]
+    law_store.enqueue(QUEUE, [new_job(id, virtual(), one) for id in ids])
+    (claim,) = law_store.claim(QUEUE, "worker", 3, lease=LEASE).claims
+    key = law_store.keys.of(QUEUE)
+    raw.zrem(key["blocked"], raw.hget(key["waits"], "phantom"))
+    raw.hdel(key["waits"], "unknown")
+    law_store.complete(QUEUE, [Done(claim, controls=one)])
+    reconcile(law_store, virtual)
+    assert fsck(law_store, QUEUE) == []
+    starts: Counter[str] = Counter()
+    while claims := law_store.claim(QUEUE, "healthy", 5, lease=LEASE).claims:
+        starts.update(claim.id for claim in claims)
+        law_store.complete(QUEUE, [Done(claim, controls=one) for claim in claims])
+    assert starts == {"unknown": 1, "phantom": 1}
+
+
+def test_a_job_that_was_forgotten_since_the_look_is_no_repair(redis_store, make_job):
+    """The ids of a step are read first: a busy queue trims its history before they are looked into."""
+    assert redis_store._repair("default", "places", ["gone-meanwhile"]) == 0

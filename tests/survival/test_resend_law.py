@@ -1,0 +1,123 @@
+"""Every call may be sent twice: the second has no effect and gives the same answer.  A stale token changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from django_jobs.stores.redis import RedisStore, scripts
+from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis.transport import Transport
+from django_jobs.values import Claim, Done
+from tests.survival.conftest import LONG, Clock
+from tests.survival.dumps import difference, dump
+from tests.survival.servers import RedisServer
+from tests.survival.walking import FAILED, QUEUE, Walk
+
+SEEDS = range(60) if LONG else range(5)
+STEPS = 250
+#: Upkeep answers with the work it found: nothing is left for the second call, and nobody acts on the number.
+COUNTS_ITS_WORK = {"promote", "prune", "repair"}
+
+
+class Twice:
+    """Wraps a transport: each script runs twice with the very same arguments, and must not notice."""
+
+    def __init__(self, inner: Transport, server: RedisServer) -> None:
+        self.inner, self.client = inner, server.client()
+        self.seen: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def run(self, script: scripts.Script, keys: list[str], args: tuple[object, ...]) -> object:
+        first = self.inner.run(script, keys, args)
+        once = dump(self.client)
+        second = self.inner.run(script, keys, args)
+        changed = difference(once, dump(self.client))
+        self.seen[script.name] += 1
+        assert not changed, f"{script.name}{args!r} sent twice changed {changed!r}"
+        if script.name not in COUNTS_ITS_WORK:
+            assert first == second, f"{script.name}{args!r} answered {first!r}, then {second!r}"
+        return first
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("K06")
+def test_sent_twice_every_script_answers_the_same_and_leaves_the_same(
+    law_store: RedisStore, virtual: Clock, quiet_server: RedisServer
+) -> None:
+    twice = Twice(law_store.transport, quiet_server)
+    law_store.transport = twice
+    for seed in SEEDS:
+        twice.client.flushall()
+        walk = Walk(law_store, virtual, seed)
+        for _ in range(STEPS):
+            walk.step()
+    assert set(scripts.names()) == set(twice.seen), "the walk has not reached every script"
+    twice.client.close()
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("K02", "R14", "R15", "O15")
+def test_every_state_a_random_walk_reaches_is_sound(law_store: RedisStore, virtual: Clock) -> None:
+    for seed in SEEDS:
+        law_store.transport.client.flushall()
+        walk = Walk(law_store, virtual, seed)
+        for _ in range(STEPS):
+            walk.step()
+            problems = fsck(law_store, QUEUE)
+            assert not problems, f"seed {seed}, after {walk.log[-8:]}: {problems[:5]}"
+
+
+def settle_in_every_way(store: RedisStore, claim: Claim) -> dict[str, object]:
+    """Each call that ends or extends an attempt, with this claim."""
+    return {
+        "complete": store.complete(QUEUE, [Done(claim, b"1")]) == [claim.id],
+        "retry": store.retry(claim, FAILED, 10) is None,
+        "snooze": not store.snooze(claim, 10, park=True),
+        "bury": not store.bury(claim, FAILED),
+        "discard": not store.discard(claim, FAILED),
+        "release": store.release(QUEUE, [claim]) == [claim.id],
+        "transfer": not store.transfer(claim, "thief", 9_999),
+        "checkin": not store.checkin(claim, b'{"message":"late"}'),
+    }
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("R13", "R04")
+def test_a_stale_token_changes_no_byte(law_store: RedisStore, virtual: Clock) -> None:
+    refused = 0
+    for seed in SEEDS:
+        law_store.transport.client.flushall()
+        walk = Walk(law_store, virtual, seed)
+        for _ in range(STEPS):
+            walk.step()
+            live = {(c.id, c.token) for c in walk.held}
+            for claim in [c for c in walk.past[-3:] if (c.id, c.token) not in live]:
+                stored = law_store.get(QUEUE, claim.id)
+                if stored is not None and stored.token == claim.token:
+                    continue  # a transferred claim keeps its token
+                before = dump(law_store.transport.client)
+                answers = settle_in_every_way(law_store, claim)
+                assert all(answers.values()), f"seed {seed}: {claim} was accepted: {answers}"
+                assert not difference(before, dump(law_store.transport.client))
+                refused += 1
+    assert refused > 50
+
+
+@pytest.mark.redis
+def test_no_script_rewrites_a_payload(law_store: RedisStore, virtual: Clock) -> None:
+    """Replaced arguments are the only bytes that change, and these are the bytes the caller sent."""
+    for seed in SEEDS:
+        law_store.transport.client.flushall()
+        walk = Walk(law_store, virtual, seed)
+        for _ in range(STEPS):
+            walk.step()
+        arguments = {record.split(b"\n", 6)[6] for record in walk.sent}
+        heads = {record.rsplit(b"\n", 1)[0] for record in walk.sent}
+        for id, record in law_store.transport.client.hgetall(law_store.keys.of(QUEUE)["jobs"]).items():
+            head, _, tail = record.rpartition(b"\n")
+            assert head in heads, (seed, id, record)
+            assert tail in arguments, (seed, id, record)

@@ -1,0 +1,38 @@
+"""Tasks of Django's framework that the tests enqueue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+ran: list[Any] = []
+
+
+@task()
+def add(a: int, b: int = 1) -> int:
+    ran.append((a, b))
+    return a + b
+
+
+@task()
+def break_down(message: str) -> None:
+    raise ValueError(message)
+
+
+@task()
+async def add_later(a: int) -> int:
+    return a + 1
+
+
+@task(takes_context=True)
+def tell(context: Any, word: str) -> list[Any]:
+    return [word, context.attempt, context.task_result.id]
+
+
+@task()
+def anything(*args: Any, **kwargs: Any) -> Any:
+    return [list(args), kwargs]

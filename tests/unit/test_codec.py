@@ -1,0 +1,104 @@
+"""A job's record: what goes in comes out, and what cannot be read says so."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_jobs.codec import decode, encode, name_of
+from django_jobs.exceptions import CorruptRecord
+from django_jobs.values import Controls, Job, Options
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1)
+MS = st.integers(0, 2**52)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+OPTIONS = st.builds(
+    Options,
+    max_attempts=st.integers(1, 1000),
+    timeout=st.none() | MS,
+    on_exhausted=st.sampled_from(["dead", "discard"]),
+)
+CONTROLS = st.builds(
+    Controls,
+    priority=st.integers(-100, 100),
+    alone=st.booleans(),
+    at_most_once=st.booleans(),
+    expires_at=st.none() | MS,
+    unique=st.none() | st.text("0123456789abcdef", min_size=64, max_size=64),
+    unique_mode=st.sampled_from(["queued", "running", "success", "period"]),
+    unique_for=MS,
+    limit_key=st.none() | TEXT,
+    limit=st.integers(0, 1000),
+    keep_result=st.none() | MS,
+)
+JOBS = st.builds(
+    Job,
+    id=TEXT,
+    queue=TEXT,
+    name=NAMES,
+    args=st.binary(),
+    enqueued_at=MS,
+    options=OPTIONS,
+    controls=CONTROLS,
+    meta=st.none() | st.dictionaries(TEXT, JSON, min_size=1, max_size=3),
+)
+
+
+class TestARecord:
+    @given(JOBS)
+    def test_gives_back_the_job_it_was_made_from(self, job):
+        assert decode(job.id, job.queue, encode(job)) == job
+
+    @given(JOBS)
+    def test_is_the_same_bytes_for_the_same_job(self, job):
+        assert encode(job) == encode(job._replace())
+
+    @given(JOBS)
+    def test_has_its_name_on_the_second_line(self, job):
+        assert name_of(encode(job)) == job.name
+
+    @given(JOBS)
+    def test_says_in_its_first_byte_whether_a_store_must_look_at_the_controls(self, job):
+        assert (encode(job)[:1] == b"+") == (job.controls != Controls())
+
+    def test_of_a_plain_job_is_short(self):
+        job = Job("a", "default", "shop.jobs.receipt", b"[[7],{}]", 1_790_000_000_000)
+        assert encode(job) == b"-\nshop.jobs.receipt\n\n\n1790000000000\n\n[[7],{}]"
+
+    def test_keeps_newlines_in_the_arguments(self):
+        job = Job("a", "default", "n", b"[\n\n[7],\n{}]\n", 1)
+        assert decode("a", "default", encode(job)).args == b"[\n\n[7],\n{}]\n"
+
+
+class TestBytesThatAreNoRecord:
+    @given(st.binary() | st.binary().map(lambda tail: b"-\nn\n" + tail))
+    def test_are_read_or_refused_with_our_error_and_no_other(self, record):
+        with suppress(CorruptRecord):
+            assert decode("a", "default", record).id == "a"
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            b"",
+            b"-\nn\n\n\n1\n",
+            b"-\nn\n\n\nnow\n\n[]",
+            b"-\nn\n{\n\n1\n\n[]",
+            b'-\nn\n{"speed":1}\n\n1\n\n[]',
+            b"-\n\xff\n\n\n1\n\n",
+        ],
+    )
+    def test_are_refused_by_an_error_that_says_which_job_it_is(self, record):
+        with pytest.raises(CorruptRecord, match=r"'a' in queue 'default'"):
+            decode("a", "default", record)
+
+    @given(st.binary())
+    def test_still_have_a_name_to_show(self, record):
+        assert isinstance(name_of(record), str)

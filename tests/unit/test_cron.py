@@ -1,0 +1,218 @@
+"""What a cron expression means, and which are refused."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from django_jobs.cron import fires_between, jitter_ms, latest_fires, next_fire, parse
+from django_jobs.exceptions import InvalidCron
+
+NEW_YORK = ZoneInfo("America/New_York")
+PARIS = ZoneInfo("Europe/Paris")
+LORD_HOWE = ZoneInfo("Australia/Lord_Howe")
+
+
+def local_fires(text: str, zone: ZoneInfo, start: datetime, end: datetime) -> list[str]:
+    """The fires of a stretch of time as the clock on the wall shows them, with the offset."""
+    fires = fires_between(text, start.replace(tzinfo=zone), end.replace(tzinfo=zone), zone)
+    return [f"{moment.astimezone(zone):%d %H:%M:%S%z}" for moment in fires]
+
+
+def test_five_fields_are_minute_hour_day_month_weekday():
+    after = datetime(2026, 11, 20, 10, 2, 30, tzinfo=UTC)
+    assert next_fire("*/5 * * * *", after, UTC) == datetime(2026, 11, 20, 10, 5, tzinfo=UTC)
+    assert next_fire("30 4 * * mon", after, UTC) == datetime(2026, 11, 23, 4, 30, tzinfo=UTC)
+
+
+@pytest.mark.accepts("G35")
+def test_six_fields_have_the_seconds_first():
+    after = datetime(2026, 11, 20, 10, 0, 30, tzinfo=UTC)
+    assert next_fire("0 0 * * * *", after, UTC) == datetime(2026, 11, 20, 11, tzinfo=UTC)
+    assert next_fire("*/10 * * * * *", after, UTC) == datetime(2026, 11, 20, 10, 0, 40, tzinfo=UTC)
+    assert next_fire("15 30 2 * * 1-5", after, UTC) == datetime(2026, 11, 23, 2, 30, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("alias", "fire"),
+    [
+        ("@hourly", datetime(2026, 11, 20, 11, tzinfo=UTC)),
+        ("@daily", datetime(2026, 11, 21, tzinfo=UTC)),
+        ("@midnight", datetime(2026, 11, 21, tzinfo=UTC)),
+        ("@weekly", datetime(2026, 11, 22, tzinfo=UTC)),
+        ("@monthly", datetime(2026, 12, 1, tzinfo=UTC)),
+        ("@yearly", datetime(2027, 1, 1, tzinfo=UTC)),
+        ("@Annually", datetime(2027, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_aliases_are_known(alias, fire):
+    assert next_fire(alias, datetime(2026, 11, 20, 10, 30, tzinfo=UTC), UTC) == fire
+
+
+def test_a_fire_time_is_always_later_than_the_moment_asked_about():
+    at = datetime(2026, 11, 20, 10, 5, tzinfo=UTC)
+    assert next_fire("*/5 * * * *", at, UTC) == at + timedelta(minutes=5)
+    assert next_fire("*/5 * * * *", at - timedelta(microseconds=1), UTC) == at
+
+
+def test_a_day_of_month_and_a_weekday_mean_either_as_in_classic_cron():
+    fires = fires_between("0 0 13 * fri", datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 30, tzinfo=UTC), UTC)
+    assert [moment.day for moment in fires] == [6, 13, 20, 27]
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("59/15 * * * *", [59]),
+        ("5/15 * * * *", [5, 20, 35, 50]),
+        ("5/20,7 * * * *", [5, 7, 25, 45]),
+        ("5-5 * * * *", [5]),
+    ],
+)
+def test_a_step_from_a_number_means_the_same_with_every_croniter(text, minutes):
+    start = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(seconds=1)
+    assert [m.minute for m in fires_between(text, start, start + timedelta(hours=1), UTC)] == minutes
+
+
+def test_a_step_from_saturday_is_saturday():
+    assert parse("0 0 * * 6/1").fields == "0 0 * * 6"
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("0 0 31 2 *", "never comes true"),
+        ("0 0 30 feb *", "never comes true"),
+        ("60 * * * *", "cannot be read"),
+        ("0 0 0 * *", "cannot be read"),
+        ("*/0 * * * *", "cannot be read"),
+        ("* * * * 1#7", "cannot be read"),
+        ("* * * *", "has 4 fields"),
+        ("0 0 1 1 * 2027 *", "has 7 fields"),
+        ("", "has 0 fields"),
+        (None, "has 0 fields"),
+        (5, "has 0 fields"),
+        ("@reboot", "@hourly, @daily"),
+        ("@every 5m", "@hourly, @daily"),
+        ("H * * * *", "use jitter"),
+        ("H(0-29)/10 * * * *", "which no field may hold"),
+        ("R * * * *", "use jitter"),
+        ("0 r * * *", "use jitter"),
+        ("0 0 15W * *", "no day and no month"),
+        ("0 0 * * someday", "no day and no month"),
+        ("٥ * * * *", "which no field may hold"),
+        ("61/5 * * * *", "Write a range"),
+        ("0 0 * * sat/1", "Write a range"),
+        ("TZ=UTC * * * * *", "which no field may hold"),
+    ],
+)
+def test_an_impossible_expression_is_refused_with_the_value_and_the_remedy(text, remedy):
+    with pytest.raises(InvalidCron) as caught:
+        parse(text)
+    assert repr(text) in str(caught.value)
+    assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["0 0 29 2 *", "0 0 L * *", "0 0 * * fri#1", "0 0 * * L5", "0 0 ? * mon-fri"])
+def test_rare_but_possible_expressions_are_accepted(text):
+    assert next_fire(text, datetime(2026, 1, 1, tzinfo=UTC), UTC) > datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_naive_moment_is_refused():
+    with pytest.raises(ValueError, match="aware"):
+        next_fire("* * * * *", datetime(2026, 1, 1), UTC)
+
+
+class TestSpring:
+    """8 March 2026 in New York: 02:00 to 03:00 does not exist."""
+
+    def test_a_time_that_does_not_exist_fires_once_at_the_first_valid_moment(self):
+        fires = local_fires("30 2 * * *", NEW_YORK, datetime(2026, 3, 7), datetime(2026, 3, 10))
+        assert fires == ["07 02:30:00-0500", "08 03:00:00-0400", "09 02:30:00-0400"]
+
+    def test_several_times_in_the_gap_fire_once(self):
+        fires = local_fires("0,20,40 2,3 * * *", NEW_YORK, datetime(2026, 3, 8), datetime(2026, 3, 9))
+        assert fires == ["08 03:00:00-0400", "08 03:20:00-0400", "08 03:40:00-0400"]
+
+    def test_an_hourly_schedule_gets_no_extra_fire(self):
+        fires = local_fires("30 * * * *", NEW_YORK, datetime(2026, 3, 8, 1), datetime(2026, 3, 8, 5))
+        assert fires == ["08 01:30:00-0500", "08 03:30:00-0400", "08 04:30:00-0400"]
+
+    def test_a_missing_midnight_fires_at_one(self):
+        zone = ZoneInfo("America/Sao_Paulo")
+        fires = local_fires("@daily", zone, datetime(2018, 11, 3, 12), datetime(2018, 11, 5, 12))
+        assert fires == ["04 01:00:00-0200", "05 00:00:00-0200"]
+
+    def test_a_gap_of_half_an_hour(self):
+        fires = local_fires("15 2 * * *", LORD_HOWE, datetime(2026, 10, 3, 12), datetime(2026, 10, 5, 12))
+        assert fires == ["04 02:30:00+1100", "05 02:15:00+1100"]
+
+    def test_a_day_that_does_not_exist_fires_when_it_would_have_ended(self):
+        fires = local_fires("0 12 30 12 *", ZoneInfo("Pacific/Apia"), datetime(2011, 12, 1), datetime(2012, 1, 10))
+        assert fires == ["31 00:00:00+1400"]
+
+
+class TestAutumn:
+    """1 November 2026 in New York: 01:00 to 02:00 exists twice."""
+
+    def test_a_time_that_exists_twice_fires_once(self):
+        fires = local_fires("30 1 * * *", NEW_YORK, datetime(2026, 10, 31), datetime(2026, 11, 3))
+        assert fires == ["31 01:30:00-0400", "01 01:30:00-0400", "02 01:30:00-0500"]
+
+    def test_asked_between_the_two_it_does_not_fire_again(self):
+        between = datetime(2026, 11, 1, 5, 45, tzinfo=UTC)
+        assert next_fire("30 1 * * *", between, NEW_YORK) == datetime(2026, 11, 2, 6, 30, tzinfo=UTC)
+
+    def test_an_hourly_schedule_keeps_every_real_hour(self):
+        fires = local_fires("0 * * * *", NEW_YORK, datetime(2026, 11, 1), datetime(2026, 11, 1, 3))
+        assert fires == ["01 01:00:00-0400", "01 01:00:00-0500", "01 02:00:00-0500", "01 03:00:00-0500"]
+
+    def test_a_minutely_schedule_keeps_every_real_minute(self):
+        start, end = datetime(2026, 10, 25, tzinfo=UTC), datetime(2026, 10, 25, 3, tzinfo=UTC)
+        assert len(list(fires_between("* * * * *", start, end, PARIS))) == 180
+        assert len(list(fires_between("*/10 * * * * *", start, end, PARIS))) == 180 * 6
+
+    def test_an_overlap_of_half_an_hour(self):
+        start, end = datetime(2026, 4, 5, 1, 20), datetime(2026, 4, 5, 2, 20)
+        assert local_fires("40 1 * * *", LORD_HOWE, start, end) == ["05 01:40:00+1100"]
+        assert local_fires("40 * * * *", LORD_HOWE, start, end) == ["05 01:40:00+1100", "05 01:40:00+1030"]
+
+    def test_an_hourly_fire_at_the_very_moment_of_the_change_is_kept(self):
+        fires = local_fires("30 * * * *", LORD_HOWE, datetime(2026, 4, 5, 1, 35), datetime(2026, 4, 5, 3))
+        assert fires == ["05 01:30:00+1030", "05 02:30:00+1030"]
+
+
+class TestLatest:
+    def test_the_last_fires_come_oldest_first(self):
+        start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 6, 1, 0, 0, 30, tzinfo=UTC)
+        every = list(fires_between("7 */3 * * *", start, end, PARIS))
+        assert latest_fires("7 */3 * * *", start, end, PARIS, 100) == every[-100:]
+        assert latest_fires("7 */3 * * *", start, end, PARIS, 1) == every[-1:]
+        assert latest_fires("7 */3 * * *", start, end, PARIS, 5000) == every
+
+    def test_the_start_is_not_a_fire_and_the_end_may_be(self):
+        start, end = datetime(2026, 1, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 2, tzinfo=UTC)
+        assert latest_fires("@hourly", start, end, UTC, 10) == [end]
+        assert latest_fires("@hourly", start, end - timedelta(seconds=1), UTC, 10) == []
+        assert latest_fires("@hourly", end, end, UTC, 10) == []
+
+    def test_a_year_of_seconds_is_not_walked(self, monkeypatch):
+        calls = []
+        monkeypatch.setattr("django_jobs.cron.next_fire", lambda *a: calls.append(a) or next_fire(*a))
+        end = datetime(2026, 6, 1, tzinfo=UTC)
+        (last,) = latest_fires("* * * * * *", end - timedelta(days=365), end, PARIS, 1)
+        assert last == end
+        assert len(calls) < 50
+
+
+class TestJitter:
+    def test_it_is_the_same_for_everybody_and_differs_between_schedules_and_fires(self):
+        first = jitter_ms("settings:report", 1_000_000, 30)
+        assert first == jitter_ms("settings:report", 1_000_000, 30)
+        values = {jitter_ms(f"settings:{n}", 1_000_000, 30) for n in range(50)}
+        values |= {jitter_ms("settings:report", n, 30) for n in range(50)}
+        assert len(values) > 90
+        assert all(0 <= value <= 30_000 for value in values)
+
+    def test_without_jitter_there_is_none(self):
+        assert jitter_ms("settings:report", 1_000_000, 0) == 0

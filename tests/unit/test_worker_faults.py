@@ -1,0 +1,212 @@
+"""What a worker does when something of its own goes wrong: no job is forgotten, and none is charged for another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from threading import Event, Lock
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_jobs.conf import QueueSettings
+from django_jobs.exceptions import StoreUnavailable
+from django_jobs.outcome import Succeeded
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import Claim, Lane
+from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.channel import pair
+from django_jobs.worker.chores import Chores
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.crash_loop import CrashLoop
+from django_jobs.worker.event_loop import EventLoop
+from django_jobs.worker.family import ChildHandle, StartedJob
+from django_jobs.worker.gate import Gate
+from django_jobs.worker.runner import Runner
+from django_jobs.worker.settler import Settler
+from django_jobs.worker.staffing import Staffing
+from django_jobs.worker.supervisor import Supervisor
+from tests.survival.waiting import wait_until
+
+
+class Releasing:
+    """A store that takes claims back, or does not answer."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.released: list[tuple[str, list[str]]] = []
+
+    def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
+        if self.away:
+            raise StoreUnavailable
+        self.released.append((queue, [claim.id for claim in claims]))
+        return []
+
+
+@pytest.fixture
+def store() -> Releasing:
+    return Releasing()
+
+
+@pytest.fixture
+def runner(store: Releasing) -> Runner:
+    def nothing_to_fetch() -> None:
+        return None
+
+    fetcher = SimpleNamespace(fetch=nothing_to_fetch, claiming=False)
+    child: Any = SimpleNamespace(
+        store=store, gate=Gate(), reports=None, fetcher=fetcher, outage=SimpleNamespace(is_on=False)
+    )
+    return Runner(child, 0, Lock())
+
+
+def test_claims_of_several_queues_are_handed_back_each_to_its_own(runner: Runner, store: Releasing) -> None:
+    runner.waiting.extend([Claim("a", "one", 1, b""), Claim("b", "two", 2, b""), Claim("c", "one", 3, b"")])
+    runner.give_back()
+    assert store.released == [("one", ["a", "c"]), ("two", ["b"])]
+    assert not runner.waiting
+
+
+def test_what_could_not_be_handed_back_is_offered_again_before_the_next_claim(runner: Runner, store: Releasing) -> None:
+    runner.waiting.append(Claim("a", "one", 1, b""))
+    store.away = True
+    runner.give_back()
+    assert [claim.id for claim in runner.waiting] == ["a"]
+    store.away = False
+    runner._turn()
+    assert store.released == [("one", ["a"])]
+
+
+class OneChild:
+    """A family of one, which says what it has to say when it is read."""
+
+    def __init__(self, child: ChildHandle) -> None:
+        self.child = child
+
+    def __iter__(self) -> Any:
+        return iter([self.child])
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_job_is_not_killed_for_the_time_of_the_one_before_it(
+    has_ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr("django_jobs.worker.family.kill", killed.append)
+    ours, theirs = pair()
+    child = ChildHandle("w:1", Lane.ALONE, 4711, ours)
+    now = monotonic()
+    child.job = StartedJob("q", "slow", 1, 1000, now - 2, 0)
+    if has_ended:
+        theirs.send({"is": "ended", "ids": ["slow"]})
+        theirs.send({"is": "started", "queue": "q", "id": "next", "token": 2, "timeout": 1000, "at": now, "left": 0})
+    family: Any = OneChild(child)
+    staffing = Staffing(WorkerConfig(queues=()), family, SimpleNamespace(), CrashLoop(), lambda: None)  # type: ignore[arg-type]
+    staffing.keep_time_limits(now)
+    assert killed == ([] if has_ended else [4711])
+    for end in (ours, theirs):
+        end.close()
+
+
+@pytest.fixture
+def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    found: list[int] = []
+    monkeypatch.setattr(os, "_exit", found.append)
+    return found
+
+
+def succeeded(id: str) -> Attempted:
+    return Attempted(Claim(id, "q", 1, b""), Succeeded(), "a.job")
+
+
+def test_a_settler_that_cannot_go_on_ends_the_process_instead_of_its_thread(exits: list[int]) -> None:
+    class Broken:
+        def complete(self, queue: str, done: Sequence[Any]) -> list[str]:
+            raise RuntimeError("a fault of ours")
+
+    settler = Settler(Broken())  # type: ignore[arg-type]
+    settler.settle_soon(succeeded("a"))
+    wait_until(lambda: exits, "the process ends")
+    assert exits == [70]
+    assert not settler.is_idle
+
+
+def test_a_settler_is_not_idle_before_the_store_has_taken_everything() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.asked, self.answer = Event(), Event()
+            self.failures = 1
+
+        def complete(self, queue: str, done: Sequence[Any]) -> list[str]:
+            self.asked.set()
+            self.answer.wait(5)
+            if self.failures:
+                self.failures -= 1
+                raise StoreUnavailable
+            return []
+
+    slow = Slow()
+    settler = Settler(slow)  # type: ignore[arg-type]
+    assert settler.is_idle
+    settler.settle_soon(succeeded("a"))
+    assert slow.asked.wait(5)
+    assert not settler.is_idle
+    slow.answer.set()
+    wait_until(lambda: settler.is_idle, "it is settled")
+    assert slow.failures == 0
+
+
+@pytest.mark.parametrize("on_loop", [True, False])
+def test_a_fault_round_an_async_job_does_not_leave_it_running_for_ever(on_loop: bool, exits: list[int]) -> None:
+    class Faulty:
+        async def run_on_loop(self, prepared: Any) -> Attempted:
+            raise RuntimeError("a fault of ours")
+
+        def run_here(self, prepared: Any) -> Attempted:
+            raise RuntimeError("a fault of ours")
+
+    loop = EventLoop(2, lambda attempted: None)
+    loop.executor = Faulty()  # type: ignore[assignment]
+    prepared: Any = SimpleNamespace(running=object(), plan=SimpleNamespace(on_loop=on_loop))
+    loop.submit(prepared)
+    wait_until(lambda: exits, "the process ends")
+    assert exits == [70]
+
+
+def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> None:
+    class Awakening:
+        def __init__(self) -> None:
+            self.recoveries = 0
+
+        def now(self) -> int:
+            chores._worked_at -= 20  # it took that long to answer
+            return 0
+
+        def recover(self, queue: str, *, limit: int) -> list[Any]:
+            self.recoveries += 1
+            return []
+
+        def prune(self, queue: str) -> dict[str, int]:
+            return {}
+
+        reconcile = prune
+
+    store = Awakening()
+    chores = Chores(store, ["q"], 30_000)  # type: ignore[arg-type]
+    chores._worked_at -= 12  # with the longest call on top, more than half a lease
+    for _ in range(3):
+        chores.step(monotonic())
+    assert store.recoveries == 0
+    chores.grace_until, chores._worked_at = 0.0, monotonic()
+    chores._recover("q", 5.0)
+    assert store.recoveries == 1
+
+
+@pytest.mark.parametrize(("name", "expected"), [("remote:eu", "worker:remote:eu"), ("eu", "eu")])
+def test_no_worker_is_taken_for_a_remote_holder_whose_claims_nobody_recovers(name: str, expected: str) -> None:
+    config = WorkerConfig(queues=(QueueSettings("default"),), name=name)
+    supervisor = Supervisor(SqliteStore(":memory:"), config)
+    assert supervisor.name == expected
+    supervisor.signals.close()

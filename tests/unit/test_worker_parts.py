@@ -1,0 +1,366 @@
+"""The parts of parent and child one by one: steward, settler, heartbeat, chores, channel."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_jobs.conf import QueueSettings
+from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
+from django_jobs.outcome import Succeeded
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import NewJob, Recovered, State
+from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.channel import pair
+from django_jobs.worker.chores import Chores
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.heartbeat import Heartbeat
+from django_jobs.worker.outage import LONGEST_PAUSE, Outage
+from django_jobs.worker.settler import Settler
+from django_jobs.worker.sizing import BatchSizer
+from django_jobs.worker.steward import INTERVAL, SLOW, Steward
+from tests.survival.waiting import wait_until
+
+# -- the steward -------------------------------------------------------------------
+
+
+class FakeRunner:
+    """A thread whose job began `running` seconds ago, with claims waiting behind it."""
+
+    def __init__(self, *, running: float, waiting: int = 0, done: int = 0, busy: bool = True) -> None:
+        self.busy, self.since = busy, 100.0 - running
+        self.batch_since = self.since
+        self.waiting, self.done = deque(range(waiting)), deque(range(done))
+        self.flushed: list[float] = []
+        job = SimpleNamespace(flush_checkin=self.flushed.append)
+        self.current = SimpleNamespace(claim=SimpleNamespace(queue="q"), running=job)
+
+    def give_back(self) -> None:
+        self.waiting.clear()
+
+    def settle_done(self) -> None:
+        self.done.clear()
+
+
+def look(*runners: FakeRunner) -> tuple[bool, BatchSizer]:
+    sizer = BatchSizer()
+    return Steward(runners, None, sizer).tick(100.0), sizer  # type: ignore[arg-type]
+
+
+@pytest.mark.accepts("O13")
+def test_what_waits_behind_a_slow_job_goes_back_and_smaller_batches_follow() -> None:
+    slow, quick = FakeRunner(running=SLOW + 0.01, waiting=5), FakeRunner(running=SLOW - 0.01, waiting=5)
+    busy, sizer = look(slow, quick)
+
+    assert busy
+    assert (len(slow.waiting), len(quick.waiting)) == (0, 5)
+    assert sizer.size("q") < 8
+
+
+def test_results_of_a_batch_are_not_held_behind_a_slow_job() -> None:
+    runner = FakeRunner(running=INTERVAL + 0.01, done=3)
+    look(runner)
+    assert not runner.done
+
+
+def test_no_claim_waits_longer_than_promised() -> None:
+    assert SLOW + 2 * INTERVAL <= 0.25
+    assert 2 * INTERVAL <= 0.1
+
+
+def test_the_steward_sleeps_when_nothing_runs_and_flushes_check_ins_when_something_does() -> None:
+    idle, running = FakeRunner(running=9, busy=False), FakeRunner(running=9)
+
+    assert look(idle)[0] is False
+    assert idle.flushed == []
+    look(running)
+    assert running.flushed == [100.0]
+
+
+# -- the settler ---------------------------------------------------------------------
+
+
+class Flaky:
+    """A store whose calls fail so many times before they reach the real one."""
+
+    def __init__(self, store: Any, failures: int, error: Exception | None = None) -> None:
+        self.store, self.failures, self.error = store, failures, error or StoreUnavailable()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **given: Any) -> Any:
+            if self.failures > 0:
+                self.failures -= 1
+                raise self.error
+            return getattr(self.store, name)(*args, **given)
+
+        return call
+
+
+def test_what_the_store_cannot_take_now_is_settled_later_and_held_up_nobody(
+    memory_store: SqliteStore, make_job: Callable[..., NewJob], caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = [make_job() for _ in range(3)]
+    memory_store.enqueue("default", jobs)
+    claims = memory_store.claim("default", "w", 10, lease=30_000).claims
+    settler = Settler(Flaky(memory_store, 3))  # type: ignore[arg-type]
+
+    settler.settle_now([Attempted(claim, Succeeded(), "tests.job") for claim in claims])
+    assert not settler.is_idle
+
+    wait_until(lambda: settler.is_idle, "everything is settled", seconds=5)
+    states = {memory_store.get("default", job.id).state for job in jobs}  # type: ignore[union-attr]
+    assert states == {State.SUCCEEDED}
+    assert caplog.text.count("does not answer") == 1
+
+
+def test_an_outage_is_said_once_and_its_pauses_grow_to_a_limit(caplog: pytest.LogCaptureFixture) -> None:
+    outage = Outage("Somebody")
+    pauses = [outage.failed(StoreUnavailable()) for _ in range(12)]
+
+    assert outage.is_on
+    assert max(pauses) <= LONGEST_PAUSE
+    assert pauses[0] <= 0.1 < pauses[-1]
+    assert outage.worked()
+    assert not outage.worked()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+# -- the heartbeat ---------------------------------------------------------------------
+
+
+class Fleet:
+    """Answers heartbeats."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.error: Exception | None = None
+        self.broken: set[str] = set()
+
+    def extend(self, queue: str, workers: Sequence[str], lease: int) -> dict[str, list[str]]:
+        self.calls.append(f"extend {queue}")
+        if self.error:
+            raise self.error
+        if queue in self.broken:
+            raise StoreCorrupt
+        return {"child-1": [f"job in {queue}"]}
+
+    def publish_worker(self, name: str, info: Any, ttl: int) -> list[str]:
+        self.calls.append("publish")
+        if self.error:
+            raise self.error
+        return ["quiet"]
+
+
+@pytest.fixture
+def told() -> list[Any]:
+    return []
+
+
+def heartbeat(fleet: Fleet, told: list[Any]) -> Heartbeat:
+    return Heartbeat(
+        fleet,  # type: ignore[arg-type]
+        WorkerConfig(queues=(QueueSettings("a"), QueueSettings("b")), lease=6000),
+        "parent",
+        workers=lambda: ["child-1"],
+        describe=dict,
+        asked_to_stop=lambda *given: told.append(given),
+        command=told.append,
+    )
+
+
+def test_each_step_of_a_heartbeat_is_one_call_and_a_round_reaches_every_queue(told: list[Any]) -> None:
+    fleet = Fleet()
+    beat = heartbeat(fleet, told)
+    for expected in (["extend a"], ["extend a", "extend b"], ["extend a", "extend b", "publish"]):
+        beat.step(beat.due)
+        assert fleet.calls == expected
+
+    assert told == [("child-1", "a", "job in a"), ("child-1", "b", "job in b"), "quiet"]
+    beat.step(beat.due - 0.01)
+    assert len(fleet.calls) == 3
+
+
+def test_a_broken_queue_does_not_cost_the_leases_in_the_others(told: list[Any]) -> None:
+    fleet = Fleet()
+    fleet.broken = {"a"}
+    beat = heartbeat(fleet, told)
+    for _ in range(3):
+        beat.step(beat.due)
+
+    assert fleet.calls == ["extend a", "extend b", "publish"]
+    assert beat.silence == 0
+
+
+def test_a_worker_without_answers_fences_itself_before_its_lease_ends(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet()
+    beat = heartbeat(fleet, told)
+    began = beat.last_round
+    fleet.error = StoreUnavailable()
+    beat.step(beat.due)
+
+    verdicts = {}
+    for after in (1.0, 4.9, 5.1, 6.1, 12.1):
+        monkeypatch.setattr("django_jobs.worker.heartbeat.monotonic", lambda after=after: began + after)
+        verdicts[after] = (beat.should_fence, beat.has_lost_leases, beat.is_hopeless)
+    assert verdicts == {
+        1.0: (False, False, False),
+        4.9: (False, False, False),
+        5.1: (True, False, False),
+        6.1: (True, True, False),
+        12.1: (True, True, True),
+    }
+
+
+def test_a_worker_that_was_only_frozen_asks_before_it_despairs(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat = heartbeat(Fleet(), told)
+    began = beat.last_round
+    monkeypatch.setattr("django_jobs.worker.heartbeat.monotonic", lambda: began + 3600)
+
+    assert not beat.should_fence
+    for _ in range(3):
+        beat.step(monotonic() + 3600)
+    assert not beat.should_fence
+
+
+# -- chores ------------------------------------------------------------------------------
+
+
+class Quiet:
+    """A store with nothing to do, that counts who asks."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answers: dict[str, Any] = {"recover": [], "prune": {}, "reconcile": {}}
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **given: Any) -> Any:
+            self.asked.append(name)
+            answer = self.answers[name]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+def run_due(chores: Chores, steps: int) -> None:
+    for _ in range(steps):
+        chores.step(monotonic())
+
+
+def test_every_chore_is_done_in_every_queue_one_call_at_a_time() -> None:
+    store = Quiet()
+    chores = Chores(store, ["a", "b"], 30_000)  # type: ignore[arg-type]
+    for number in range(1, 7):
+        chores.step(monotonic())
+        assert len(store.asked) == number
+
+    assert sorted(store.asked) == sorted(["recover", "prune", "reconcile"] * 2)
+    run_due(chores, 5)
+    assert len(store.asked) == 6, "nothing is due again yet"
+
+
+def test_a_failing_ticker_does_not_end_the_chores(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def tick(self) -> float:
+            raise RuntimeError("the archive is down")
+
+    store = Quiet()
+    chores = Chores(store, ["a"], 30_000, [Broken()])  # type: ignore[arg-type]
+    run_due(chores, 4)
+
+    assert sorted(store.asked) == ["prune", "reconcile", "recover"]
+    assert "the archive is down" in caplog.text
+
+
+def test_a_store_that_is_away_is_asked_less_and_less() -> None:
+    store = Quiet()
+    store.answers = dict.fromkeys(store.answers, StoreUnavailable())
+    chores = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
+    run_due(chores, 50)
+
+    assert len(store.asked) == 1
+    assert chores.due > monotonic()
+
+
+def test_expired_leases_are_spared_for_a_while_when_asked() -> None:
+    store = Quiet()
+    chores = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
+    chores.spare_expired_leases(60)
+    run_due(chores, 10)
+    assert "recover" not in store.asked
+
+    chores.grace_until = 0.0
+    fresh = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
+    run_due(fresh, 3)
+    assert "recover" in store.asked
+
+
+@pytest.mark.parametrize("lease", [2_000, 10_000, 30_000])
+def test_leases_are_spared_once_and_recovered_after_it_however_short_they_are(
+    lease: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting for the grace to end is no outage: it must not begin the grace again."""
+    clock = [monotonic()]
+    monkeypatch.setattr("django_jobs.worker.chores.monotonic", lambda: clock[0])
+    store = Quiet()
+    store.answers["now"] = 0
+    chores = Chores(store, ["a"], lease)  # type: ignore[arg-type]
+    chores.spare_expired_leases(lease / 1000)
+    began = clock[0]
+    while "recover" not in store.asked and clock[0] - began < 120:
+        chores.step(clock[0])
+        clock[0] = max(chores.due, clock[0] + 0.001)
+    assert lease / 1000 <= clock[0] - began <= lease / 1000 + 5
+
+
+def test_a_full_batch_of_recoveries_is_followed_by_the_next_at_once() -> None:
+    store = Quiet()
+    store.answers["recover"] = [Recovered(str(n), b"", State.QUEUED, 1, "w") for n in range(100)]
+    chores = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
+    run_due(chores, 10)
+    assert store.asked.count("recover") > 3
+
+
+# -- the channel ---------------------------------------------------------------------------
+
+
+def test_messages_arrive_whole_and_the_end_of_a_process_is_seen() -> None:
+    parent, child = pair()
+    for n in range(50):
+        assert child.send({"is": "started", "n": n, "text": "x" * 1000})
+    got: list[dict[str, Any]] = []
+    while not parent.is_dry:
+        got += parent.receive()
+    assert [message["n"] for message in got] == list(range(50))
+
+    child.close()
+    assert parent.receive() == []
+    assert not parent.is_open
+    assert not parent.send({"do": "drain"})
+    parent.close()
+
+
+def test_a_parent_never_waits_for_a_child_that_does_not_read() -> None:
+    parent, child = pair()
+    sent = [parent.send({"do": "ping", "serial": n, "text": "x" * 10_000}) for n in range(500)]
+
+    assert sent[0] is True
+    assert sent[-1] is False
+    # What did get through can be read, and once there is room so can what follows.
+    got: list[dict[str, Any]] = []
+    while not got or got[-1]["serial"] < 500:
+        got += child.receive()
+        parent.send({"do": "ping", "serial": 500 + len(got)})
+    assert [message["serial"] for message in got if message["serial"] < 500] == [n for n, ok in enumerate(sent) if ok]
+    parent.close()
+    child.close()
