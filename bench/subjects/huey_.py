@@ -32,4 +32,7 @@ def workers(processes: int) -> list[list[str]]:
 SUBJECT = Subject("Huey", False, enqueue, workers, "process workers, no results")
 
 if __name__ == "__main__":
-    serve(SUBJECT)
+    # Huey names a task after its module, and the consumer does not know a module `__main__`.
+    from bench.subjects import huey_
+
+    serve(huey_.SUBJECT)
