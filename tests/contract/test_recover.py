@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.values import Lane, State
-from tests.contract.acts import FAILED, LEASE, Q, claim, claim_alone, counts, enqueue, info, start, state_of, totals
+from tests.contract.acts import (
+    FAILED,
+    LEASE,
+    Q,
+    claim,
+    claim_alone,
+    complete,
+    counts,
+    enqueue,
+    info,
+    start,
+    state_of,
+    totals,
+)
 
 
 class TestRecover:
@@ -118,6 +131,12 @@ class TestRemoteHolders:
         clock.advance(LEASE)
         assert store.retry(store.overdue(Q)[0], FAILED, 10) is State.RETRY
         assert store.overdue(Q) == []
+
+    def test_leave_no_lease_behind_when_they_succeed(self, store, make_job):
+        enqueue(store, make_job("a"))
+        (claimed,) = claim(store, worker="remote", lease_each=True)
+        assert complete(store, claimed) == []
+        assert store.extend(Q, [claimed.worker], LEASE) == {}
 
     def test_are_told_as_many_as_asked_for(self, store, make_job, clock):
         enqueue(store, *[make_job() for _ in range(3)])

@@ -8,7 +8,7 @@ from django_jobs.codec import name_of
 from django_jobs.stores.redis.part import RedisPart, attempt_line, read_claim, read_tries, texts
 from django_jobs.stores.redis.transport import Argument
 from django_jobs.stores.running import MAX_BATCH, RunningStore
-from django_jobs.values import PLAIN, Attempt, Claim, Done, Recovered, State
+from django_jobs.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
 
 _LOST = attempt_line(Attempt(0, "worker_lost", 0, error="The worker died or lost its lease while it held the job."))
 
@@ -24,10 +24,8 @@ class RedisSettling(RedisPart, RunningStore):
         args: list[Argument] = []
         run_ms = wait_ms = 0
         for claim, result, run, name, controls, wait in done:
-            # The record says it, too, and is much quicker to ask than a dozen fields.
-            plain = not claim.record.startswith(b"+") if claim.record else controls == PLAIN
-            flag = "-" if plain else "+"
-            args += (claim.id, f"{claim.token}\n{flag}\n{name or name_of(claim.record)}", b"%d:%b" % (run, result))
+            what = f"{claim.token}\n{_to_free(claim, controls, name or name_of(claim.record))}"
+            args += (claim.id, what, b"%d:%b" % (run, result))
             run_ms += run
             wait_ms += wait
         head = (self.options.history, self._archiving, run_ms, wait_ms)
@@ -128,3 +126,17 @@ class RedisSettling(RedisPart, RunningStore):
             if claim and held_by == holder:
                 out.append(Claim(id, queue, token, record or b"", *read_tries(tries), claimed_at, holder))
         return out
+
+
+def _to_free(claim: Claim, controls: Controls, name: str) -> str:
+    """What lua/complete.lua has to free with the claim: told here, it need not read records again."""
+    # The record says it, too, and is much quicker to ask than a dozen fields.
+    plain = not claim.record.startswith(b"+") if claim.record else controls == PLAIN
+    if claim.worker.endswith(claim.id):
+        return f"+\n{name}"  # a holder of this job only, with a lease of its own
+    if plain:
+        return f"-\n{name}"
+    if controls is PLAIN or controls.keep_result is not None:
+        return f"+\n{name}"
+    digest = "" if controls.unique is None or controls.unique_mode == "period" else controls.unique
+    return f"c\n{name}\n{digest}\n{(controls.limit_key or '').replace(chr(0), '')}"

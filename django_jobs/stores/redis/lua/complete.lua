@@ -2,7 +2,10 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 succeeded jobs kept   5 "archive" or ""   6 sum of run times   7 sum of waiting times (ms)
---       then per job: id, what (token NL "+" if it has controls else "-" NL name), result ("run ms:JSON")
+--       then per job: id, what, result ("run ms:JSON"), where what is lines: token, flag, name, and the flag says
+--         "-"  there is nothing to free but the claim
+--         "c"  two more lines tell what else: digest of its lock or "", limit key or ""
+--         "+"  look into the record
 --
 -- Returns the ids whose claim is stale; nothing of theirs was touched.
 --! use clock answers lines claim_end count finish
@@ -20,25 +23,37 @@ for i = FIRST, #ARGV, 3 do
 end
 local claimed = redis.call('HMGET', claims, unpack(ids))
 
-local known = {} -- what → {token with colon, has controls, name}: one batch has few different ones
+local known = {} -- what → {token with colon, flag, name, digest, limit key}: one batch has few different ones
 local function read(what)
     local parts = known[what]
     if not parts then
-        local token, flag, name = string.match(what, '^(%d+)\n(.)\n(.*)$')
-        parts = {token .. ':', flag == '+', name}
+        local token, flag, name, more = string.match(what, '^(%d+)\n(.)\n([^\n]*)(.*)$')
+        parts = {token .. ':', flag, name}
+        if flag == 'c' then
+            parts[4], parts[5] = string.match(more, '^\n([^\n]*)\n(.*)$')
+        end
         known[what] = parts
     end
     return parts
 end
 
-local stale, done, places, values, by_name, special, total = {}, {}, {}, {}, {}, {}, 0
+local stale, done, places, values, by_name, unread, total = {}, {}, {}, {}, {}, {}, 0
+local slots_freed, keys_freed, digests, lockers = {}, {}, {}, {}
 
-local function succeed(id, result)
+local function succeed(id, result, digest, key)
     done[#done + 1] = id
     places[#places + 1] = now
     places[#places + 1] = id
     values[#values + 1] = id
     values[#values + 1] = result
+    if key and key ~= '' then
+        slots_freed[#slots_freed + 1] = key .. '\0' .. id
+        keys_freed[key] = (keys_freed[key] or 0) + 1
+    end
+    if digest and digest ~= '' then
+        digests[#digests + 1] = digest
+        lockers[#lockers + 1] = id
+    end
 end
 
 for i, id in ipairs(ids) do
@@ -46,10 +61,10 @@ for i, id in ipairs(ids) do
     local what = read(ARGV[at + 1])
     local claim, token = claimed[i], what[1]
     if claim and string.sub(claim, 1, #token) == token then
-        if what[2] then
-            special[#special + 1] = {id, claim, ARGV[at + 2]}
+        if what[2] == '+' then
+            unread[#unread + 1] = {id, claim, ARGV[at + 2]}
         else
-            succeed(id, ARGV[at + 2])
+            succeed(id, ARGV[at + 2], what[4], what[5])
         end
         total = total + 1
         by_name[what[3]] = (by_name[what[3]] or 0) + 1
@@ -58,28 +73,20 @@ for i, id in ipairs(ids) do
     end
 end
 
--- Jobs with controls go with the others as far as they can: only their slots and locks are their own.
-local slow, slots_freed, keys_freed, locked = {}, {}, {}, {}
-if #special > 0 then
+-- Of these all but the few with a result to keep, or a lease of their own, go with the others.
+local slow = {}
+if #unread > 0 then
     local wanted = {}
-    for i, entry in ipairs(special) do
+    for i, entry in ipairs(unread) do
         wanted[i] = entry[1]
     end
     for i, record in ipairs(redis.call('HMGET', jobs, unpack(wanted))) do
-        local id, claim, result = special[i][1], special[i][2], special[i][3]
+        local id, claim, result = unread[i][1], unread[i][2], unread[i][3]
         local controls = controls_of(record)
         if (controls and controls.keep_result) or string.sub(claim, -#id - 1) == ':' .. id then
             slow[#slow + 1] = {id, claim, result, record, controls}
         else
-            succeed(id, result)
-            local key = limit_key(controls)
-            if key then
-                slots_freed[#slots_freed + 1] = key .. '\0' .. id
-                keys_freed[key] = (keys_freed[key] or 0) + 1
-            end
-            if digest_of(controls) then
-                locked[#locked + 1] = {id, controls}
-            end
+            succeed(id, result, lock_to_free(controls), limit_key(controls))
         end
     end
 end
@@ -107,8 +114,8 @@ if #slots_freed > 0 then
         end
     end
 end
-for _, entry in ipairs(locked) do
-    unlock(entry[1], entry[2])
+if #digests > 0 then
+    unlock_many(digests, lockers)
 end
 for _, entry in ipairs(slow) do
     local id, claim, result, record, controls = entry[1], entry[2], entry[3], entry[4], entry[5]

@@ -10,6 +10,10 @@ local function controls_of(record)
     local line = string.match(record, '^%+\n[^\n]*\n[^\n]*\n([^\n]*)\n') or ''
     if decoded[line] == nil then
         local ok, controls = pcall(cjson.decode, line)
+        if ok and type(controls) == 'table' then
+            local key = controls.limit_key -- as it stands in slots and blocked, where NUL separates
+            controls.limit_key = type(key) == 'string' and string.gsub(key, '%z', '') or nil
+        end
         decoded[line] = ok and type(controls) == 'table' and controls
     end
     return decoded[line] or nil
@@ -38,10 +42,6 @@ local function with_arguments(old, new)
     return string.sub(old, 1, from) .. string.sub(new, to + 1)
 end
 
--- A limit key as it stands in slots and blocked, where NUL separates.
 local function limit_key(controls)
-    if controls and type(controls.limit_key) == 'string' then
-        return (string.gsub(controls.limit_key, '%z', ''))
-    end
-    return nil
+    return controls and controls.limit_key
 end

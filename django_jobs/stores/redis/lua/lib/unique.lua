@@ -5,13 +5,17 @@ local function digest_of(controls)
     return controls and type(controls.unique) == 'string' and controls.unique or nil
 end
 
-local function lock_holder(digest)
-    local value = redis.call('HGET', unique, digest)
+-- Who has the lock of that value, and until when.
+local function holder_of(value)
     if not value then
         return nil, 0
     end
     local ends = string.match(value, '^(%d+):')
     return string.sub(value, #(ends or '') + 2), tonumber(ends) or 0
+end
+
+local function lock_holder(digest)
+    return holder_of(redis.call('HGET', unique, digest))
 end
 
 local function lock(id, controls)
@@ -37,14 +41,28 @@ local function unlock_for_good(id, controls)
     end
 end
 
--- The job starts ("queued" locks end) or ends (all but a period's).
+-- The digest of the lock that goes when the job ends: all but a period's.
+local function lock_to_free(controls)
+    return digest_of(controls) and controls.unique_mode ~= 'period' and controls.unique or nil
+end
+
+-- The job starts ("queued" locks end) or ends.
 local function unlock(id, controls, starting)
-    local digest = digest_of(controls)
-    if not digest or controls.unique_mode == 'period' then
-        return
-    end
-    if starting and controls.unique_mode and controls.unique_mode ~= 'queued' then
+    if not lock_to_free(controls) or (starting and controls.unique_mode and controls.unique_mode ~= 'queued') then
         return
     end
     unlock_for_good(id, controls)
+end
+
+-- Many jobs end at once; `ids[i]` may have the lock `digests[i]`.
+local function unlock_many(digests, ids)
+    local owned = {}
+    for i, value in ipairs(redis.call('HMGET', unique, unpack(digests))) do
+        if holder_of(value) == ids[i] then
+            owned[#owned + 1] = digests[i]
+        end
+    end
+    if #owned > 0 then
+        redis.call('HDEL', unique, unpack(owned))
+    end
 end
