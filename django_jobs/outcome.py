@@ -86,12 +86,23 @@ class AnyFailure:
 
 
 def after_failure(
-    error: BaseException, policy: Policy, attempt: Attempt, *, max_attempts: int, on_exhausted: str, jitter: float
+    error: BaseException,
+    policy: Policy,
+    attempt: Attempt,
+    *,
+    max_attempts: int,
+    on_exhausted: str,
+    at_most_once: bool,
+    jitter: float,
 ) -> Outcome:
     """Decide what becomes of a job whose attempt raised `error`.
 
     `attempt` is the line for the log, made by `failed_attempt`; `jitter` is a random number in 0…1.
     """
+    if at_most_once:
+        max_attempts = 1
+        if isinstance(error, Snooze | Retry):
+            return _exhausted(attempt._replace(error=_refused(error, attempt.error)), on_exhausted)
     try:
         if isinstance(error, Snooze):
             return SnoozeFor(milliseconds(error.in_))
@@ -107,7 +118,7 @@ def after_failure(
     elif not _is_retried(error, policy.retry_on):
         return Dead(attempt)
     if attempt.attempt >= max_attempts:
-        return Cancelled(attempt._replace(outcome="discarded")) if on_exhausted == "discard" else Dead(attempt)
+        return _exhausted(attempt, on_exhausted)
     if asked is not None:
         return RetryIn(asked, attempt)
     try:
@@ -124,6 +135,17 @@ def after_unknown_name(name: str, attempt: Attempt, *, parked_at: int, now: int)
         reason = f"No worker knew the job name {name[:200]!r} for 24 hours. Register it, or give the new name an alias."
         return Dead(attempt._replace(outcome="unknown_job", error_type="UnknownJob", error=reason))
     return SnoozeFor(PARK_MS, park=True)
+
+
+def _exhausted(attempt: Attempt, on_exhausted: str) -> Outcome:
+    return Cancelled(attempt._replace(outcome="discarded")) if on_exhausted == "discard" else Dead(attempt)
+
+
+def _refused(error: BaseException, reason: str) -> str:
+    return (
+        f"{type(error).__name__} in a job with delivery='at_most_once', which is never started again: raise Fail or "
+        f"Discard instead, or leave delivery out. It said: {reason}"
+    )
 
 
 def _is_retried(error: BaseException, retry_on: tuple[type[BaseException], ...]) -> bool:

@@ -45,4 +45,9 @@ TASKS = {
         "QUEUES": ["default"],
         "OPTIONS": {"ENQUEUE_ON_COMMIT": True, "JOB_OPTIONS": {"max_attempts": 3, "backoff": [0]}},
     },
+    "once": {
+        "BACKEND": "django_jobs.tasks_backend.JobsBackend",
+        "QUEUES": ["default"],
+        "OPTIONS": {"JOB_OPTIONS": {"delivery": "at_most_once"}},
+    },
 }

@@ -9,6 +9,8 @@ try:
 except ImportError:
     from django_tasks import task
 
+from django_jobs import Snooze
+
 ran: list[Any] = []
 
 
@@ -36,3 +38,8 @@ def tell(context: Any, word: str) -> list[Any]:
 @task()
 def anything(*args: Any, **kwargs: Any) -> Any:
     return [list(args), kwargs]
+
+
+@task()
+def put_off() -> None:
+    raise Snooze("not now", in_=1)

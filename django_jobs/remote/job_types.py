@@ -17,8 +17,8 @@ from django.db import DatabaseError, close_old_connections
 from django_jobs import registry
 from django_jobs.conf import get_settings
 from django_jobs.definition import JobDefinition
-from django_jobs.exceptions import Snooze
 from django_jobs.models import RemoteJobType
+from django_jobs.outcome import SnoozeFor
 from django_jobs.remote.push import push
 
 logger = logging.getLogger("django_jobs.remote")
@@ -27,8 +27,8 @@ logger = logging.getLogger("django_jobs.remote")
 REFRESH = 3.0
 #: Names of no type that are remembered, not to be looked up again at once.
 MOST_MISSED = 1000
-#: Seconds until a pull job that a Django worker met is offered again: its worker may be reading its queue by then.
-LEAVE_FOR = 5.0
+#: Milliseconds until a pull job that a Django worker met is offered again: its worker may be reading its queue by then.
+LEAVE_FOR = 5_000
 
 FIELDS = ("name", "queue", "delivery_strategy", "attempts", "concurrency", "timeout", "url", "credentials")
 
@@ -166,8 +166,10 @@ def _pusher(kind: RemoteType) -> Callable[[Any], Any]:
     return deliver
 
 
-def _leave(data: Any = None) -> None:
-    raise Snooze("Only workers that fetch their jobs over HTTP run this one.", in_=LEAVE_FOR)
+def _leave(data: Any = None) -> SnoozeFor:
+    """Only workers that fetch their jobs over HTTP run this one.  It has not started here, so one that is delivered at
+    most once may wait for them, too: no `raise Snooze`, which would end it."""
+    return SnoozeFor(LEAVE_FOR)
 
 
 def _rows() -> list[RemoteType]:

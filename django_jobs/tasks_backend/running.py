@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+from django_jobs import registry
 from django_jobs.context import RunningJob, current_job
 from django_jobs.exceptions import Discard, Fail, Retry, Snooze
 from django_jobs.tasks_backend.compat import (
@@ -98,6 +99,8 @@ def _finish(result: TaskResult[Any, Any], status: TaskResultStatus, error: BaseE
 
 def _is_last(job: RunningJob, error: BaseException) -> bool:
     """Will no attempt follow?  outcome.py decides; here it is only about whom to tell."""
-    if isinstance(error, (Snooze, Retry)):
-        return isinstance(error, Retry) and job.attempt >= job.max_attempts
+    if isinstance(error, Snooze):
+        return registry.get(job.name).delivery == "at_most_once"
+    if isinstance(error, Retry):
+        return job.attempt >= job.max_attempts
     return isinstance(error, (Fail, Discard)) or job.attempt >= job.max_attempts

@@ -149,6 +149,7 @@ def overdue_attempt(claim: Claim, error: TimeoutError, now: int, *, run_ms: int 
         log,
         max_attempts=job.options.max_attempts,
         on_exhausted=job.options.on_exhausted,
+        at_most_once=job.controls.at_most_once,
         jitter=random.random(),
     )
     wait_ms = claim.claimed_at - job.enqueued_at

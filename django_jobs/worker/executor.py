@@ -14,7 +14,16 @@ from django_jobs.conf import get_settings
 from django_jobs.context import RunningJob, StopRequests, running
 from django_jobs.exceptions import CorruptRecord, InvalidArguments, PayloadError, UnknownJob
 from django_jobs.middleware import Middleware, load
-from django_jobs.outcome import Dead, HandedOver, Outcome, Succeeded, after_failure, after_unknown_name, failed_attempt
+from django_jobs.outcome import (
+    Dead,
+    HandedOver,
+    Outcome,
+    SnoozeFor,
+    Succeeded,
+    after_failure,
+    after_unknown_name,
+    failed_attempt,
+)
 from django_jobs.signals import job_started
 from django_jobs.stores.base import Store
 from django_jobs.values import Attempt, Claim, Job
@@ -141,7 +150,7 @@ class Executor:
             value = plan.call(running_job)
             if plan.on_loop:
                 value = self.run_coroutine(value)
-            if isinstance(value, HandedOver):
+            if isinstance(value, HandedOver | SnoozeFor):  # of a remote type: the work itself is done elsewhere
                 return Attempted(claim, value, job.name, running_job, plan.definition)
             result = b"" if value is None else self._stored(value)
         except BaseException as error:
@@ -220,6 +229,7 @@ class Executor:
             log,
             max_attempts=job.options.max_attempts,
             on_exhausted=job.options.on_exhausted,
+            at_most_once=job.controls.at_most_once,
             jitter=random.random(),
         )
         wait_ms = claim.claimed_at - job.enqueued_at

@@ -64,6 +64,7 @@ def _fail(store: Store, claim: Claim, error: JobsError, kind: str) -> bool:
         log._replace(traceback=""),
         max_attempts=job.options.max_attempts,
         on_exhausted=job.options.on_exhausted,
+        at_most_once=job.controls.at_most_once,
         jitter=random.random(),
     )
     return _end(store, claim, outcome, error, run_ms)

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from django_jobs.stores import use_store
 from django_jobs.stores.base import Store
-from django_jobs.values import State
+from django_jobs.values import Lane, State
 from django_jobs.worker.executor import Executor
 
 if django.VERSION < (6, 0) and find_spec("django_tasks") is None:
@@ -30,7 +30,7 @@ from django_jobs.tasks_backend.compat import (
     task_started,
 )
 from tests import tasks_project
-from tests.tasks_project import add, add_later, anything, break_down, tell
+from tests.tasks_project import add, add_later, anything, break_down, put_off, tell
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +46,10 @@ def run(memory_store: Store) -> Any:
 
     def run_all() -> int:
         executor, count = Executor(close_connections=False), 0
-        while claims := memory_store.claim("default", "tester", 1, lease=30_000).claims:
-            executor.run(claims[0], memory_store)
-            count += 1
+        for lane in (Lane.SHARED, Lane.ALONE):
+            while claims := memory_store.claim("default", "tester", 1, lane=lane, lease=30_000).claims:
+                executor.run(claims[0], memory_store)
+                count += 1
         return count
 
     return run_all
@@ -196,6 +197,18 @@ def test_a_task_that_will_be_tried_again_is_not_finished(run: Any) -> None:
         break_down.using(backend="committed").enqueue("x")
         run()
     assert [status for _, status, _ in finished] == [TaskResultStatus.FAILED]
+
+
+@pytest.mark.parametrize(("backend", "heard"), [("default", []), ("once", [TaskResultStatus.FAILED])])
+def test_a_snooze_ends_a_task_only_where_it_is_delivered_at_most_once(
+    backend: str, heard: list[TaskResultStatus], run: Any
+) -> None:
+    with Heard(task_finished) as finished:
+        result = put_off.using(backend=backend).enqueue()
+        run()
+    result.refresh()
+    assert [status for _, status, _ in finished] == heard
+    assert (result.status == TaskResultStatus.FAILED) == bool(heard)
 
 
 def test_the_frameworks_log_has_the_traceback_of_a_failure(run: Any, caplog: pytest.LogCaptureFixture) -> None:

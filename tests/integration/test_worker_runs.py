@@ -72,6 +72,19 @@ def test_snooze_is_not_a_failure(site: WorkerSite, tmp_path: Path) -> None:
     assert pool.stop() == 0
 
 
+@pytest.mark.parametrize("how", ["snooze", "retry"])
+def test_a_job_delivered_at_most_once_that_asks_for_another_start_is_dead_and_says_why(
+    site: WorkerSite, how: str
+) -> None:
+    id = site.put("asks_again_once", how, at_most_once=True)
+    end_of_burst(site.pool("--burst"))
+
+    info = site.info(id)
+    assert info.state is State.DEAD
+    assert "delivery='at_most_once'" in info.attempts[-1].error
+    assert [event.kind for event in site.ledger.read()] == ["start"]
+
+
 @pytest.mark.accepts("G26", "G68")
 def test_the_newest_check_in_is_seen_while_the_job_runs_and_cancelling_stops_it(site: WorkerSite) -> None:
     id = site.put("says")

@@ -35,10 +35,18 @@ class Policy(AnyFailure):
 
 
 def decide(
-    error: BaseException, *, attempt: int = 1, most: int = 10, exhausted: str = "dead", **policy: Any
+    error: BaseException,
+    *,
+    attempt: int = 1,
+    most: int = 10,
+    exhausted: str = "dead",
+    once: bool = False,
+    **policy: Any,
 ) -> Outcome:
     log = failed_attempt(error, number=attempt, at=1000)
-    return after_failure(error, Policy(**policy), log, max_attempts=most, on_exhausted=exhausted, jitter=0.0)
+    return after_failure(
+        error, Policy(**policy), log, max_attempts=most, on_exhausted=exhausted, at_most_once=once, jitter=0.0
+    )
 
 
 @pytest.mark.accepts("G06", "G53", "R15")
@@ -84,6 +92,22 @@ def test_a_job_may_decide_its_own_fate() -> None:
 
 def test_a_retry_that_is_asked_for_counts_as_an_attempt() -> None:
     assert isinstance(decide(Retry(in_=7), attempt=3, most=3), Dead)
+
+
+@pytest.mark.parametrize("error", [Snooze("later", in_=60), Snooze("soon", in_=-1), Retry("later", in_=60)])
+def test_a_job_delivered_at_most_once_cannot_ask_for_another_start_and_is_told_why(error: Exception) -> None:
+    dead, dropped = decide(error, once=True), decide(error, once=True, exhausted="discard")
+
+    assert isinstance(dead, Dead)
+    assert isinstance(dropped, Cancelled)
+    assert dead.attempt.outcome == "failed"
+    assert "delivery='at_most_once'" in dead.attempt.error
+    assert dead.attempt.error.endswith(str(error))
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("too long"), SystemExit(1)])
+def test_a_job_delivered_at_most_once_has_one_attempt_whatever_its_record_says(error: BaseException) -> None:
+    assert isinstance(decide(error, once=True, most=10), Dead)
 
 
 @pytest.mark.parametrize("wrong", ["soon", -1, float("nan"), float("inf"), True])

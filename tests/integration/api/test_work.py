@@ -11,7 +11,7 @@ from django_jobs import remote, signals
 from django_jobs.models import RemoteJobType
 from django_jobs.remote import job_types
 from django_jobs.stores.base import Store
-from django_jobs.values import State
+from django_jobs.values import Lane, State
 from django_jobs.worker.executor import Executor
 from django_jobs.worker.remote import RemoteWatch
 from tests.conftest import Clock
@@ -329,3 +329,17 @@ class TestTypes:
         RemoteJobType.objects.create(name="php.late", queue="pull")
         now[0] += 4.0
         assert api.put("v1/jobs/php.late/1").status_code == 201
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_a_pull_job_that_a_worker_of_django_met_has_not_started_and_waits_for_its_own(
+    api: Api, store: Store, delivery: str
+) -> None:
+    api.post("v1/job-types", {"name": "php.once", "queue": "pull", "delivery_strategy": delivery})
+    api.put("v1/jobs/php.once/1")
+    lane = Lane.ALONE if delivery == "at_most_once" else Lane.SHARED
+    (held,) = store.claim("pull", "worker", 1, lane=lane, lease=30_000).claims
+    Executor(close_connections=False, clock=store.now).run(held, store)
+    info = store.get("pull", "1")
+    assert info is not None
+    assert (info.state, info.attempts) == (State.SCHEDULED, ())

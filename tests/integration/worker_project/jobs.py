@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from django_jobs import JobContext, Snooze, current_job, job
+from django_jobs import JobContext, Retry, Snooze, current_job, job
 from tests.survival.project.jobs import ledger, recorded
 
 
@@ -51,6 +51,12 @@ def snoozes_once(flag: str) -> int:
             Path(flag).touch()
             raise Snooze(in_=0.1)
     return me.attempt
+
+
+@job(name="asks_again_once", delivery="at_most_once")
+def asks_again_once(how: str) -> None:
+    with recorded():
+        raise Snooze("later", in_=0) if how == "snooze" else Retry("later", in_=0)
 
 
 @job(name="says", takes_context=True)
