@@ -40,6 +40,9 @@ class JobDefinition:
     All options of `@job` are attributes; durations are seconds.
     """
 
+    #: Templates call what is callable: without this, `{% if job %}` would run the job.
+    do_not_call_in_templates = True
+
     queue = _Option[str]()
     priority = _Option[int]()
     max_attempts = _Option[int]()

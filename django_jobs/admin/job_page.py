@@ -91,7 +91,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
     arguments = payloads.named_arguments(job)
     return {
         "job": job,
-        "known": known,
+        "known": known is not None,
         "arguments": arguments,
         "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",
         "meta": [(key, readable(value)) for key, value in (job.meta or {}).items()],

@@ -1,0 +1,48 @@
+"""The page of one job that `@job` registered, as in a project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.template import Context, Template
+from django.test import Client
+
+from django_jobs import job, registry
+from django_jobs.job_function import JobFunction
+from django_jobs.stores.base import Store
+from tests.console_data import Filler
+from tests.integration.console.conftest import BASE
+
+runs: list[str] = []
+
+
+def clean_up() -> None:
+    """A job that needs no arguments, so that a template could call it."""
+    runs.append("ran")
+
+
+@pytest.fixture
+def clean_up_job() -> Iterator[JobFunction[..., ..., None]]:
+    runs.clear()
+    yield job(name="shop.clean_up")(clean_up)
+    registry.unregister("shop.clean_up")
+
+
+@pytest.mark.django_db
+def test_looking_at_a_job_does_not_run_it(
+    memory_console: Store, root: Client, clean_up_job: JobFunction[..., ..., None]
+) -> None:
+    id = Filler(memory_console).add("shop.clean_up", [[], {}], run_in=3_600_000)
+    page = root.get(f"{BASE}job/default/{id}/").text
+    assert "shop.clean_up" in page
+    assert "This process knows no job of that name" not in page
+    assert runs == []
+
+
+def test_a_template_of_the_project_does_not_run_a_job_that_it_shows(
+    clean_up_job: JobFunction[..., ..., None],
+) -> None:
+    shown = Template("{{ task.name }}{% if task %} is a job{% endif %}").render(Context({"task": clean_up_job}))
+    assert shown == "shop.clean_up is a job"
+    assert runs == []
