@@ -22,6 +22,11 @@ from django_jobs.values import Added, Attempt, Claim, Claimed, Done, JobInfo, La
 #: No call moves more jobs than this (Lua's unpack, and the time others wait meanwhile).
 MAX_BATCH = 1000
 
+#: In the log of a job that may run at most once and that `reconcile` found in no place.
+MISPLACED = Attempt(
+    0, "misplaced", 0, error="The store had lost its place. Whether it has run is not known, and it must not run twice."
+)
+
 
 class RunningStore(ABC):
     """How jobs come in, run and end."""
@@ -154,8 +159,9 @@ class RunningStore(ABC):
         """Repair what no transition should leave: one bounded step of a round.  Returns kind → repairs.
 
         Kinds: "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
-        "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type".  A job in several places
-        counts as "job_without_place": it stays in one."""
+        "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type".  A job in no place is queued
+        again; delivered at most once, it may have started, so it goes to dead with the attempt MISPLACED.  A job in
+        several places counts as "job_without_place": it stays in one."""
 
     @abstractmethod
     def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:

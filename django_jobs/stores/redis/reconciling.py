@@ -7,8 +7,8 @@ from time import monotonic
 from typing import Any
 
 from django_jobs.stores.redis.keys import QUEUE_KEYS
-from django_jobs.stores.redis.part import RedisPart, read_attempts, read_claim, read_tries, texts
-from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.stores.redis.part import RedisPart, attempt_line, read_attempts, read_claim, read_tries, texts
+from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
 from django_jobs.values import Attempt, JobInfo, State
 
 #: Minutes of the charts, and remembered answers, older than this are dropped (ms).
@@ -20,6 +20,7 @@ TIDY_EVERY = 300.0
 GRACE = 10_000
 #: A repair looks into a dozen keys for each job: no more than this in one script.
 REPAIRED_AT_ONCE = 200
+_MISPLACED = attempt_line(MISPLACED)
 #: Every place a job can be in, with the command that counts it.
 SIZES = {
     "jobs": "HLEN",
@@ -117,7 +118,8 @@ class RedisReconciling(RedisPart, RunningStore):
         return out
 
     def _repair(self, queue: str, kind: str, what: Sequence[str]) -> int:
-        return sum(int(self._run("repair", queue, kind, GRACE, *some)) for some in _chunks(what, REPAIRED_AT_ONCE))
+        head = (kind, GRACE, _MISPLACED, self._archiving)
+        return sum(int(self._run("repair", queue, *head, *some)) for some in _chunks(what, REPAIRED_AT_ONCE))
 
     def _set_aside(self, names: Sequence[str]) -> int:
         """Rename keys of another type than ours to <key>:set-aside:<ms>, where a person can look at them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
 from django_jobs.stores.sqlite.browsing import attempts_of
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
@@ -134,12 +134,17 @@ def _in_window(move: Transaction, window: tuple[int, int], where: str) -> list[R
 
 
 def _place_jobs(move: Transaction, window: tuple[int, int]) -> int:
-    """A job in no state, or one that waits for no time: it was accepted, so it runs."""
+    """A job in no state, or one that waits for no time: it was accepted, so it runs, unless it may have run already
+    and must not run twice."""
     timed = "'scheduled', 'retry', 'running', 'succeeded', 'dead', 'cancelled', 'expired'"
     untimed = f"state IN ({timed}) AND at IS NULL OR state = 'blocked' AND blocked_by IS NULL"
     rows = _in_window(move, window, f"(state NOT IN ({_STATES}) OR {untimed})")
     for row in rows:
-        move.move(row, State.QUEUED)
+        if row.at_most_once:
+            move.log(row, MISPLACED)
+            move.move(row, State.DEAD)
+        else:
+            move.move(row, State.QUEUED)
     return len(rows)
 
 

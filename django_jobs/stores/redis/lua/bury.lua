@@ -2,7 +2,7 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 failures to add   8 name   9 "archive"
 -- Returns 1, or 0 when the claim is stale.
---! use clock answers claim_end count finish log
+--! use clock answers claim_end bury
 local id, token, attempt, add, name = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
 if answered() then
@@ -17,15 +17,11 @@ local controls = controls_of(record)
 local _, holder = end_claim(id, claim, controls)
 local failures, crashes, parked = get_tries(id)
 set_tries(id, failures + add, crashes, parked)
-log_attempt(id, attempt)
 if add > 0 then
     count('failed', add)
     count('failed:' .. name, add)
     count_minute('failed', add)
 end
-finish('dead', id, record, controls, ARGV[9] == 'archive', holder)
-count('dead', 1)
-count('dead:' .. name, 1)
-count_minute('dead', 1)
+bury(id, record, controls, attempt, ARGV[9] == 'archive', holder)
 answer('1')
 return 1

@@ -2,7 +2,7 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 attempt (JSON)   5 "archive"   then the ids
 -- Returns the ids that moved.
---! use clock answers lines places claim_end count finish log
+--! use clock answers lines places claim_end bury
 local attempt, archiving = ARGV[4], ARGV[5] == 'archive'
 local before = answered()
 if before then
@@ -21,11 +21,7 @@ for i = 6, #ARGV do
             _, holder = end_claim(id, claim, controls)
             redis.call('HSET', stops, id, string.format('%.0f:', now) .. holder)
         end
-        log_attempt(id, attempt)
-        finish('dead', id, record, controls, archiving, holder)
-        count('dead', 1)
-        count('dead:' .. name_of(record or '\n\n'), 1)
-        count_minute('dead', 1)
+        bury(id, record, controls, attempt, archiving, holder)
         moved[#moved + 1] = id
     end
 end

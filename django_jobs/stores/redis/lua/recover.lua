@@ -6,7 +6,7 @@
 --       7 attempt (JSON)   8 "archive"   9 "last": the worker has no other claims   then the ids
 --
 -- Returns id, record, state, crashes, holder of each that moved, flat.
---! use clock answers lines claim_end count finish log unique
+--! use clock answers lines claim_end bury unique
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
 local out, told = {}, {}
@@ -36,15 +36,6 @@ local function lost(holder)
     return ends and tonumber(ends) <= now
 end
 
-local function bury(id, record, controls, crashes, holder)
-    log_attempt(id, attempt)
-    finish('dead', id, record, controls, archiving, holder)
-    count('dead', 1)
-    count('dead:' .. name_of(record or '\n\n'), 1)
-    count_minute('dead', 1)
-    tell(id, record or '', 'dead', crashes, holder)
-end
-
 local function take(id, claim, holder)
     local record = redis.call('HGET', jobs, id)
     local controls = controls_of(record)
@@ -57,7 +48,8 @@ local function take(id, claim, holder)
         count('recovered', 1)
     end
     if once or (not releasing and crashes >= max_crashes) then
-        bury(id, record, controls, crashes, holder)
+        bury(id, record, controls, attempt, archiving, holder)
+        tell(id, record or '', 'dead', crashes, holder)
         return
     end
     if not releasing then

@@ -1,12 +1,13 @@
 -- repair: put right what no transition should leave.  Everything is checked again here, so that what moved
 -- since it was looked at stays as it is.
 --
--- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   then what to look at
---       kind "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members   "waiters": members
+-- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt (JSON) of a job that dies   5 "archive"
+--       then what to look at, for each kind
+--       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members   "waiters": members
 -- Returns how many were repaired.
---! use clock record places finish pauses
+--! use clock places bury pauses
 --! keys leases
-local kind, grace = ARGV[2], tonumber(ARGV[3])
+local kind, grace, attempt, archiving = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'archive'
 local repaired = 0
 
 -- Was it anywhere?  Not, when a finished job was forgotten between the look and this call.
@@ -49,8 +50,8 @@ local repairs = {
             return true
         end
     end,
-    -- a job that is nowhere: queued, it was accepted.  One that is in several places: it stays where running it a
-    -- second time is least likely.
+    -- a job that is nowhere: queued, it was accepted; but dead if it may have run and must not run twice.  One that is
+    -- in several places: it stays where running it a second time is least likely.
     jobs = function(id)
         local record = redis.call('HGET', jobs, id)
         if not record then
@@ -58,7 +59,12 @@ local repairs = {
         end
         local running, ended, waiting = redis.call('HEXISTS', claims, id) == 1, ended_state(id), waiting_state(id)
         if not running and not ended and not waiting then
-            make_ready(id, controls_of(record), false, has_crashed(redis.call('HGET', tries, id)))
+            local controls = controls_of(record)
+            if controls and controls.at_most_once then
+                bury(id, record, controls, attempt, archiving)
+            else
+                make_ready(id, controls, false, has_crashed(redis.call('HGET', tries, id)))
+            end
             return true
         end
         local surplus = thin_out(ENDED, id, not running)
@@ -117,7 +123,7 @@ local repairs = {
 }
 
 redis.call('ZREM', leases, '') -- first write: needs no memory
-for i = 4, #ARGV do
+for i = 6, #ARGV do
     if repairs[kind](ARGV[i]) then
         repaired = repaired + 1
     end
