@@ -10,7 +10,7 @@ from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.browsing import BrowsingStore, add_up
 from django_jobs.stores.redis.part import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
-from django_jobs.values import JobInfo, QueueStats, State, WorkerInfo
+from django_jobs.values import JobInfo, State, WorkerInfo
 
 #: A running page is sorted after reading; more running jobs than this are not walked for it.
 MOST_RUNNING = 10_000
@@ -33,9 +33,6 @@ PREVIEW = 1024
 
 class RedisBrowsing(RedisStats, BrowsingStore):
     """See stores/browsing.py for what each method promises."""
-
-    def stats(self, queues: Sequence[str]) -> list[QueueStats]:
-        return super().stats(queues)  # named here because BrowsingStore declares it
 
     def get(self, queue: str, id: str) -> JobInfo | None:
         found = self._look_up(queue, [id], whole=True)
@@ -191,12 +188,6 @@ class RedisBrowsing(RedisStats, BrowsingStore):
     def fired(self, queue: str) -> dict[str, int]:
         flat = self.transport.command("HGETALL", self.keys.of(queue)["fired"])
         return {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
-
-    def now(self) -> int:
-        if self.options.clock:
-            return self.options.clock()
-        seconds, microseconds = self.transport.command("TIME")
-        return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def _id_of(state: State, member: bytes) -> str:

@@ -41,6 +41,12 @@ class RedisPart:
     def _clock(self) -> int:
         return self.options.clock() if self.options.clock else 0
 
+    def now(self) -> int:
+        if self.options.clock:
+            return self.options.clock()
+        seconds, microseconds = self.transport.command("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
     def _run(self, name: str, queue: str, *args: Argument) -> Any:
         """A script that may be sent twice as it is: ARGV is clock, args…"""
         script, keys = self._script(name, queue)

@@ -59,7 +59,7 @@ class RedisReconciling(RedisPart, RunningStore):
 
     def _drop_old(self, queue: str) -> None:
         """Old minutes and answers: fields nobody will ask for again, so no script is needed."""
-        names, now = self.keys.of(queue), self._server_now()
+        names, now = self.keys.of(queue), self.now()
         old = [
             field
             for field in self.transport.command("HKEYS", names["minutes"])
@@ -75,12 +75,6 @@ class RedisReconciling(RedisPart, RunningStore):
                 gone.append(flat[i])
         for some in _chunks(gone):
             self.transport.command("HDEL", names["answers"], *some)
-
-    def _server_now(self) -> int:
-        if self.options.clock:
-            return self.options.clock()
-        seconds, microseconds = self.transport.command("TIME")
-        return int(seconds) * 1000 + int(microseconds) // 1000
 
     # -- repair ---------------------------------------------------------------
 
@@ -124,7 +118,7 @@ class RedisReconciling(RedisPart, RunningStore):
     def _set_aside(self, names: Sequence[str]) -> int:
         """Rename keys of another type than ours to <key>:set-aside:<ms>, where a person can look at them."""
         for name in names:
-            self.transport.command("RENAME", name, f"{name}:set-aside:{self._server_now()}")
+            self.transport.command("RENAME", name, f"{name}:set-aside:{self.now()}")
         return len(names)
 
     def _misplaced(self, queue: str, size: dict[str, int], limit: int) -> tuple[int, int]:
