@@ -46,6 +46,10 @@ class UnknownJob(JobsError, LookupError):
     """No job of that name is registered."""
 
 
+class NotKnownYet(UnknownJob):
+    """No job of that name is known here, and whether there is such a remote job type could not be asked since."""
+
+
 class UnknownQueue(JobsError, LookupError):
     """The queue is not in DJANGO_JOBS["QUEUES"]."""
 

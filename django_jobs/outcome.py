@@ -19,6 +19,8 @@ MAX_ERROR_BYTES = 2 * 1024
 MAX_TRACEBACK_BYTES = 12 * 1024
 #: Seconds before a job whose name is not known here is offered again, and how long that goes on.
 PARK_MS = 60_000
+#: ms before a job is offered again that may be of a remote type too new to be known here; nothing is counted.
+NOT_YET_MS = 2_000
 PARK_LIMIT_MS = DAY_MS
 
 Backoff = Sequence[float] | Callable[[int, BaseException], float] | None

@@ -19,7 +19,7 @@ from django_jobs.codec import decode, encode
 from django_jobs.conf import get_settings
 from django_jobs.definition import JobDefinition
 from django_jobs.enqueue import request_for, submit
-from django_jobs.exceptions import CorruptRecord, UnknownJob
+from django_jobs.exceptions import CorruptRecord, NotKnownYet, UnknownJob
 from django_jobs.new_job import moment, new_id, now_ms
 from django_jobs.remote import known
 from django_jobs.stores import get_store
@@ -138,6 +138,8 @@ def offered(name: str) -> JobDefinition:
     """The job type, if the API offers it.  Others look as if they did not exist."""
     try:
         definition = registry.get(name)
+    except NotKnownYet:
+        raise
     except UnknownJob:
         definition = None
     if definition is None or not definition.api:

@@ -69,7 +69,7 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
             return problem(404, "There is nothing at this address.")
         case UnreadablePostError() | SuspiciousOperation():
             return problem(400, "The request could not be read to its end.")
-        case OperationalError() | InterfaceError():
+        case OperationalError() | InterfaceError() | exceptions.NotKnownYet():
             # Which database and why is for the log, not for clients.
             logger.error("The API could not reach the database: %s", error)
             return problem(503, "The database cannot be reached.", {"Retry-After": str(RETRY_AFTER)})

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
-from django_jobs.remote.job_types import definition_of, forget, is_pulled, known, pull_queues
+from django_jobs.remote.knowledge import (
+    REFRESH,
+    be_told,
+    definition_of,
+    forget,
+    is_pulled,
+    known,
+    learn,
+    pull_queues,
+    read,
+    tell,
+    theirs,
+)
 
-__all__ = ["definition_of", "forget", "is_pulled", "known", "pull_queues"]
+__all__ = [
+    "REFRESH",
+    "be_told",
+    "definition_of",
+    "forget",
+    "is_pulled",
+    "known",
+    "learn",
+    "pull_queues",
+    "read",
+    "tell",
+    "theirs",
+]

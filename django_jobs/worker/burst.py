@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django_jobs.remote import pull_queues
 from django_jobs.stores.base import Store
 from django_jobs.worker.family import Family
 
@@ -52,11 +53,10 @@ class Burst:
         self._serial = self.family.serial
 
     def _store_is_empty(self) -> bool:
-        """Nothing waits that could run now; what is paused or due later does not count."""
-        for queue in self.queues:
+        """Nothing waits that could run here and now; what is paused or due later does not count."""
+        others = pull_queues()
+        queues = [queue for queue in self.queues if queue not in others]
+        for queue in queues:
             if self.store.promote(queue):
                 return False
-        for stats in self.store.stats(self.queues):
-            if stats.paused is None and stats.counts.get("queued", 0):
-                return False
-        return True
+        return not any(stats.paused is None and stats.counts.get("queued", 0) for stats in self.store.stats(queues))

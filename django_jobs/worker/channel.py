@@ -1,7 +1,8 @@
 """How parent and child talk: JSON lines over a socket pair.
 
-Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping", …} and {"do": "stop", …}.
-Child → parent: {"is": "started", …} and {"is": "ended", …} (alone children), {"is": "pong", …}, {"is": "retiring"}.
+Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping", …}, {"do": "stop", …}, {"do": "learn", …}.
+Child → parent: {"is": "started", …} and {"is": "ended", …} (alone children), {"is": "pong", …}, {"is": "retiring"},
+{"is": "learnt"}.  The clerk hears {"do": "spare", …} and says {"is": "alive" | "begun"} and {"is": "types", …}.
 The other end closing means that its process is gone.
 """
 

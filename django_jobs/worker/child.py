@@ -10,6 +10,7 @@ from threading import Lock
 from time import monotonic, time
 from typing import Any, NoReturn
 
+from django_jobs import remote
 from django_jobs.context import StopRequests
 from django_jobs.stores.base import Store
 from django_jobs.values import Claim, Lane
@@ -157,6 +158,9 @@ class Child:
                 self.gate.open()
             case "stop":
                 self.stops.jobs.add((message["queue"], message["id"]))
+            case "learn":
+                remote.learn(message["at"], message["types"])
+                self.channel.send({"is": "learnt"})
             case "ping":
                 self.channel.send(self._pong(message["serial"]))
 

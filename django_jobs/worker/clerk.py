@@ -15,6 +15,7 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import NoReturn
 
+from django_jobs import remote
 from django_jobs.stores.base import Store
 from django_jobs.worker import database
 from django_jobs.worker.channel import Channel
@@ -108,6 +109,7 @@ def run_clerk(store: Store, config: WorkerConfig, tickers: Sequence[Ticker], cha
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         die_with_parent(parent)
+        remote.tell(lambda at, types: channel.send({"is": "types", "at": at, "types": types}))
         Clerk(store, config, tickers, channel).serve()
     except BaseException:
         logger.critical("The clerk failed", exc_info=True)

@@ -7,7 +7,9 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from time import monotonic
+from typing import Any
 
+from django_jobs import remote
 from django_jobs.worker.channel import Channel
 from django_jobs.worker.chores import Ticker
 from django_jobs.worker.clerk import STUCK, run_clerk
@@ -55,7 +57,17 @@ class ClerkWatch:
             return
         for message in self.channel.receive():
             self._heard = monotonic()
-            self.begun += message["is"] == "begun"
+            match message["is"]:
+                case "begun":
+                    self.begun += 1
+                case "types":
+                    self._pass_on(message["at"], message["types"])
+
+    def _pass_on(self, at: float, types: list[list[Any]]) -> None:
+        """Remote job types, for the children that live, and for those that are forked from us later."""
+        remote.learn(at, types)
+        for child in self.family:
+            child.learn(at, types)
 
     def fileno(self) -> int | None:
         """What to wait on for its messages."""

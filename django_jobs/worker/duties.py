@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from django_jobs import browse, bulk
+from django_jobs import browse, bulk, remote
 from django_jobs.conf import get_settings
-from django_jobs.remote.job_types import pull_queues
+from django_jobs.remote import pull_queues
 from django_jobs.stores.base import Store
 from django_jobs.worker.archiver import Archiver
 from django_jobs.worker.chores import Ticker
@@ -35,7 +35,8 @@ class Duty:
 def duties(store: Store, config: WorkerConfig) -> list[Ticker]:
     """The duties that this project's settings ask for."""
     settings = get_settings()
-    wanted: list[Ticker] = [Periodic()] if config.periodic else []
+    wanted: list[Ticker] = [Duty(read_remote_types, remote.REFRESH)] if settings.api is not None else []
+    wanted += [Periodic()] if config.periodic else []
     wanted += [Duty(bulk_batch, BULK), Duty(snapshot, SNAPSHOT), Duty(EvictionWatch(store).tick, EVICTION)]
     if settings.archive is not None:
         wanted.append(Duty(Archiver(store, lambda: {*config.queue_names, *pull_queues()}).tick, ARCHIVE))
@@ -43,6 +44,12 @@ def duties(store: Store, config: WorkerConfig) -> list[Ticker]:
         watch = RemoteWatch(store, lambda: {*config.queue_names, *pull_queues()})
         wanted.append(Duty(watch.tick, REMOTE))
     return wanted
+
+
+def read_remote_types() -> int:
+    """Read the rows, for all processes of this worker.  Nothing is ever left to do."""
+    remote.read()
+    return 0
 
 
 def bulk_batch() -> int:

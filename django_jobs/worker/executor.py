@@ -12,9 +12,10 @@ from django_jobs import arguments, registry
 from django_jobs.codec import decode, name_of
 from django_jobs.conf import get_settings
 from django_jobs.context import RunningJob, StopRequests, running
-from django_jobs.exceptions import CorruptRecord, InvalidArguments, PayloadError, UnknownJob
+from django_jobs.exceptions import CorruptRecord, InvalidArguments, NotKnownYet, PayloadError, UnknownJob
 from django_jobs.middleware import Middleware, load
 from django_jobs.outcome import (
+    NOT_YET_MS,
     Dead,
     HandedOver,
     Outcome,
@@ -94,6 +95,8 @@ class Executor:
             return self._not_run(claim, "corrupt", error, name_of(claim.record))
         try:
             plan = self.plan(job.name)
+        except NotKnownYet as error:
+            return Attempted(claim, SnoozeFor(NOT_YET_MS), job.name, error=error)
         except UnknownJob as error:
             log = self._log(claim, error, "unknown_job")
             outcome = after_unknown_name(job.name, log, parked_at=claim.parked_at, now=self.clock())

@@ -59,6 +59,8 @@ class ChildHandle:
     #: why the parent killed it: "" | "timeout" | "drain" | "fenced"
     killed_for: str = ""
     pong: dict[str, Any] = field(default_factory=dict)
+    #: it has taken in the remote job types it was told last.
+    listens: bool = True
 
     def read(self) -> None:
         """Take in what the child said."""
@@ -72,6 +74,8 @@ class ChildHandle:
                     self.retiring = True
                 case "pong":
                     self.pong = message
+                case "learnt":
+                    self.listens = True
 
     def job_is_over_time(self, now: float) -> bool:
         """Has its job run for longer than it may?"""
@@ -79,6 +83,13 @@ class ChildHandle:
 
     def tell(self, what: str, **more: Any) -> None:
         self.channel.send({"do": what, **more})
+
+    def learn(self, at: float, types: list[list[Any]]) -> None:
+        """Tell it the remote job types, unless it has not taken in the last ones: a child that a job has frozen must
+        find room in its channel for what it is told when it has to end."""
+        if self.listens:
+            self.listens = False
+            self.tell("learn", at=at, types=types)
 
     def retire(self) -> None:
         """It takes no more jobs, and ends when what it runs has ended."""

@@ -9,7 +9,7 @@ from time import monotonic
 
 from django_jobs.conf import QueueSettings
 from django_jobs.exceptions import StoreCorrupt
-from django_jobs.remote import pull_queues
+from django_jobs.remote import theirs
 from django_jobs.stores.base import Store
 from django_jobs.values import Claimed, Lane
 from django_jobs.worker.announce import announce_expired
@@ -58,8 +58,8 @@ class Fetcher:
     @property
     def names(self) -> list[str]:
         """The queues to look into: those of workers that fetch over HTTP are theirs alone."""
-        theirs = pull_queues()
-        return [name for name in self.queues if name not in theirs] if theirs else list(self.queues)
+        others = theirs(self.queues)
+        return [name for name in self.queues if name not in others]
 
     def fetch(self) -> tuple[str, Claimed] | None:
         """Claim one batch, after waiting at most LONGEST_WAIT.  None: nothing came, ask again."""
@@ -95,7 +95,7 @@ class Fetcher:
         self.picker.claimed(queue, got=0, left=1, next_due=None, now=monotonic())
 
     def _claim(self, queue: str) -> Claimed:
-        if queue in pull_queues():
+        if queue in theirs((queue,)):
             self.picker.claimed(queue, got=0, left=0, next_due=None, now=monotonic())
             return Claimed([], [], 0, None, 0)
         if ACTIVE:
@@ -135,7 +135,11 @@ class Fetcher:
             self.picker.suspect()
 
     def _wait_for_work(self, timeout: float) -> None:
-        woken = self.store.wait_for_work(self.names, timeout, lane=self.lane)
+        names = self.names
+        if not names:
+            self.gate.ended.wait(timeout)
+            return
+        woken = self.store.wait_for_work(names, timeout, lane=self.lane)
         if self.gate.closed:
             return
         if woken:

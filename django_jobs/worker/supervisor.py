@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from time import monotonic
 from types import FrameType
 
+from django_jobs import remote
 from django_jobs.exceptions import StoreError
 from django_jobs.signals import worker_started, worker_stopped
 from django_jobs.stores.base import Store
@@ -76,6 +77,7 @@ class Supervisor:
     def run(self) -> int:
         self.signals.install(for_parent=True)
         signal.signal(signal.SIGALRM, self._last_resort)
+        remote.be_told()
         logger.info("Worker %s starts: %s", self.name, self.portrait.summary())
         worker_started.send_robust(None, name=self.name)
         self._learn_uptime()

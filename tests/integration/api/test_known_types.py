@@ -9,11 +9,11 @@ import pytest
 from django.db import OperationalError
 
 from django_jobs import registry
-from django_jobs.exceptions import UnknownJob
+from django_jobs.exceptions import NotKnownYet, UnknownJob
 from django_jobs.models import RemoteJobType
-from django_jobs.remote import job_types as module
-from django_jobs.remote.job_types import REFRESH, Known
-from tests.integration.api.conftest import SETTINGS
+from django_jobs.remote import knowledge
+from django_jobs.remote.knowledge import MISSED, REFRESH, Known
+from tests.integration.api.conftest import SETTINGS, Api
 
 
 class Time:
@@ -43,7 +43,7 @@ def test_names_are_read_at_most_once_per_period(types: Known, time: Time, django
         types.refresh()
 
 
-def test_a_name_that_is_not_there_is_looked_up_once_more_per_period(
+def test_a_name_that_is_not_there_is_looked_up_at_once_and_then_with_the_others(
     types: Known, time: Time, django_assert_num_queries: Any
 ) -> None:
     """A job may come a moment after its type, and would be parked for a minute by an older reading."""
@@ -54,9 +54,10 @@ def test_a_name_that_is_not_there_is_looked_up_once_more_per_period(
             assert types.definition_of("php.none") is None
     RemoteJobType.objects.create(name="php.late", queue="pull")
     assert types.definition_of("php.late") is not None
-    time.now = REFRESH
-    with django_assert_num_queries(2):
-        types.definition_of("php.none")
+    for later in (REFRESH, MISSED + 1):
+        time.now = later
+        with django_assert_num_queries(1 if later == REFRESH else 2):
+            types.definition_of("php.none")
 
 
 def test_a_definition_is_the_same_object_until_its_row_changes(types: Known, time: Time) -> None:
@@ -86,11 +87,25 @@ def test_a_database_that_is_away_leaves_what_was_known(
     def away() -> Any:
         raise OperationalError("gone")
 
-    monkeypatch.setattr(module, "_rows", away)
-    time.now += REFRESH
-    assert types.definition_of("php.x")
+    monkeypatch.setattr(knowledge, "read_rows", away)
+    for _ in range(3):
+        time.now += REFRESH
+        assert types.definition_of("php.x")
     assert types.pull_queues == {"pull"}
-    assert "gone" in caplog.text
+    assert caplog.text.count("gone") == 1
+    with pytest.raises(NotKnownYet):
+        types.definition_of("php.new")
+
+
+def test_a_type_that_may_exist_while_the_rows_cannot_be_read_is_for_later(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> Any:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(knowledge, "read_rows", away)
+    answer = api.put("v1/jobs/php.perhaps/1")
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
 
 
 @pytest.mark.django_db(transaction=True)

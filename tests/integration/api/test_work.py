@@ -9,7 +9,7 @@ import pytest
 
 from django_jobs import remote, signals
 from django_jobs.models import RemoteJobType
-from django_jobs.remote import job_types
+from django_jobs.remote import knowledge
 from django_jobs.stores.base import Store
 from django_jobs.values import Lane, State
 from django_jobs.worker.executor import Executor
@@ -324,7 +324,7 @@ class TestTypes:
         self, api: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = [100.0]
-        monkeypatch.setattr(job_types, "_known", job_types.Known(lambda: now[0]))
+        monkeypatch.setattr(knowledge, "_known", knowledge.Known(lambda: now[0]))
         assert api.put("v1/jobs/php.late/1").status_code == 404
         RemoteJobType.objects.create(name="php.late", queue="pull")
         now[0] += 4.0

@@ -1,0 +1,120 @@
+"""A process of `runworkers` is told of remote job types, and asks nobody itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_jobs.conf import QueueSettings
+from django_jobs.exceptions import NotKnownYet
+from django_jobs.remote import knowledge
+from django_jobs.remote.job_types import RemoteType
+from django_jobs.remote.knowledge import MISSED, MOST_MISSED, Known
+from django_jobs.values import Lane
+from django_jobs.worker.channel import pair
+from django_jobs.worker.clock import StoreClock
+from django_jobs.worker.family import ChildHandle
+from django_jobs.worker.fetcher import Fetcher
+from django_jobs.worker.gate import Gate
+
+PUSHED = RemoteType("php.pushed", "push", "at_least_once", 3, 0, 60, "https://example.com/", "")
+PULLED = RemoteType("php.pulled", "pull", "at_least_once", 3, 0, 60, "", "")
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def told(settings: Any, time: Time, monkeypatch: pytest.MonkeyPatch) -> Known:
+    """Nothing yet; and whoever asks the database has failed."""
+    settings.DJANGO_JOBS = {"STORE": "memory", "QUEUES": {"default": {}, "pull": {}, "push": {}}, "API": {}}
+    monkeypatch.setattr(knowledge, "read_rows", lambda: pytest.fail("the database is asked"))
+    known = Known(time)
+    known.is_told = True
+    return known
+
+
+def test_a_name_is_not_there_once_a_reading_that_began_after_the_question_did_not_have_it(
+    told: Known, time: Time
+) -> None:
+    with pytest.raises(NotKnownYet):
+        told.definition_of("php.pushed")
+    time.now = 2.0
+    told.learn(-1.0, [PULLED])
+    with pytest.raises(NotKnownYet):
+        told.definition_of("php.pushed")
+    told.learn(1.0, [PULLED])
+    assert told.definition_of("php.pushed") is None
+    time.now = MISSED + 1  # it may have been made since
+    with pytest.raises(NotKnownYet):
+        told.definition_of("php.pushed")
+    told.learn(time.now, [PULLED, PUSHED])
+    assert told.definition_of("php.pushed") is not None
+
+
+def test_a_flood_of_unknown_names_is_not_remembered_without_bound(told: Known, time: Time) -> None:
+    told.learn(-1.0, [])
+    for number in range(MOST_MISSED):
+        with pytest.raises(NotKnownYet):
+            told.definition_of(f"php.{number}")
+    assert told.definition_of("php.more") is None
+    assert len(told.missed) == MOST_MISSED
+    time.now += MISSED
+    with pytest.raises(NotKnownYet):
+        told.definition_of("php.more")
+    assert len(told.missed) == 1
+
+
+def test_before_anything_is_known_only_queues_of_django_jobs_are_looked_into(told: Known) -> None:
+    assert told.theirs(["default", "pull", "push"]) == {"pull", "push"}
+    told.learn(0.0, [PULLED, PUSHED])
+    assert told.theirs(["default", "pull", "push"]) == {"pull"}
+
+
+def test_without_the_api_every_queue_is_looked_into(told: Known, settings: Any) -> None:
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "API": None}
+    assert told.theirs(["default", "pull"]) == set()
+    assert told.definition_of("php.pushed") is None
+
+
+def test_a_worker_whose_queues_are_all_of_pull_workers_asks_the_store_nothing(
+    told: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.learn(0.0, [PULLED])
+    monkeypatch.setattr(knowledge, "_known", told)
+    gate = Gate()
+    gate.ended.set()  # so that it need not wait
+    store: Any = None
+    fetcher = Fetcher(
+        store, "w", [QueueSettings("pull")], lane=Lane.SHARED, lease=1000, strict=False,
+        gate=gate, clock=StoreClock(), size=lambda queue: 1,
+    )  # fmt: skip
+    first = fetcher.fetch()
+    assert first is not None
+    assert first[1].claims == []
+    assert fetcher.fetch() is None
+
+
+def test_a_child_that_does_not_listen_is_not_told_again_until_it_does() -> None:
+    """What it is told when it has to end must find room in its channel."""
+    ours, theirs = pair()
+    child = ChildHandle("w", Lane.SHARED, 0, ours)
+    child.learn(1.0, [list(PUSHED)])
+    child.learn(2.0, [])
+    assert [message["at"] for message in theirs.receive()] == [1.0]
+    theirs.send({"is": "learnt"})
+    child.read()
+    child.learn(3.0, [])
+    assert [message["at"] for message in theirs.receive()] == [3.0]
+    for end in (ours, theirs):
+        end.close()
