@@ -66,6 +66,16 @@ def keyed(key: str, ms: int = 0) -> None:
         time.sleep(ms / 1000)
 
 
+@job(name="again", max_concurrency=3, max_attempts=9, backoff=[0.02])
+def again(ms: int = 0) -> None:
+    """Its first attempt fails, its second does not."""
+    with recorded():
+        time.sleep(ms / 1000)
+    me = current_job()
+    if me is not None and me.attempt == 1:
+        raise ValueError("not this time")
+
+
 @job(name="unique_by", unique="success", unique_on=["key"], max_attempts=20, backoff=[0.05])
 def unique_by(key: str, ms: int = 0, fail: bool = False) -> None:
     """One per key at a time; with `fail` its first attempt fails."""
