@@ -16,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from django_jobs import registry
+from django_jobs.authorizer import find_authorizer
 from django_jobs.conf import get_settings, raw_setting, surroundings
 from django_jobs.cron import parse
 from django_jobs.exceptions import InvalidCron, InvalidJob
@@ -36,7 +37,7 @@ def register_checks() -> None:
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E001–E008, E012 and W001: is DJANGO_JOBS as the reference says?"""
+    """E001–E008, E012, E013 and W001: is DJANGO_JOBS as the reference says?"""
     raw = raw_setting()
     if not isinstance(raw, Mapping):
         return [
@@ -49,6 +50,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
     found += _queues(raw.get("QUEUES"))
     found += _middleware(raw)
     found += _job_defaults(raw.get("JOB_DEFAULTS"))
+    found += _authorizer(raw.get("API"))
     around = surroundings()
     database = raw.get("DATABASE", "default")
     if database not in around.databases:
@@ -123,6 +125,19 @@ def _job_defaults(defaults: Any) -> Iterator[CheckMessage]:
         check_options(defaults, "DJANGO_JOBS['JOB_DEFAULTS']", DEFAULTABLE)
     except InvalidJob as error:
         yield Error(str(error), hint="The options are those of @job that fit every job.", id=_id("E006"))
+
+
+def _authorizer(api: Any) -> Iterator[CheckMessage]:
+    path = api.get("AUTHORIZER") if isinstance(api, Mapping) else None
+    if not isinstance(path, str) or not path:
+        return
+    try:
+        find_authorizer(path)
+    except Exception as error:
+        # Whatever the import raises: requests would meet it one by one, each with a 500.
+        hint = f"Let {path!r} be a function of the request that returns a Principal or None, or a class with one."
+        place = "DJANGO_JOBS['API']['AUTHORIZER']"
+        yield Error(f"{place} cannot be used: {type(error).__name__}: {error}.", hint=hint, id=_id("E013"))
 
 
 # -- jobs and schedules --------------------------------------------------------------

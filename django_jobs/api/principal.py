@@ -13,10 +13,10 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from ninja.utils import check_csrf
 
 from django_jobs.api.problems import Problem
+from django_jobs.authorizer import find_authorizer
 from django_jobs.conf import get_settings
 from django_jobs.models import ApiToken
 from django_jobs.models.token import Scope
@@ -112,7 +112,7 @@ def _secrets(header: str) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _authorizer(path: str) -> Any:
-    found = import_string(path)
+    found = find_authorizer(path)
     if isclass(found):
         found = found()
     return getattr(found, "authorize", found)

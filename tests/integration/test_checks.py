@@ -24,6 +24,13 @@ CACHES = {
 def task() -> None: ...
 
 
+class Authorizer:
+    def authorize(self, request: Any) -> None: ...
+
+
+class NoAuthorizer: ...
+
+
 not_callable = "text"
 
 
@@ -52,6 +59,8 @@ class TestSettings:
                 "MIDDLEWARE": ["tests.integration.test_checks.task"],
                 "JOB_DEFAULTS": {"max_attempts": 3},
             },
+            {"STORE": "memory", "API": {"AUTHORIZER": "tests.integration.test_checks.task"}},
+            {"STORE": "memory", "API": {"AUTHORIZER": "tests.integration.test_checks.Authorizer"}},
         ],
         ids=str,
     )
@@ -91,6 +100,12 @@ class TestSettings:
             ({"MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['MIDDLEWARE']: 'no.such' cannot be used: "),
             ({"ENQUEUE_MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['ENQUEUE_MIDDLEWARE']: 'no.such' cannot be used"),
             ({"ENQUEUE_MIDDLEWARE": [f"{__name__}.not_callable"]}, "cannot be used: it is not callable"),
+            ({"API": {"AUTHORIZER": "no.such"}}, "E013: DJANGO_JOBS['API']['AUTHORIZER'] cannot be used: Module"),
+            ({"API": {"AUTHORIZER": "authorize"}}, "Let 'authorize' be a function of the request"),
+            ({"API": {"AUTHORIZER": f"{__name__}.nobody"}}, "E013: DJANGO_JOBS['API']['AUTHORIZER'] cannot be used"),
+            ({"API": {"AUTHORIZER": f"{__name__}.not_callable"}}, "'text' is neither callable nor a class with"),
+            ({"API": {"AUTHORIZER": f"{__name__}.NoAuthorizer"}}, ".NoAuthorizer'> is neither callable nor a class"),
+            ({"API": {"AUTHORIZER": 5}}, "E003: DJANGO_JOBS['API']['AUTHORIZER'] is 5. Use text."),
             ({"JOB_DEFAULTS": {"atempts": 5}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: unknown option 'atempts'."),
             ({"JOB_DEFAULTS": {"timeout": 0}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: timeout=0: use a duration"),
             ({"JOB_DEFAULTS": {"cron": "* * * * *"}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: unknown option 'cron'."),

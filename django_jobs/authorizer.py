@@ -1,0 +1,20 @@
+"""DJANGO_JOBS["API"]["AUTHORIZER"] as an object: for the API, and for the check that tells before it is asked."""
+
+from __future__ import annotations
+
+from inspect import isclass
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+
+def find_authorizer(path: str) -> Any:
+    """What the path names: a function, a class with a method `authorize`, or an instance of one.
+
+    Raises ImportError, ImproperlyConfigured, or whatever its module raises.
+    """
+    found = import_string(path)
+    if not callable(getattr(found, "authorize", None if isclass(found) else found)):
+        raise ImproperlyConfigured(f"{found!r:.100} is neither callable nor a class with a method authorize")
+    return found
