@@ -38,8 +38,10 @@ class _Debt:
     #: True: the child died of its own, which counts for its jobs; False: we ended it, which does not.
     crashed: bool
     queues: deque[str]
-    #: the job whose time limit was the reason to kill it.
+    #: the job whose time limit was the reason to kill it, and what follows for it once that is decided: a call that was
+    #: not answered is made again as it was.
     timed_out: StartedJob | None = None
+    verdict: Attempted | None = None
     recovered: int = field(default=0)
 
 
@@ -75,7 +77,9 @@ class Debts:
         debt = self._debts[0]
         try:
             if debt.timed_out is not None:
-                self._settle_timeout(debt.worker, debt.timed_out)
+                debt.verdict = debt.verdict or self._verdict(debt.worker, debt.timed_out)
+                if debt.verdict and (recorded := settle(self.store, debt.verdict)):
+                    announce(recorded)
                 debt.timed_out = None
             elif self._take_back(debt, debt.queues[0]) < _LIMIT:
                 debt.queues.popleft()
@@ -112,16 +116,14 @@ class Debts:
         debt.recovered += len(recovered)
         return len(recovered)
 
-    def _settle_timeout(self, worker: str, job: StartedJob) -> None:
+    def _verdict(self, worker: str, job: StartedJob) -> Attempted | None:
         info = self.store.get(job.queue, job.id)
         if info is None or info.state is not State.RUNNING or info.token != job.token:
-            return  # it ended at the last moment, or a person moved it: that stands
+            return None  # it ended at the last moment, or a person moved it: that stands
         claim = claim_of(info, worker)
         limit = (job.timeout or 0) / 1000
         error = TimeoutError(f"The attempt ran longer than its time limit of {limit:g} s and was ended.")
-        attempted = overdue_attempt(claim, error, self.store.now(), run_ms=int((monotonic() - job.at) * 1000))
-        if recorded := settle(self.store, attempted):
-            announce(recorded)
+        return overdue_attempt(claim, error, self.store.now(), run_ms=int((monotonic() - job.at) * 1000))
 
 
 def claim_of(info: JobInfo, worker: str) -> Claim:

@@ -1,10 +1,14 @@
-"""Settles attempts in groups; what the store cannot take now is kept and offered again until it does."""
+"""Settles attempts in groups; what the store cannot take now is kept and offered again until it does.
+
+A call that failed may have been made all the same.  It is made again as it was, with the same attempts: only so can the
+store tell that call from another, and what came of it.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import Event, Lock, Thread
 
 from django_jobs.exceptions import StoreError
@@ -19,6 +23,9 @@ from django_jobs.worker.settle import settle, settle_successes
 
 logger = logging.getLogger("django_jobs.worker")
 
+#: The attempts that one call to the store ends.
+Call = Sequence[Attempted]
+
 
 class Settler:
     """Shared by all threads of a child.
@@ -29,11 +36,13 @@ class Settler:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._owed: deque[Attempted] = deque()
+        #: attempts that were not offered yet, and calls that failed.
+        self._new: deque[Attempted] = deque()
+        self._again: deque[Call] = deque()
         self._wake = Event()
         self._lock = Lock()
         self._thread: Thread | None = None
-        #: how many wait in `_owed` or are being settled from there.
+        #: how many attempts wait in those two or are being settled from there.
         self._unsettled = 0
         #: by queue: one broken queue must not hide that the others work, nor the other way round.
         self._outages: dict[str, Outage] = {}
@@ -46,14 +55,20 @@ class Settler:
 
     def settle_now(self, attempts: Sequence[Attempted]) -> None:
         """Settle here; if the store fails, in the background, again and again: this thread is not held up."""
-        for attempted in self._try(attempts):
-            self.settle_soon(attempted)
+        if failed := self._try(calls_of(attempts)):
+            with self._lock:
+                self._unsettled += size_of(failed)
+            self._again.extend(failed)
+            self._go_on()
 
     def settle_soon(self, attempted: Attempted) -> None:
         """Settle in the background."""
         with self._lock:
             self._unsettled += 1
-        self._owed.append(attempted)
+        self._new.append(attempted)
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._wake.set()
         if self._thread is None:
             with self._lock:
@@ -71,54 +86,66 @@ class Settler:
         while True:
             self._wake.wait()
             self._wake.clear()
-            while self._owed:
-                batch = [self._owed.popleft() for _ in range(min(len(self._owed), MAX_BATCH))]
-                failed = self._try(batch)
-                self._owed.extendleft(reversed(failed))
+            while calls := self._waiting():
+                failed = self._try(calls)
+                self._again.extend(failed)
                 with self._lock:
-                    self._unsettled -= len(batch) - len(failed)
-                if failed and len(failed) == len(batch):
+                    self._unsettled -= size_of(calls) - size_of(failed)
+                if len(failed) == len(calls):
                     # The claims stay ours while the parent renews them, and their end is due until the lease is lost.
                     Event().wait(self._pause)
 
-    def _try(self, attempts: Sequence[Attempted]) -> list[Attempted]:
-        """Settle what can be settled.  Returns the rest."""
+    def _waiting(self) -> list[Call]:
+        again = [self._again.popleft() for _ in range(len(self._again))]
+        new = [self._new.popleft() for _ in range(min(len(self._new), MAX_BATCH))]
+        return [*again, *calls_of(new)]
+
+    def _try(self, calls: Sequence[Call]) -> list[Call]:
+        """Make these calls.  Returns those that failed."""
         # Receivers of signals may use the database, on threads that run no jobs.
         database.before_job()
         try:
-            return self._settle(attempts)
+            return [call for call in calls if not self._made(call)]
         finally:
             database.after_job()
 
-    def _settle(self, attempts: Sequence[Attempted]) -> list[Attempted]:
-        successes: dict[str, list[Attempted]] = {}
-        failed: list[Attempted] = []
-        for attempted in attempts:
-            if isinstance(attempted.outcome, Succeeded):
-                successes.setdefault(attempted.claim.queue, []).append(attempted)
+    def _made(self, call: Call) -> bool:
+        """Make one call and tell of it.  False: the store does not answer."""
+        queue, is_batch = call[0].claim.queue, isinstance(call[0].outcome, Succeeded)
+        try:
+            if is_batch:
+                recorded = settle_successes(self.store, queue, call)
             else:
-                try:
-                    if recorded := settle(self.store, attempted):
-                        announce(recorded)
-                    self._outage(attempted.claim.queue).worked()
-                except StoreError as error:
-                    self._pause = self._outage(attempted.claim.queue).failed(error)
-                    failed.append(attempted)
-        for queue, group in successes.items():
-            try:
-                held = settle_successes(self.store, queue, group)
-                self._outage(queue).worked()
-            except StoreError as error:
-                self._pause = self._outage(queue).failed(error)
-                failed.extend(group)
-                continue
-            if anybody_listens():
-                for attempted in held:
-                    announce(attempted)
-        return failed
+                ended = settle(self.store, call[0])
+                recorded = [ended] if ended else []
+        except StoreError as error:
+            self._pause = self._outage(queue).failed(error)
+            return False
+        self._outage(queue).worked()
+        if not is_batch or anybody_listens():
+            for attempted in recorded:
+                announce(attempted)
+        return True
 
     def _outage(self, queue: str) -> Outage:
         outage = self._outages.get(queue)
         if outage is None:
             outage = self._outages[queue] = Outage(f"Settling in queue {queue!r}")
         return outage
+
+
+def calls_of(attempts: Iterable[Attempted]) -> list[Call]:
+    """The successes of a queue end in one call, every other attempt in its own."""
+    calls: list[Call] = []
+    successes: dict[str, list[Attempted]] = {}
+    for attempted in attempts:
+        if isinstance(attempted.outcome, Succeeded):
+            successes.setdefault(attempted.claim.queue, []).append(attempted)
+        else:
+            calls.append((attempted,))
+    return [*calls, *successes.values()]
+
+
+def size_of(calls: Iterable[Call]) -> int:
+    """How many attempts they end."""
+    return sum(map(len, calls))

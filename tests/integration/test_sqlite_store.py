@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from django_jobs.exceptions import StoreCorrupt, StoreMisconfigured, StoreUnavailable
 from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.sqlite import SqliteStore, connection
-from django_jobs.values import Done, State
+from django_jobs.values import Attempt, Done, State
 
 Q = "default"
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,6 +238,27 @@ class TestRepairs:
         damage("UPDATE jobs SET state = 'blocked', blocked_by = 'limit:k'")
         assert memory_store.reconcile(Q)["waiter_without_limit"] == 1
         assert memory_store.get(Q, "a").state is State.QUEUED
+
+
+@pytest.mark.parametrize("verb", ["complete", "retry"])
+def test_an_end_that_a_locked_file_refused_was_not_recorded_and_is_taken_later(
+    verb, make_sqlite_store, make_job, tmp_path, monkeypatch
+):
+    """An error always means that nothing was recorded: there is no answer that could be lost on the way."""
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT", 0.05)
+    store = make_sqlite_store(tmp_path / "jobs.sqlite3")
+    store.enqueue(Q, [make_job("a")])
+    (claim,) = store.claim(Q, "w", 1, lease=1000).claims
+    ends = {
+        "complete": lambda: store.complete(Q, [Done(claim)]) == [],
+        "retry": lambda: store.retry(claim, Attempt(1, "failed", 0), 0) is State.RETRY,
+    }
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked by another process"):
+            ends[verb]()
+        assert store.get(Q, "a").state is State.RUNNING
+    assert ends[verb]()
 
 
 #: what is asked all the time → the statement

@@ -60,6 +60,37 @@ def test_a_lost_answer_to_the_end_of_a_job_runs_nothing_again(far_site: Site, pr
     assert far_site.verdict().duplicates == 0
 
 
+@pytest.mark.accepts("G04", "R31")
+@pytest.mark.parametrize(
+    ("script", "job", "argument", "line"),
+    [
+        ("complete", "work", 1, "succeeded, attempt 1,"),
+        ("retry", "flaky", 1, "retry, attempt 1,"),
+        ("bury", "raises", "surrogate", "dead, attempt 1,"),
+        pytest.param("bury", "endless", "sleep", "dead, attempt 1,", id="time limit"),
+    ],
+)
+def test_an_end_whose_answer_never_came_is_told_of_once_when_the_store_is_back(
+    far_site: Site, proxy: Proxy, script: str, job: str, argument: object, line: str
+) -> None:
+    far_site.jobs_settings["LEASE"] = 20  # what is lost here is the answer, not the claim
+    producer = far_site.producer()
+    pool = far_site.pool(extra={"SURVIVAL_LOG": "INFO"})
+    producer.send("work", 1, prefix="warm")
+    far_site.wait_drained()
+    far_site.store.transport.client.script_load(scripts.load(script).source)  # or the lost answer is that it is unknown
+    proxy.lose_replies(10**9, containing=sha(script))
+    ids = producer.send(job, 5, argument)
+    wait_until(lambda: "does not answer" in pool.text(), "the worker gives up for now", seconds=15)
+    proxy.heal()
+    wait_until(lambda: all(f"{job} {id} on default: {line}" in pool.text() for id in ids), "all are told of")
+    far_site.wait_drained()
+    assert pool.stop() == 0
+    for id in ids:
+        assert pool.text().count(f"{job} {id} on default: {line}") == 1
+    assert "claim was lost" not in pool.text()
+
+
 @pytest.mark.accepts("K06", "G04")
 @pytest.mark.parametrize("script", ["enqueue", "claim"])
 def test_a_lost_answer_to_enqueue_or_claim_makes_no_second_job(far_site: Site, proxy: Proxy, script: str) -> None:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Hashable
+
+#: Unanswered calls that are remembered, the latest: callers who never ask again must not fill the memory.
+MOST_UNANSWERED = 10_000
 
 
 class Channel:
@@ -47,3 +51,32 @@ class Channels:
     def give_back(self, name: str, calls: int) -> None:
         """Its thread is done with it."""
         self._free.append((name, calls))
+
+
+class Unanswered:
+    """Calls of one process that may have been made though no answer came, each with the channel it went out on.
+
+    Made again, however late and by whatever thread, such a call goes out under the number it had: its script then tells
+    what came of it.  Until then nobody else uses its channel, where a later answer would take the place of its own.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._channels = Channels()
+        self._kept: dict[Hashable, Channel] = {}
+
+    def begin(self, call: Hashable) -> Channel:
+        """The channel of a call, whose `calls` is its number."""
+        if self._pid != os.getpid():  # forked: these are the parent's, which asks again itself
+            self._pid, self._kept = os.getpid(), {}
+        channel = self._kept.pop(call, None) if self._kept else None
+        if channel is None:
+            channel = self._channels.take()
+            channel.next()
+        return channel
+
+    def keep(self, call: Hashable, channel: Channel) -> None:
+        """No answer came."""
+        if len(self._kept) >= MOST_UNANSWERED:
+            self._kept.pop(next(iter(self._kept)), None)
+        self._kept[call] = channel

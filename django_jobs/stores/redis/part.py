@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.stores.base import StoreOptions
+from django_jobs.stores.redis.channels import Unanswered
 from django_jobs.stores.redis.keys import Keys
 from django_jobs.stores.redis.scripts import Script, load
 from django_jobs.stores.redis.transport import AnyTransport, Argument
@@ -27,6 +28,7 @@ class RedisPart:
         self.transport = transport
         self.options = options
         self.keys = Keys(options.namespace)
+        self._unanswered = Unanswered()
         self._given: dict[tuple[str, str], tuple[Script, list[str]]] = {}
 
     def _script(self, name: str, queue: str) -> tuple[Script, list[str]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django_jobs.codec import name_of
+from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis.part import RedisPart, attempt_line, read_claim, read_tries, texts
 from django_jobs.stores.redis.transport import Argument
 from django_jobs.stores.running import MAX_BATCH, RunningStore
@@ -29,27 +31,37 @@ class RedisSettling(RedisPart, RunningStore):
             run_ms += run
             wait_ms += wait
         head = (self.options.history, self._archiving, run_ms, wait_ms)
-        return texts(self._run_once("complete", queue, *head, *args))
+        return texts(self._settle("complete", queue, (*args[::3], *args[1::3]), *head, *args))
 
     def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
-        name = name_of(claim.record)
-        state = self._run_once(
-            "retry", claim.queue, claim.id, claim.token, attempt_line(attempt), delay, name, self._archiving
-        )
+        state = self._end("retry", claim, attempt_line(attempt), delay, name_of(claim.record))
         return State(state.decode()) if state else None
 
     def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> bool:
-        parked = "park" if park else ""
-        return bool(self._run_once("snooze", claim.queue, claim.id, claim.token, delay, parked, self._archiving))
+        return bool(self._end("snooze", claim, delay, "park" if park else ""))
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
         add = 0 if attempt.outcome == "worker_lost" else 1
-        line, name = attempt_line(attempt), name_of(claim.record)
-        return bool(self._run_once("bury", claim.queue, claim.id, claim.token, line, add, name, self._archiving))
+        return bool(self._end("bury", claim, attempt_line(attempt), add, name_of(claim.record)))
 
     def discard(self, claim: Claim, attempt: Attempt) -> bool:
-        line = attempt_line(attempt)
-        return bool(self._run_once("discard", claim.queue, claim.id, claim.token, line, self._archiving))
+        return bool(self._end("discard", claim, attempt_line(attempt)))
+
+    def _end(self, name: str, claim: Claim, *args: Argument) -> Any:
+        """A script that ends one attempt."""
+        return self._settle(name, claim.queue, (claim.id, claim.token), claim.id, claim.token, *args, self._archiving)
+
+    def _settle(self, name: str, queue: str, claims: tuple[Argument, ...], *args: Argument) -> Any:
+        """As _run_once.  A call for the same claims that was not answered may have been made: this is that one again,
+        under the same number, and gets its answer."""
+        script, keys = self._script(name, queue)
+        call = (name, queue, claims)
+        channel = self._unanswered.begin(call)
+        try:
+            return self.transport.run(script, keys, (self._clock(), channel.name, channel.calls, *args))
+        except StoreError:
+            self._unanswered.keep(call, channel)
+            raise
 
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
         args: list[Argument] = []
