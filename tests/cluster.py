@@ -21,7 +21,7 @@ PATIENCE = 30.0
 
 
 @contextmanager
-def running_cluster(program: str) -> Iterator[str]:
+def running_cluster(program: str, *options: str) -> Iterator[str]:
     """Start three nodes that share the slots, yield the STORE setting, and kill them."""
     folder = Path(tempfile.mkdtemp(prefix="djc"))
     ports = _free_ports(NODES)
@@ -31,7 +31,8 @@ def running_cluster(program: str) -> Iterator[str]:
             home = folder / str(port)
             home.mkdir()
             command = [program, "--port", str(port), "--dir", str(home), "--save", "", "--cluster-enabled", "yes"]
-            stack.enter_context(guarded([*command, "--cluster-port", str(port + 1), "--loglevel", "warning"], home))
+            command += ["--cluster-port", str(port + 1), "--loglevel", "warning", *options]
+            stack.enter_context(guarded(command, home))
         clients = [stack.enter_context(redis.Redis(port=port)) for port in ports]
         for client in clients:
             _until(client.ping)

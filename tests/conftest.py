@@ -132,14 +132,20 @@ def make_redis_store(redis_server: str, clock: Clock) -> Iterator[Callable[..., 
 
 
 @pytest.fixture(scope="session")
-def redis_cluster() -> Iterator[str]:
-    """STORE setting of three nodes that live as long as the run."""
+def cluster_program() -> str:
+    """A server program whose nodes take every option that tests/cluster.py uses."""
     program = redis_program()
     if program is None or "v=6" in subprocess.run([program, "--version"], capture_output=True, text=True).stdout:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail("Cluster tests need Redis 7 or Valkey on PATH.")
         pytest.skip("Cluster tests need Redis 7 or Valkey on PATH.")
-    with running_cluster(program) as setting:
+    return program
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(cluster_program: str) -> Iterator[str]:
+    """STORE setting of three nodes that live as long as the run."""
+    with running_cluster(cluster_program) as setting:
         yield setting
 
 

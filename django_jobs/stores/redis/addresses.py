@@ -20,6 +20,8 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 #: the longest blocking wait (2 s).
 CONNECT_TIMEOUT = 1.5
 SOCKET_TIMEOUT = 3.0
+#: The Cluster client reads twice from a node that is silent.
+CLUSTER_TIMEOUT = 2.4
 
 #: Retry(…, 0): we re-send ourselves, and only what may be sent twice.  RESP2: same replies on every server version.
 OURS: dict[str, Any] = {
@@ -122,8 +124,10 @@ def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
     user, _, password = credentials.partition(":")
     extra: dict[str, Any] = {k: unquote(v) for k, v in (("username", user), ("password", password)) if v}
     nodes = [ClusterNode(*_host_port(host, 6379)) for host in hosts.split(",")]
-    options = {k: v for k, v in OURS.items() if k != "health_check_interval"}
-    return lambda: redis.RedisCluster(startup_nodes=nodes, **options, **extra)
+    ours = {k: v for k, v in OURS.items() if k != "health_check_interval"} | {"socket_timeout": CLUSTER_TIMEOUT}
+    # Once more, because only then does the client take another node for what concerns no key.
+    retry = Retry(NoBackoff(), 1)
+    return lambda: redis.RedisCluster(startup_nodes=nodes, retry=retry, max_connections=2**31, **ours, **extra)
 
 
 def redacted(setting: str) -> str:

@@ -6,22 +6,47 @@ from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 
+#: What the driver raises: the errors of its Cluster client are of another family.
+DRIVER_ERRORS = (driver.RedisError, driver.RedisClusterException, OSError)
 #: The connection is to a server that cannot serve us now (restart, failover): drop it and try another time.
 PASSING = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "BUSY", "MISCONF", "NOREPLICAS")
+#: The same where the driver has taken the word off the text.
+_PASSING_TYPES = (
+    driver.ConnectionError,
+    driver.TimeoutError,
+    driver.ReadOnlyError,
+    driver.ClusterDownError,
+    driver.TryAgainError,
+    OSError,
+)
+#: What the driver says of a server that was not started as a node of a Cluster.
+NO_CLUSTER = "Cluster mode is not enabled"
 
 
 def is_passing(error: Exception) -> bool:
     """Would the same call succeed later, on a new connection?"""
+    error = _reason(error)
     if isinstance(error, (driver.AuthenticationError, driver.AuthorizationError, driver.MaxConnectionsError)):
         return False
-    if isinstance(error, (driver.ConnectionError, driver.TimeoutError, driver.ReadOnlyError, OSError)):
-        return True
-    return str(error).startswith(PASSING)
+    if isinstance(error, driver.RedisClusterException):  # slots that no node has
+        return NO_CLUSTER not in str(error)
+    return isinstance(error, _PASSING_TYPES) or str(error).startswith(PASSING)
+
+
+def _reason(error: Exception) -> Exception:
+    """Why the Cluster client found no node that tells it where the slots are: what the last one said."""
+    cause = error.__cause__
+    return cause if isinstance(error, driver.RedisClusterException) and isinstance(cause, Exception) else error
 
 
 def translate(error: Exception, where: str) -> StoreError:
     """The error to raise instead; `where` is the address without password."""
+    error = _reason(error)
     text = str(error)
+    if NO_CLUSTER in text:
+        return StoreMisconfigured(
+            f"Redis at {where} is no Cluster. Name it in DJANGO_JOBS['STORE'] as redis://… instead of redis+cluster://…"
+        )
     if isinstance(error, (driver.AuthenticationError, driver.AuthorizationError)) or text.startswith(
         ("NOAUTH", "WRONGPASS")
     ):

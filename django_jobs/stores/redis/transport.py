@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 from typing import Any
 
@@ -17,7 +17,7 @@ from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis.channels import Channel, Channels
-from django_jobs.stores.redis.errors import is_passing, translate
+from django_jobs.stores.redis.errors import DRIVER_ERRORS, is_passing, translate
 from django_jobs.stores.redis.scripts import Script
 
 #: Seconds in which a call ends, one way or the other: no new try starts when the rest could not hold it.
@@ -27,6 +27,18 @@ LAST_TRY = 1.8
 PAUSE = 0.05
 
 Argument = str | bytes | int | float
+
+
+def persist(where: str, call: Callable[..., Any], *args: Any) -> Any:
+    """Call it, and again if it fails for a moment.  Raises StoreUnavailable within DEADLINE, or another StoreError."""
+    started = monotonic()
+    while True:
+        try:
+            return call(*args)
+        except DRIVER_ERRORS as error:
+            if not is_passing(error) or monotonic() - started > LAST_TRY:
+                raise translate(error, where) from error
+        sleep(PAUSE)
 
 
 class _Slot(threading.local):
@@ -82,22 +94,12 @@ class Transport:
         return held.channel.next()
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        """Run a script.  Raises StoreUnavailable within DEADLINE, or another StoreError."""
-        return self._try(b"EVALSHA", script, keys, args)
+        """Run a script, as `persist` does."""
+        return persist(self.where, self._once, script, keys, args)
 
     def command(self, *args: Argument) -> Any:
         """Run one plain command that may be sent twice."""
-        return self._try(None, None, (), args)
-
-    def _try(self, verb: bytes | None, script: Script | None, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        started = monotonic()
-        while True:
-            try:
-                return self._once(script, keys, args)
-            except (driver.RedisError, OSError) as error:
-                if not is_passing(error) or monotonic() - started > LAST_TRY:
-                    raise translate(error, self.where) from error
-            sleep(PAUSE)
+        return persist(self.where, self._once, None, (), args)
 
     def _once(self, script: Script | None, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         held = self._held()  # kept for the whole call: `close` must not give its connection to somebody else
@@ -140,7 +142,10 @@ class Transport:
 
 
 class ClusterTransport:
-    """Redis Cluster: redis-py routes each call to the node of its slot.  Clients are one per process."""
+    """Redis Cluster: redis-py routes each call to the node of its slot.  Clients are one per process.
+
+    A node that is silent is asked twice: redis-py by itself would ask it eleven times, for longer than a lease.  Where all
+    nodes are silent a call takes longer than DEADLINE: each of them is asked where the slots are."""
 
     spans = False
 
@@ -158,10 +163,7 @@ class ClusterTransport:
         """The cluster client of this process."""
         with self._lock:
             if self._client is None or self._pid != os.getpid():
-                try:
-                    self._client, self._pid = self._make(), os.getpid()
-                except (driver.RedisError, OSError) as error:
-                    raise translate(error, self.where) from error
+                self._client, self._pid = self._make(), os.getpid()
             return self._client
 
     def channel(self) -> tuple[str, int]:
@@ -173,32 +175,28 @@ class ClusterTransport:
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """As Transport.run."""
+        return persist(self.where, self._run, script, keys, args)
+
+    def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         try:
-            try:
-                return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-            except driver.NoScriptError:
-                return self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
-        except (driver.RedisError, OSError) as error:
-            raise translate(error, self.where) from error
+            return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        except driver.NoScriptError:
+            return self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
 
     def command(self, *args: Argument) -> Any:
         """As Transport.command."""
-        try:
-            return _as_sent(self.client.execute_command(*args))
-        except (driver.RedisError, OSError) as error:
-            raise translate(error, self.where) from error
+        return _as_sent(persist(self.where, lambda: self.client.execute_command(*args)))
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """As Transport.pipeline; grouped by node."""
-        if not commands:
-            return []
-        try:
-            with self.client.pipeline() as pipe:
-                for command in commands:
-                    pipe.execute_command(*command)
-                return list(pipe.execute())
-        except (driver.RedisError, OSError) as error:
-            raise translate(error, self.where) from error
+        return list(persist(self.where, self._together, commands)) if commands else []
+
+    def _together(self, commands: Sequence[Sequence[Argument]]) -> Sequence[Any]:
+        with self.client.pipeline() as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            replies: Sequence[Any] = pipe.execute()
+        return replies
 
     def close(self) -> None:
         """As Transport.close."""

@@ -1,0 +1,148 @@
+"""Nodes of a Redis Cluster that are silent or dead: what their queues cost the others, and what is said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from django_jobs.exceptions import StoreMisconfigured, StoreUnavailable
+from django_jobs.stores.redis import RedisStore
+from tests.cluster import running_cluster
+from tests.survival.processes import send_signal
+from tests.survival.servers import RedisServer
+
+pytestmark = pytest.mark.redis
+
+QUEUES = [f"q{i}" for i in range(12)]
+LEASE = 30_000
+
+
+class Frail:
+    """A cluster whose nodes can be harmed."""
+
+    def __init__(self, setting: str) -> None:
+        self.setting = setting
+        self.store = RedisStore.from_setting(setting)
+        client = self.store.transport.client
+        names = self.store.keys.of
+        self.node_of = {queue: client.get_node_from_key(names(queue)["jobs"]).name for queue in QUEUES}
+        self.pids = {}
+        for name in set(self.node_of.values()):
+            host, port = name.rsplit(":", 1)
+            with redis.Redis(host=host, port=int(port)) as node:
+                self.pids[name] = node.info("server")["process_id"]
+
+    def parted(self) -> tuple[str, str]:
+        """Two queues of different nodes: of the one where slot 0 is, whom the driver asks what concerns no key, and of
+        another."""
+        client = self.store.transport.client
+        first = client.nodes_manager.slots_cache[0][0].name
+        on_first = next(queue for queue in QUEUES if self.node_of[queue] == first)
+        return on_first, next(queue for queue in QUEUES if self.node_of[queue] != first)
+
+    @contextmanager
+    def silent(self, queue: str) -> Iterator[None]:
+        pid = self.pids[self.node_of[queue]]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def kill(self, *queues: str) -> None:
+        for name in {self.node_of[queue] for queue in queues}:
+            send_signal(self.pids[name], signal.SIGKILL)
+
+
+@pytest.fixture
+def frail(cluster_program: str) -> Iterator[Frail]:
+    # The other nodes take no notice within the test, so that each failure is that of the harmed one.
+    with running_cluster(cluster_program, "--cluster-node-timeout", "60000") as setting:
+        made = Frail(setting)
+        yield made
+        made.store.close()
+
+
+def seconds(call: Callable[[], object]) -> float:
+    began = time.monotonic()
+    call()
+    return time.monotonic() - began
+
+
+def refused(call: Callable[[], object]) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        call()
+
+
+def test_a_silent_node_is_given_up_within_five_seconds_and_holds_up_no_other(frail: Frail) -> None:
+    lost, healthy = frail.parted()
+    for queue in QUEUES:
+        frail.store.extend(queue, ["w"], LEASE)
+    with frail.silent(lost):
+        assert seconds(lambda: refused(lambda: frail.store.extend(lost, ["w"], LEASE))) < 5.5
+        assert seconds(lambda: frail.store.extend(healthy, ["w"], LEASE)) < 1
+    assert frail.store.extend(lost, ["w"], LEASE) == {}
+
+
+def test_a_process_that_starts_beside_a_dead_node_works_with_the_others(frail: Frail) -> None:
+    lost, healthy = frail.parted()
+    frail.kill(lost)
+    fresh = RedisStore.from_setting(frail.setting)
+    assert fresh.extend(healthy, ["w"], LEASE) == {}
+    assert fresh.now() > 0
+    assert seconds(lambda: refused(lambda: fresh.extend(lost, ["w"], LEASE))) < 5
+    fresh.close()
+
+
+def test_a_cluster_without_a_living_node_is_unavailable(frail: Frail) -> None:
+    frail.kill(*QUEUES)
+    refused(lambda: frail.store.extend("q1", ["w"], LEASE))
+    refused(lambda: frail.store.backlog(QUEUES))
+    refused(frail.store.now)
+    refused(lambda: RedisStore.from_setting(frail.setting).extend("q1", ["w"], LEASE))
+
+
+def test_a_cluster_with_slots_that_nobody_serves_is_unavailable(frail: Frail) -> None:
+    lost, _ = frail.parted()
+    client = frail.store.transport.client
+    key = frail.store.keys.of(lost)["jobs"]
+    node = client.get_node_from_key(key).redis_connection
+    assert node is not None
+    node.execute_command("CLUSTER", "DELSLOTS", client.keyslot(key))
+    refused(lambda: frail.store.extend(lost, ["w"], LEASE))
+
+
+def test_a_server_that_is_no_node_of_a_cluster_is_named_with_the_remedy(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path).start()
+    try:
+        with pytest.raises(StoreMisconfigured, match=r"is no Cluster.*redis://"):
+            RedisStore.from_setting(f"redis+cluster://127.0.0.1:{server.port}").now()
+    finally:
+        server.close()
+
+
+def test_more_threads_than_the_driver_would_give_connections_wait_at_once(frail: Frail) -> None:
+    failures: list[BaseException] = []
+    together = threading.Barrier(120)
+
+    def wait() -> None:
+        try:
+            together.wait(20)
+            frail.store.wait_for_work(["q1"], 1)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=wait) for _ in range(120)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
