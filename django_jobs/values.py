@@ -178,8 +178,8 @@ class Attempt(NamedTuple):
     """One line of a job's attempts log: how an attempt ended.  `run_ms` is -1 where unknown."""
 
     attempt: int
-    #: "failed" | "timeout" | "worker_lost" | "misplaced" | "retried" | "discarded" | "unknown_job" | "corrupt" | "killed"
-    #: | "expired"
+    #: "failed" | "timeout" | "worker_lost" | "misplaced" | "retried" | "discarded" | "unknown_job" | "corrupt" |
+    #: "killed" | "expired"
     outcome: str
     at: int
     run_ms: int = -1

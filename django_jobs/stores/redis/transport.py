@@ -144,8 +144,8 @@ class Transport:
 class ClusterTransport:
     """Redis Cluster: redis-py routes each call to the node of its slot.  Clients are one per process.
 
-    A node that is silent is asked twice: redis-py by itself would ask it eleven times, for longer than a lease.  Where all
-    nodes are silent a call takes longer than DEADLINE: each of them is asked where the slots are."""
+    A node that is silent is asked twice: redis-py by itself would ask it eleven times, for longer than a lease.  Where
+    all nodes are silent a call takes longer than DEADLINE: each of them is asked where the slots are."""
 
     spans = False
 
