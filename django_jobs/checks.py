@@ -11,7 +11,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.core import checks
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
@@ -19,11 +19,12 @@ from django_jobs import registry
 from django_jobs.authorizer import find_authorizer
 from django_jobs.conf import get_settings, raw_setting, surroundings
 from django_jobs.cron import parse
-from django_jobs.exceptions import InvalidCron, InvalidJob
+from django_jobs.definition import JobDefinition
+from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob
 from django_jobs.job_options import DEFAULTABLE, check_options
 from django_jobs.middleware import load
 from django_jobs.schedule_sources import schedule_problems
-from django_jobs.setting_values import KEYS, PARTS, QUEUE_KEYS, Judge, name_part
+from django_jobs.setting_values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
 from django_jobs.store_setting import check_deployment, check_store
 
 TAG = "django_jobs"
@@ -41,7 +42,12 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
     raw = raw_setting()
     if not isinstance(raw, Mapping):
         return [
-            Error(f"DJANGO_JOBS is {raw!r}, not a dict.", hint="DJANGO_JOBS = {'STORE': 'redis://…'}", id=_id("E001"))
+            Error(
+                # Its type only: text is most likely an address, with a password.
+                f"DJANGO_JOBS is of type {type(raw).__name__}, not a dict.",
+                hint="Write DJANGO_JOBS = {'STORE': 'redis://localhost:6379/0'}.",
+                id=_id("E001"),
+            )
         ]
     found = list(_keys("DJANGO_JOBS", raw, KEYS))
     for name, keys in PARTS.items():
@@ -62,8 +68,8 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 
 
 def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E009–E011: does each job fit the settings?"""
-    if check_settings():
+    """E009–E011, E014 and W003: does each job fit the settings?"""
+    if any(message.is_serious() for message in check_settings()):
         return []  # the settings come first; jobs cannot be read without them
     found: list[CheckMessage] = []
     settings = get_settings()
@@ -72,7 +78,8 @@ def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) ->
             message = f"Its queue {definition.queue!r} is not in DJANGO_JOBS['QUEUES']."
             hint = _nearest(definition.queue, settings.queues)
             found.append(Error(message, hint=hint, obj=definition, id=_id("E009")))
-        found += _cron(f"The job {definition.name}", definition.cron, definition)
+        found += _cron(f"The job {definition.name}", definition.cron, definition) or _call_by_cron(definition)
+        found += _limits(definition)
     for name, schedule in settings.schedules.items():
         found += _schedule(name, schedule)
     return found
@@ -86,7 +93,8 @@ def _keys(place: str, given: Mapping[Any, Any], known: Mapping[str, Judge]) -> I
         if key not in known:
             yield Error(f"{place} has an unknown key {key!r}.", hint=_nearest(str(key), known), id=_id("E002"))
         elif remedy := known[key](value):
-            yield Error(f"{place}[{key!r}] is {value!r}.", hint=remedy, id=_id("E003"))
+            shown = f"of type {type(value).__name__}" if key in SECRET else repr(value)
+            yield Error(f"{place}[{key!r}] is {shown}.", hint=remedy, id=_id("E003"))
 
 
 def _queues(queues: Any) -> Iterator[CheckMessage]:
@@ -143,12 +151,32 @@ def _authorizer(api: Any) -> Iterator[CheckMessage]:
 # -- jobs and schedules --------------------------------------------------------------
 
 
-def _cron(owner: str, cron: str | None, obj: Any = None) -> Iterator[CheckMessage]:
-    if cron is not None:
-        try:
+def _cron(owner: str, cron: str | None, obj: Any = None) -> list[CheckMessage]:
+    try:
+        if cron is not None:
             parse(cron)
-        except InvalidCron as error:
-            yield Error(f"{owner} has an impossible schedule: {error}", obj=obj, id=_id("E010"))
+    except InvalidCron as error:
+        return [Error(f"{owner} has an impossible schedule: {error}", obj=obj, id=_id("E010"))]
+    return []
+
+
+def _call_by_cron(definition: JobDefinition) -> list[CheckMessage]:
+    """A schedule on the job itself has no arguments to give."""
+    try:
+        if definition.cron is not None:
+            definition.check_call((), {})
+    except InvalidArguments as error:
+        hint = "Give its parameters defaults, or write an entry of DJANGO_JOBS['SCHEDULES'] with args or kwargs."
+        return [Error(f"It has cron, which passes no arguments. {error}", hint=hint, obj=definition, id=_id("E014"))]
+    return []
+
+
+def _limits(definition: JobDefinition) -> Iterator[CheckMessage]:
+    if definition.concurrency_key is not None and not definition.max_concurrency:
+        message = "Its concurrency_key limits nothing without max_concurrency."
+        yield Warning(
+            message, hint="Add max_concurrency=…, how many of one key may run.", obj=definition, id=_id("W003")
+        )
 
 
 def _schedule(name: str, schedule: Any) -> Iterator[CheckMessage]:
@@ -162,8 +190,9 @@ def _schedule(name: str, schedule: Any) -> Iterator[CheckMessage]:
         yield Error(f"{place}: {error}", id=_id("E011"))
         yield from _cron(place, str(schedule["cron"]))
         return
-    impossible = list(_cron(place, str(schedule["cron"])))
-    yield from impossible or (Error(problem, id=_id("E011")) for problem in schedule_problems(name, schedule))
+    yield from _cron(place, str(schedule["cron"])) or (
+        Error(problem, id=_id("E011")) for problem in schedule_problems(name, schedule)
+    )
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

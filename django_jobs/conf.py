@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 DAY = 86_400
@@ -112,8 +113,16 @@ def queue_settings(name: str, options: Mapping[str, Any]) -> QueueSettings:
 
 @lru_cache(maxsize=1)
 def get_settings() -> Settings:
-    """The settings in force; read once, and again after override_settings."""
-    return read(raw_setting())
+    """The settings in force; read once, and again after override_settings.  Raises ImproperlyConfigured.
+
+    A web server runs no checks, so this may be the first to meet a DJANGO_JOBS that is no dict.
+    """
+    try:
+        return read(raw_setting())
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ImproperlyConfigured(
+            f"DJANGO_JOBS cannot be read ({error}). `manage.py check --tag django_jobs` says what is wrong with it."
+        ) from error
 
 
 def raw_setting() -> Any:

@@ -20,7 +20,7 @@ def seconds(least: float, most: float) -> Judge:
 
     def judge(value: Any) -> str | None:
         good = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
-        return None if good else f"Use seconds, from {least:g} to {most:g}."
+        return None if good else f"Use seconds, from {least:.10g} to {most:.10g}."
 
     return judge
 
@@ -41,6 +41,12 @@ def text(value: Any) -> str | None:
     return None if isinstance(value, str) and value else "Use text."
 
 
+def store(value: Any) -> str | None:
+    """Text; checked further in store_setting.py, where nothing at all has its own error."""
+    good = isinstance(value, str) or not value
+    return None if good else "Use text, as in 'redis://localhost:6379/0' or 'embedded'."
+
+
 def name_part(value: Any) -> str | None:
     """Text that may be part of a key: a namespace or the name of a queue."""
     if isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable() and not set(value) & set("{}:, \\/"):
@@ -56,43 +62,61 @@ def dotted_paths(value: Any) -> str | None:
 
 def host_names(value: Any) -> str | None:
     """A list of host names."""
-    good = isinstance(value, list | tuple | set | frozenset) and all(isinstance(name, str) for name in value)
-    return None if good else "Use a list of host names, as in ['worker.internal']."
+    good = isinstance(value, list | tuple | set | frozenset) and all(
+        isinstance(name, str) and "/" not in name for name in value
+    )
+    return None if good else "Use a list of host names without http://, as in ['worker.internal']."
 
 
-def dictionary(value: Any) -> str | None:
+def dictionary(example: str) -> Judge:
     """A dict with text keys."""
-    good = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
-    return None if good else "Use a dict."
+
+    def judge(value: Any) -> str | None:
+        good = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+        return None if good else f"Use a dict, as in {example}."
+
+    return judge
 
 
-def dictionary_or_none(value: Any) -> str | None:
+def dictionary_or_none(example: str) -> Judge:
     """A dict, or None for a part that is off."""
-    return None if value is None or dictionary(value) is None else "Use a dict, or None to switch it off."
+    judge = dictionary(example)
+    return lambda value: None if value is None or judge(value) is None else f"{judge(value)} None switches it off."
+
+
+def credentials(value: Any) -> str | None:
+    """Names, each with what is sent for it."""
+    good = isinstance(value, Mapping) and all(
+        isinstance(entry, Mapping)
+        and set(entry) in ({"token"}, {"user", "password"})
+        and all(isinstance(part, str) for part in entry.values())
+        for entry in value.values()
+    )
+    return None if good else "Use a dict, as in {'media': {'token': '…'}, 'mail': {'user': '…', 'password': '…'}}."
 
 
 YEAR = 366 * 86_400
 
 KEYS: dict[str, Judge] = {
-    "STORE": text,
+    "STORE": store,
     "NAMESPACE": name_part,
-    "QUEUES": dictionary,
+    "QUEUES": dictionary("{'default': {}, 'mail': {'PRIORITY': 10}}"),
     "QUEUE_ORDER": one_of("weighted", "strict"),
     "MIDDLEWARE": dotted_paths,
     "ENQUEUE_MIDDLEWARE": dotted_paths,
     "ON_COMMIT": truth,
     "DATABASE": text,
-    "JOB_DEFAULTS": dictionary,
+    "JOB_DEFAULTS": dictionary("{'max_attempts': 5}"),
     "LEASE": seconds(1, 86_400),
     "PROCESSES": whole(1, 1024),
     "THREADS": whole(1, 1024),
     "SHUTDOWN_TIMEOUT": seconds(0, 86_400),
-    "HISTORY": dictionary,
-    "DEAD": dictionary,
+    "HISTORY": dictionary("{'succeeded': 1000, 'ttl': 86400}"),
+    "DEAD": dictionary("{'max': 100000, 'ttl': 15552000}"),
     "MAX_PAYLOAD": whole(1, 512 * 1024 * 1024),
-    "SCHEDULES": dictionary,
-    "ARCHIVE": dictionary_or_none,
-    "API": dictionary_or_none,
+    "SCHEDULES": dictionary("{'nightly': {'job': 'shop.jobs.clean_up', 'cron': '0 3 * * *'}}"),
+    "ARCHIVE": dictionary_or_none("{'DAYS': 180}"),
+    "API": dictionary_or_none("{} for tokens, or {'REQUIRE_HTTPS': True}"),
     "EAGER": truth,
 }
 
@@ -103,10 +127,13 @@ QUEUE_KEYS: dict[str, Judge] = {
     "ON_FULL": one_of("reject", "block"),
 }
 
+#: Keys whose value may hold a password: it is not shown.
+SECRET = frozenset({"STORE", "API", "CREDENTIALS"})
+
 #: Keys whose value is a dict with keys of its own.
 PARTS: dict[str, dict[str, Judge]] = {
     "HISTORY": {"succeeded": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
     "DEAD": {"max": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
     "ARCHIVE": {"DAYS": whole(1, 36_500)},
-    "API": {"AUTHORIZER": text, "REQUIRE_HTTPS": truth, "REMOTE_HOSTS": host_names, "CREDENTIALS": dictionary},
+    "API": {"AUTHORIZER": text, "REQUIRE_HTTPS": truth, "REMOTE_HOSTS": host_names, "CREDENTIALS": credentials},
 }

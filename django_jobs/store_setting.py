@@ -10,7 +10,16 @@ from django.core.checks import CheckMessage, Error, Warning
 
 from django_jobs.conf import Surroundings, raw_setting, surroundings
 
-SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
+_ESCAPE = "A password with / # ? or % in it must be percent-encoded."
+#: How each kind of address is written.
+_FORMS = {
+    "redis": f"Write 'redis://user:password@host:6379/0'; user, password and port may be left out. {_ESCAPE}",
+    "rediss": f"Write 'rediss://user:password@host:6379/0'; user, password and port may be left out. {_ESCAPE}",
+    "unix": "Write 'unix:///run/redis/redis.sock?db=0', with three slashes.",
+    "redis+sentinel": f"Write 'redis+sentinel://host1:26379,host2:26379/mymaster/0'. {_ESCAPE}",
+    "redis+cluster": f"Write 'redis+cluster://host1:6379,host2:6379'. {_ESCAPE}",
+}
+SCHEMES = tuple(_FORMS)
 _EXAMPLES = "'redis://localhost:6379/0', 'cache:default', 'embedded' (one machine) or 'memory' (tests)"
 
 
@@ -28,10 +37,13 @@ def check_store(store: Any, around: Surroundings) -> list[CheckMessage]:
         return _cache_alias(rest, around)
     if kind in ("embedded", "memory"):
         return []
-    if urlsplit(store).scheme not in SCHEMES:
+    if kind not in SCHEMES:
         # The value may hold a password: only its scheme is shown.
         message = f"DJANGO_JOBS['STORE'] starts with {kind!r}, which is no kind of store."
         return [Error(message, hint=f"Use {_EXAMPLES}.", id="django_jobs.E007")]
+    if problem := _address_problem(store):
+        message = f"DJANGO_JOBS['STORE'] is an address of {kind!r} that {problem}."
+        return [Error(message, hint=_FORMS[kind], id="django_jobs.E007")]
     return _shared_with_caches(store, around)
 
 
@@ -48,6 +60,43 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
         message = "DJANGO_JOBS['STORE'] is 'memory': waiting jobs are lost when the process ends."
         found.append(Warning(message, hint=f"Use {_EXAMPLES}.", id="django_jobs.W002"))
     return found
+
+
+def _address_problem(url: str) -> str | None:
+    """What is wrong with an address, without a word of it: any part may be a piece of a password that is not escaped.
+
+    redis-py takes a database that is no number for 0, so such a slip would go unnoticed.
+    """
+    kind, _, rest = url.partition(":")
+    if not rest.startswith("//"):
+        return "lacks the // after it"
+    if "#" in url or any(letter.isspace() for letter in url):
+        return "has a space or # in it"
+    location, *parts = rest[2:].partition("?")[0].split("/")
+    path = [part for part in parts if part]
+    location = location.rpartition("@")[2]
+    if kind == "unix":
+        return None if path and not location else "names no path"
+    hosts = location.split(",")
+    if len(hosts) > 1 and kind in ("redis", "rediss"):
+        return "names several hosts, which is for redis+sentinel and redis+cluster"
+    if not all(_has_good_port(host) for host in hosts):
+        return "has a port that is no number"
+    if kind == "redis+sentinel" and not path:
+        return "names no service"
+    database = path[1:] if kind == "redis+sentinel" else path
+    if database in ([], ["0"]):
+        return None
+    if kind == "redis+cluster":
+        return "names a database, of which a Cluster has only one"
+    return None if len(database) == 1 and database[0].isdecimal() else "ends in something that is no database's number"
+
+
+def _has_good_port(host: str) -> bool:
+    try:
+        return urlsplit(f"//{host}").port != 0
+    except ValueError:
+        return False
 
 
 def _cache_alias(alias: str, around: Surroundings) -> list[CheckMessage]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_jobs import registry
 from django_jobs.checks import check_jobs, check_settings
+from django_jobs.conf import get_settings
 from django_jobs.definition import JobDefinition
 from django_jobs.store_setting import check_deployment
 
@@ -31,7 +34,19 @@ class Authorizer:
 class NoAuthorizer: ...
 
 
+def task_of(shop: int) -> None: ...
+
+
 not_callable = "text"
+
+
+@contextmanager
+def registered(func: Callable[..., Any], **options: Any) -> Iterator[None]:
+    registry.register(JobDefinition(func, name="tests.checked", **options))
+    try:
+        yield
+    finally:
+        registry.unregister("tests.checked")
 
 
 def found(settings: Any, check: Callable[[], list[checks.CheckMessage]] = check_settings, **others: Any) -> list[str]:
@@ -74,7 +89,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "expected"),
         [
-            (["redis://"], "E001: DJANGO_JOBS is ['redis://'], not a dict."),
+            (["redis://"], "E001: DJANGO_JOBS is of type list, not a dict. Write DJANGO_JOBS = {'STORE': 'redis://"),
             ({"STROE": "memory"}, "E002: DJANGO_JOBS has an unknown key 'STROE'. Did you mean 'STORE'?"),
             ({"store": "memory"}, "E002: DJANGO_JOBS has an unknown key 'store'. Did you mean 'STORE'?"),
             ({"HISTORY": {"max": 5}}, "E002: DJANGO_JOBS['HISTORY'] has an unknown key 'max'. Known: succeeded, ttl."),
@@ -89,14 +104,20 @@ class TestSettings:
                 {"QUEUE_ORDER": "random"},
                 "E003: DJANGO_JOBS['QUEUE_ORDER'] is 'random'. Use one of 'weighted'",
             ),
-            ({"QUEUES": ["a"]}, "E003: DJANGO_JOBS['QUEUES'] is ['a']. Use a dict."),
+            ({"QUEUES": ["a"]}, "E003: DJANGO_JOBS['QUEUES'] is ['a']. Use a dict, as in {'default': {}, 'mail'"),
             ({"QUEUES": {"a": 5}}, "E003: DJANGO_JOBS['QUEUES']['a'] is 5. Use a dict of options"),
             ({"QUEUES": {"a": {"PRIORITY": 0}}}, "E003: DJANGO_JOBS['QUEUES']['a']['PRIORITY'] is 0. Use a whole"),
             ({"MIDDLEWARE": "shop.timing"}, "E003: DJANGO_JOBS['MIDDLEWARE'] is 'shop.timing'. Use a list of dotted"),
             ({"NAMESPACE": "a b"}, "E003: DJANGO_JOBS['NAMESPACE'] is 'a b'. Use up to 100 printable characters"),
-            ({"ARCHIVE": 5}, "E003: DJANGO_JOBS['ARCHIVE'] is 5. Use a dict, or None"),
+            (
+                {"ARCHIVE": 5},
+                "E003: DJANGO_JOBS['ARCHIVE'] is 5. Use a dict, as in {'DAYS': 180}. None switches it off.",
+            ),
+            ({"DEAD": {"ttl": "x"}}, "E003: DJANGO_JOBS['DEAD']['ttl'] is 'x'. Use seconds, from 1 to 3162240000."),
+            ({"API": {"REMOTE_HOSTS": ["http://a"]}}, "E003: DJANGO_JOBS['API']['REMOTE_HOSTS'] is ['http://a']. Use"),
+            ({"API": {"CREDENTIALS": {"a": {"usr": "x"}}}}, "E003: DJANGO_JOBS['API']['CREDENTIALS'] is of type dict."),
             ({"QUEUES": {"a{b}": {}}}, "E004: DJANGO_JOBS['QUEUES'] has a queue named 'a{b}'."),
-            ({"QUEUES": {5: {}}}, "E003: DJANGO_JOBS['QUEUES'] is {5: {}}. Use a dict."),
+            ({"QUEUES": {5: {}}}, "E003: DJANGO_JOBS['QUEUES'] is {5: {}}. Use a dict, as in"),
             ({"MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['MIDDLEWARE']: 'no.such' cannot be used: "),
             ({"ENQUEUE_MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['ENQUEUE_MIDDLEWARE']: 'no.such' cannot be used"),
             ({"ENQUEUE_MIDDLEWARE": [f"{__name__}.not_callable"]}, "cannot be used: it is not callable"),
@@ -111,7 +132,22 @@ class TestSettings:
             ({"JOB_DEFAULTS": {"cron": "* * * * *"}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: unknown option 'cron'."),
             ({"STORE": ""}, "E007: DJANGO_JOBS['STORE'] is missing; without DEBUG there is no default."),
             ({"STORE": "postgres://u:pw@h/db"}, "E007: DJANGO_JOBS['STORE'] starts with 'postgres'"),
-            ({"STORE": 5}, "E003: DJANGO_JOBS['STORE'] is 5. Use text."),
+            ({"STORE": 5}, "E003: DJANGO_JOBS['STORE'] is of type int. Use text, as in 'redis://localhost:6379/0'"),
+            (
+                {"STORE": "redis:localhost"},
+                "E007: DJANGO_JOBS['STORE'] is an address of 'redis' that lacks the // after",
+            ),
+            (
+                {"STORE": "redis://h:port/0"},
+                "E007: DJANGO_JOBS['STORE'] is an address of 'redis' that has a port that is",
+            ),
+            ({"STORE": "redis://h/zero"}, "that ends in something that is no database's number. Write 'redis://user:"),
+            ({"STORE": "redis://a,b/0"}, "that names several hosts, which is for redis+sentinel and redis+cluster."),
+            ({"STORE": "redis://h:6379/0 "}, "that has a space or # in it."),
+            ({"STORE": "unix://redis.sock"}, "that names no path. Write 'unix:///run/redis/redis.sock?db=0'"),
+            ({"STORE": "redis+sentinel://a:1,b:1"}, "that names no service. Write 'redis+sentinel://host1:26379"),
+            ({"STORE": "redis+sentinel://a:1/m/x"}, "that ends in something that is no database's number."),
+            ({"STORE": "redis+cluster://a:1/3"}, "that names a database, of which a Cluster has only one."),
             ({"DATABASE": "jobs"}, "E008: DJANGO_JOBS['DATABASE'] is 'jobs', which is not in DATABASES."),
             ({"STORE": "cache:nowhere"}, "E012: DJANGO_JOBS['STORE'] is 'cache:nowhere', but CACHES has no 'nowhere'."),
             (
@@ -128,8 +164,50 @@ class TestSettings:
         messages = found(settings, CACHES=CACHES)
         assert any(expected in message for message in messages), messages
 
-    def test_no_password_is_shown(self) -> None:
-        assert "pw" not in str(found({"STORE": "postgres://u:pw@h/db"}))
+    @pytest.mark.parametrize("settings", ["redis://u:pw@h/0", None, {"QUEUES": ["mail"]}, {"HISTORY": 1000}], ids=str)
+    def test_settings_that_cannot_be_read_send_to_the_checks(self, settings: Any) -> None:
+        with (
+            override_settings(DJANGO_JOBS=settings),
+            pytest.raises(ImproperlyConfigured, match=r"DJANGO_JOBS cannot be read.*manage.py check"),
+        ):
+            get_settings()
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            "redis://u:pw@h/0",
+            {"STORE": "postgres://u:pw@h/db"},
+            {"STORE": ["redis://u:pw@h/0"]},
+            {"STORE": "redis://u:pw/#@h:6379/0"},
+            {"STORE": "redis://u:p/pw@h:6379/0"},
+            {"STORE": "redis://u:p/0@h:pw/0"},
+            {"API": {"CREDENTIALS": {"media": "pw"}}},
+            {"API": ["pw"]},
+        ],
+        ids=str,
+    )
+    def test_no_password_is_shown(self, settings: Any) -> None:
+        messages = str(found(settings))
+        assert "django_jobs.E" in messages
+        assert "pw" not in messages
+
+    @pytest.mark.parametrize(
+        "store",
+        [
+            "redis://",
+            "redis://localhost",
+            "redis://:p%2Fw@localhost:6379/15?socket_keepalive=1",
+            "redis://u:a:b@@[::1]:6379/0/",
+            "rediss://host/",
+            "unix:///run/redis.sock?db=3",
+            "unix://u:p@/run/redis.sock",
+            "redis+sentinel://u:p@a,b:26379/mymaster",
+            "redis+cluster://u:p@a:7000,b:7001",
+            "redis+cluster://a:7000/0",
+        ],
+    )
+    def test_every_kind_of_address_passes(self, store: str) -> None:
+        assert found({"STORE": store}) == []
 
     def test_with_debug_the_store_has_a_default(self) -> None:
         assert found({}, DEBUG=True) == []
@@ -149,11 +227,24 @@ class TestJobs:
         ids=str,
     )
     def test_a_job_that_does_not_fit_is_named(self, options: Any, expected: str) -> None:
-        registry.register(JobDefinition(task, name="tests.checked", **options))
-        try:
+        with registered(task, **options):
             assert any(expected in message for message in found({"STORE": "memory"}, check_jobs))
-        finally:
-            registry.unregister("tests.checked")
+
+    def test_a_job_with_cron_needs_no_argument(self, empty_registry: None) -> None:
+        with registered(task_of, cron="0 3 * * *"):
+            (message,) = found({"STORE": "memory"}, check_jobs)
+        assert message.startswith("django_jobs.E014: It has cron, which passes no arguments. tests.checked(shop")
+        assert "or write an entry of DJANGO_JOBS['SCHEDULES']" in message
+
+    def test_a_key_without_a_limit_limits_nothing(self, empty_registry: None) -> None:
+        with registered(task_of, concurrency_key="shop"):
+            (message,) = found({"STORE": "memory"}, check_jobs)
+            assert message.startswith("django_jobs.W003: Its concurrency_key limits nothing without max_concurrency.")
+            assert found({"STORE": "memory", "JOB_DEFAULTS": {"max_concurrency": 2}}, check_jobs) == []
+
+    def test_a_warning_about_the_settings_hides_no_error_of_a_job(self, empty_registry: None) -> None:
+        with registered(task, queue="mail"):
+            assert "E009" in str(found({"STORE": "cache:default"}, check_jobs, CACHES=CACHES))
 
     @pytest.mark.parametrize(
         ("schedule", "expected"),
@@ -185,5 +276,5 @@ class TestDeployment:
 def test_every_id_is_documented() -> None:
     root = Path(__file__).parents[2]
     page = (root / "docs" / "reference" / "checks.md").read_text()
-    for number in [f"E{n:03}" for n in range(1, 13)] + ["W001", "W002"]:
+    for number in [f"E{n:03}" for n in range(1, 15)] + ["W001", "W002", "W003"]:
         assert f"django_jobs.{number}" in page
