@@ -73,15 +73,19 @@ def most_at_once(events: Iterable[Event], deaths: dict[int, int]) -> int:
 
 
 def overlapping_lives(events: Iterable[Event]) -> list[tuple[str, str]]:
-    """Of jobs with one unique key: pairs of which the later was accepted before the earlier had ended for the last
-    time.  A job that never ended (it went to dead) may be followed at any time."""
-    accepted = {event.id: event.at for event in events if event.kind == "ack"}
+    """Of jobs with one unique key: pairs that were there at the same time.
+
+    A job is there from its acknowledgement, or its first start where the producer was slower, to its last end.  What
+    never ended (it went to dead) is left out."""
+    begin: dict[str, int] = {}
     ends: dict[str, int] = {}
     for event in events:
-        if event.kind == "end":
+        if event.kind in ("ack", "start"):
+            begin[event.id] = min(event.at, begin.get(event.id, event.at))
+        elif event.kind == "end":
             ends[event.id] = max(event.at, ends.get(event.id, 0))
-    line = sorted(accepted, key=accepted.__getitem__)
-    return [(earlier, later) for earlier, later in itertools.pairwise(line) if ends.get(earlier, 0) > accepted[later]]
+    line = sorted(ends, key=begin.__getitem__)
+    return [(earlier, later) for earlier, later in itertools.pairwise(line) if ends[earlier] > begin[later]]
 
 
 def repeated_for_no_reason(events: Iterable[Event], deaths: dict[int, int]) -> set[str]:

@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(600 i
 
 @pytest.fixture
 def replica(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    replica = RedisServer(
-        tmp_path_factory.mktemp("replica"), "--replicaof", f"127.0.0.1 {server.port}", "--repl-diskless-sync-delay", "0"
-    )
+    with server.client() as client:
+        client.config_set("repl-diskless-sync-delay", 0)  # by default it waits 5 s for further replicas
+    replica = RedisServer(tmp_path_factory.mktemp("replica"), "--replicaof", f"127.0.0.1 {server.port}")
     replica.start()
     with replica.client() as client:
         wait_until(lambda: client.info("replication")["master_link_status"] == "up", "it has synchronised", seconds=20)
