@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 from django_jobs.exceptions import StoreUnavailable
@@ -60,16 +61,15 @@ class RedisRunning(RedisPart, RunningStore):
         lease_each: bool = False,
     ) -> Claimed:
         each = "each" if lease_each else ""
-        now, left, due, token, expired, flat = self._run_claim(
+        now, left, due, token, expired, ids, records, tried = self._run_claim(
             queue, worker, lane, (worker, min(limit, MAX_BATCH), lease, lane.value, max_running, each, self._archiving)
         )
         claims = []
-        for i in range(0, len(flat), 3):
-            id = flat[i].decode(errors="replace")
-            tries = flat[i + 2]
+        for bare_id, record, tries in zip(ids, records, tried or repeat(None), strict=False):
+            id = bare_id.decode(errors="replace")
             failures, crashes, parked = read_tries(tries) if tries else (0, 0, 0)
             holder = f"{worker}:{id}" if lease_each else worker
-            claims.append(Claim(id, queue, token, flat[i + 1], failures, crashes, parked, now, holder))
+            claims.append(Claim(id, queue, token, record, failures, crashes, parked, now, holder))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
         return Claimed(claims, gone, left, None if due < 0 else due, now)
 

@@ -5,7 +5,7 @@
 --       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
---          {expired id, record, …}, {id, record, tries, …}}
+--          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any)}
 --! use clock answers record count due blocked unique pauses finish
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
@@ -14,14 +14,8 @@ local place = lane == 'alone' and alone or queued
 local lane_wake = lane == 'alone' and wake_alone or wake
 local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
 
-local function flat(ids, records, tried)
-    local out = {}
-    for i, id in ipairs(ids) do
-        out[#out + 1] = id
-        out[#out + 1] = records[i] or ''
-        out[#out + 1] = tried[i] or ''
-    end
-    return out
+local function tries_of(ids)
+    return redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
 end
 
 -- The same call again: the jobs of the first answer, as far as they are still held.
@@ -40,11 +34,10 @@ local function again(text)
         end
     end
     if #ids == 0 then
-        return {now, redis.call('ZCARD', place), next_due(), 0, gone, {}}
+        return {now, redis.call('ZCARD', place), next_due(), 0, gone, {}, {}, {}}
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
-    local tried = redis.call('HMGET', tries, unpack(ids))
-    return {now, redis.call('ZCARD', place), next_due(), tonumber(token), gone, flat(ids, records, tried)}
+    return {now, redis.call('ZCARD', place), next_due(), tonumber(token), gone, ids, records, tries_of(ids)}
 end
 
 local before = answered()
@@ -54,7 +47,7 @@ end
 
 local closed, closed_types, opens = pauses()
 if closed then
-    return {now, 0, opens, 0, {}, {}}
+    return {now, 0, opens, 0, {}, {}, {}, {}}
 end
 promote_due(100)
 admit_resumed(closed_types, 200)
@@ -65,7 +58,7 @@ if max_running > 0 then
 end
 
 local expired_jobs = {}
-local ids, records, tried, held = {}, {}, {}, {}
+local ids, records, held = {}, {}, {}
 local running_of = {} -- limit key → how many hold a slot, those of this call included
 local new_slots = {}
 
@@ -115,31 +108,37 @@ local function admissible(id, record, score)
     return true
 end
 
+-- Scores are asked for only where a job may have to be put away with its own: texts of numbers are dear.
+local function scores_of(batch, found)
+    for i = 1, #batch do
+        if found[i] and (closed_types or string.byte(found[i], 1) == 43) then
+            return redis.call('ZMSCORE', place, unpack(batch))
+        end
+    end
+    return {}
+end
+
 local looked_at = 0
 while looked_at - #ids < PASS_OVER do
     local want = limit - #ids
     if want <= 0 then
         break
     end
-    local popped = redis.call('ZPOPMIN', place, want) -- first write: needs no memory
-    if #popped == 0 then
+    local batch = redis.call('ZRANGE', place, 0, want - 1)
+    if #batch == 0 then
         break
-    end
-    local batch = {}
-    for i = 1, #popped, 2 do
-        batch[#batch + 1] = popped[i]
     end
     looked_at = looked_at + #batch
     local found = redis.call('HMGET', jobs, unpack(batch))
-    local counts = redis.call('HMGET', tries, unpack(batch))
+    local scores = scores_of(batch, found)
+    redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1) -- first write: needs no memory
     for i, id in ipairs(batch) do
         local record = found[i]
         -- a plain record of an open type passes without being looked into; a missing one is a dangling reference
         if record and ((not closed_types and string.byte(record, 1) ~= 43)
-            or admissible(id, record, tonumber(popped[2 * i]))) then
+            or admissible(id, record, tonumber(scores[i]))) then
             ids[#ids + 1] = id
             records[#ids] = record
-            tried[#ids] = counts[i]
         end
     end
 end
@@ -148,10 +147,11 @@ if #new_slots > 0 then
     redis.call('ZADD', slots, unpack(new_slots))
 end
 local left = redis.call('ZCARD', place)
-local token = 0
+local token, tried = 0, {}
 if #ids > 0 then
+    tried = tries_of(ids)
     token = next_number(1)
-    local stamp = string.format('%.0f:%.0f:', token, now) .. worker
+    local stamp = string.format('%d:%d:', token, now) .. worker
     for i, id in ipairs(ids) do
         held[2 * i - 1] = id
         held[2 * i] = each and (stamp .. ':' .. id) or stamp
@@ -178,4 +178,4 @@ local due = next_due()
 if opens >= 0 and (due < 0 or opens < due) then
     due = opens
 end
-return {now, left, due, token, expired_jobs, flat(ids, records, tried)}
+return {now, left, due, token, expired_jobs, ids, records, tried}

@@ -37,12 +37,13 @@ local function read(what)
     return parts
 end
 
+local at_now = string.format('%d', now) -- once: Redis would make a text of the number for every job
 local stale, done, places, values, by_name, unread, total = {}, {}, {}, {}, {}, {}, 0
 local slots_freed, keys_freed, digests, lockers = {}, {}, {}, {}
 
 local function succeed(id, result, digest, key)
     done[#done + 1] = id
-    places[#places + 1] = now
+    places[#places + 1] = at_now
     places[#places + 1] = id
     values[#values + 1] = id
     values[#values + 1] = result
@@ -92,10 +93,8 @@ if #unread > 0 then
 end
 if #done > 0 then
     redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
-    if redis.call('EXISTS', checkins) == 1 then
+    if redis.call('EXISTS', checkins, stops) > 0 then
         redis.call('HDEL', checkins, unpack(done))
-    end
-    if redis.call('EXISTS', stops) == 1 then
         redis.call('HDEL', stops, unpack(done))
     end
     redis.call('ZADD', succeeded, unpack(places))
@@ -138,7 +137,7 @@ if total > 0 then
     local excess = redis.call('ZCARD', succeeded) - history
     if excess > 0 then
         local oldest = redis.call('ZRANGE', succeeded, 0, math.min(excess, 1000) - 1)
-        redis.call('ZREM', succeeded, unpack(oldest))
+        redis.call('ZREMRANGEBYRANK', succeeded, 0, #oldest - 1)
         redis.call('HDEL', jobs, unpack(oldest))
         redis.call('HDEL', results, unpack(oldest))
         if redis.call('EXISTS', tries) == 1 then

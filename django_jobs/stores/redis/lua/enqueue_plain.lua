@@ -6,7 +6,7 @@
 -- Returns one word per job, as values.Added.
 --! use clock answers
 --! keys jobs queued alone blocked seq totals minutes wake
-local call, match = redis.call, string.match
+local call, match, format = redis.call, string.match, string.format
 local max_length, FIRST = tonumber(ARGV[4]), 5
 local total = (#ARGV - FIRST + 1) / 2
 local WORDS = {a = 'added', e = 'exists', f = 'full'}
@@ -55,7 +55,7 @@ if type(last) == 'table' or last < n or last >= 2 ^ 45 then
 end
 local score = 100 * 2 ^ 45 + last - n
 for i = 1, n do
-    members[2 * i - 1], members[2 * i] = score + i, fields[2 * i - 1]
+    members[2 * i - 1], members[2 * i] = format('%d', score + i), fields[2 * i - 1] -- Redis' own text of it is dearer
     local name = match(fields[2 * i], '^[^\n]*\n([^\n]*)\n') or ''
     by_name[name] = (by_name[name] or 0) + 1
 end
