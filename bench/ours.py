@@ -59,7 +59,8 @@ def sent_commands(client: redis.Redis, seconds: float) -> int:
 
 
 def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> Numbers:
-    """Rate of the bare claim + complete loop with so many jobs waiting behind, and Redis bytes per waiting job."""
+    """With so many jobs waiting behind: the rate of a bare claim + complete loop, that of one worker process, and Redis
+    bytes per waiting job."""
     from bench.jobs import noop
     from django_jobs.stores import get_store
     from django_jobs.values import Done
@@ -70,15 +71,25 @@ def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> N
         before = client.info("memory")["used_memory"]
         noop.enqueue_many((i,) for i in range(size))
         numbers[f"bytes/job at {size}"] = (client.info("memory")["used_memory"] - before) / size
-        noop.enqueue_many((i,) for i in range(work))
+        noop.enqueue_many((i,) for i in range(3 * work))
+        _settled(client)
         started, done = time.perf_counter(), 0
         while done < work:
             claims = store.claim("q0", "bench", 100, lease=30_000).claims
             store.complete("q0", [Done(claim, b"", 0, "bench.jobs.noop") for claim in claims])
             done += len(claims)
         numbers[f"jobs/s at {size}"] = work / (time.perf_counter() - started)
+        counter.reset()
+        with workers(our_workers(1), env):
+            numbers[f"worker jobs/s at {size}"] = wait_for(2 * work)
     client.flushall()
     return numbers
+
+
+def _settled(client: redis.Redis) -> None:
+    """Wait until Redis has rewritten its append-only file: a child of it competes for both cores, and for every page."""
+    while any(client.info("persistence")[f"aof_rewrite_{state}"] for state in ("in_progress", "scheduled")):
+        time.sleep(0.1)
 
 
 def mixed(env: dict[str, str], seconds: float = 5) -> Numbers:
