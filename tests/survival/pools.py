@@ -107,7 +107,8 @@ class Site:
     ) -> Pool:
         """Start workers; `crash` as in worker/crashpoints.py, `extra` environment."""
         path = self.folder / f"pool-{len(self.pools)}.log"
-        arguments = ["runworkers", "--processes", str(processes), "--threads", str(threads), "--no-periodic", *options]
+        size = ["--processes", str(processes), "--threads", str(threads)]
+        arguments = ["runworkers", *size, "--no-periodic", "--verbosity", "0", *options]
         with path.open("wb") as file:
             process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-m", "django", *arguments],

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_jobs.conf import QueueSettings, Settings, get_settings
+import django_jobs
+from django_jobs import registry
+from django_jobs.conf import QueueSettings, Settings, get_settings, surroundings
+from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.stores import get_store
+from django_jobs.stores.base import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.duties import duties
 from django_jobs.worker.reload import start_again
@@ -22,24 +29,19 @@ class Command(BaseCommand):
     help = "Run background jobs until SIGTERM or SIGINT. Any number of these may run, on any number of machines."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        settings = get_settings()
+        # Defaults are filled in by handle(): a DJANGO_JOBS that cannot be read is for the checks to explain.
         parser.add_argument("--queues", type=_names, help="comma-separated; default: all of DJANGO_JOBS['QUEUES']")
         parser.add_argument("--exclude-queues", type=_names, default=[], help="comma-separated")
         parser.add_argument("--burst", action="store_true", help="exit when nothing is left to run")
-        parser.add_argument(
-            "--processes", type=_whole(1), default=settings.processes, help="default: PROCESSES (%(default)s)"
-        )
-        parser.add_argument(
-            "--threads", type=_whole(1), default=settings.threads, help="per process; default: THREADS (%(default)s)"
-        )
+        parser.add_argument("--processes", type=_whole(1), help="default: PROCESSES, or one per CPU")
+        parser.add_argument("--threads", type=_whole(1), help="per process; default: THREADS, or 8")
         parser.add_argument(
             "--async-concurrency", type=_whole(1), default=100, help="async jobs at once per process (%(default)s)"
         )
         parser.add_argument(
             "--drain-timeout",
             type=_seconds,
-            default=settings.shutdown_timeout,
-            help="seconds running jobs have after the first signal; default: SHUTDOWN_TIMEOUT (%(default)s)",
+            help="seconds running jobs have after the first signal; default: SHUTDOWN_TIMEOUT, or 25",
         )
         parser.add_argument("--max-jobs", type=_whole(1), default=0, help="replace a process after that many jobs")
         parser.add_argument("--max-memory", type=_whole(1), default=0, help="replace a process above that many MiB")
@@ -50,14 +52,14 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        settings = get_settings()
+        settings, drain = get_settings(), options["drain_timeout"]
         config = WorkerConfig(
             queues=_choose(settings, options["queues"], options["exclude_queues"]),
             name=options["name"],
-            processes=options["processes"],
-            threads=options["threads"],
+            processes=options["processes"] or settings.processes,
+            threads=options["threads"] or settings.threads,
             async_concurrency=options["async_concurrency"],
-            drain_timeout=options["drain_timeout"],
+            drain_timeout=settings.shutdown_timeout if drain is None else drain,
             max_jobs=options["max_jobs"],
             max_memory=options["max_memory"],
             burst=options["burst"],
@@ -66,13 +68,48 @@ class Command(BaseCommand):
             strict=settings.queue_order == "strict",
             lease=int(settings.lease * 1000),
         )
-        store = get_store()
+        store, address = _reach(settings)
         supervisor = Supervisor(store, config, duties(store, config))
+        if options["verbosity"]:
+            _log_to_console()
+            self.stdout.write(
+                f"django_jobs {django_jobs.__version__}, settings {os.environ.get('DJANGO_SETTINGS_MODULE')!r}, "
+                f"jobs at {address}, namespace {settings.namespace!r}\n"
+                f"Worker {supervisor.name}: {supervisor.portrait.summary()}; it knows {len(registry.names())} jobs. "
+                "Quit with Control-C."
+            )
         status = supervisor.run()
         if supervisor.code_has_changed:
             start_again()
         if status:
             sys.exit(status)
+
+
+def _reach(settings: Settings) -> tuple[Store, str]:
+    """The store, and where it is.  Raises CommandError where waiting would not help: a wrong password, for instance."""
+    if settings.store == "memory":
+        raise CommandError(
+            "DJANGO_JOBS['STORE'] is 'memory': no other process sees those jobs, so there is nothing to work on. "
+            "Use a URL, or 'embedded', which is a file."
+        )
+    try:
+        store = get_store()
+        return store, store.describe().get("address", settings.store.partition(":")[0])
+    except (StoreUnavailable, StoreFull, StoreCorrupt):
+        return get_store(), "a store that is not there yet"  # the worker waits for it, and says why
+    except (StoreError, ImproperlyConfigured) as error:
+        raise CommandError(str(error)) from error
+
+
+def _log_to_console() -> None:
+    """In development, and where LOGGING names no handler: what becomes of each job, as Django shows each request."""
+    logger = logging.getLogger("django_jobs")
+    if surroundings().debug and not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%d/%b/%Y %H:%M:%S"))
+        logger.addHandler(handler)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)
 
 
 def _choose(settings: Settings, wanted: list[str] | None, excluded: list[str]) -> tuple[QueueSettings, ...]:
