@@ -87,7 +87,7 @@ def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> N
 
 
 def _settled(client: redis.Redis) -> None:
-    """Wait until Redis has rewritten its append-only file: a child of it competes for both cores, and for every page."""
+    """Wait until Redis has rewritten its append-only file: the child that does it competes for cores and pages."""
     while any(client.info("persistence")[f"aof_rewrite_{state}"] for state in ("in_progress", "scheduled")):
         time.sleep(0.1)
 
