@@ -86,9 +86,7 @@ class JobHandle:
         if not attempts:
             return None
         last = attempts[-1]
-        # As Python prints it: nobody writes builtins.ValueError.
-        kind = last.error_type.removeprefix("builtins.")
-        return f"{kind}: {last.error}" if kind else last.error or last.outcome
+        return f"{last.error_name}: {last.error}" if last.error_name else last.error or last.outcome
 
     @property
     def checkin(self) -> dict[str, Any] | None:

@@ -69,7 +69,7 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
         "run_time": info.run_ms / 1000 if info.run_ms >= 0 else None,
         "worker": info.worker or (last.worker if last else "") or None,
         "checkin": info.checkin,
-        "error": f"{last.error_type}: {last.error}".strip(": ") if last else None,
+        "error": f"{last.error_name}: {last.error}".strip(": ") if last else None,
         "log": [attempt_payload(attempt) for attempt in info.attempts],
     }
     if show_arguments:

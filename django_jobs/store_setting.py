@@ -58,7 +58,7 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
         found.append(Warning(message, hint="Leave it to tests and development.", id="django_jobs.W002"))
     if raw.get("STORE") == "memory":
         message = "DJANGO_JOBS['STORE'] is 'memory': waiting jobs are lost when the process ends."
-        found.append(Warning(message, hint=f"Use {_EXAMPLES}.", id="django_jobs.W002"))
+        found.append(Warning(message, hint="Use a URL, 'cache:ALIAS' or 'embedded'.", id="django_jobs.W002"))
     return found
 
 

@@ -189,6 +189,11 @@ class Attempt(NamedTuple):
     error: str = ""
     traceback: str = ""
 
+    @property
+    def error_name(self) -> str:
+        """The class as Python prints it: nobody writes builtins.ValueError."""
+        return self.error_type.removeprefix("builtins.")
+
 
 class Recovered(NamedTuple):
     """One claim that was taken from a lost worker: where the job went."""

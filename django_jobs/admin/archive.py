@@ -37,7 +37,7 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=_("error"))
     def error_line(self, row: ArchivedJob) -> str:
-        return f"{row.error_type}: {row.error}".strip(": ")[:80]
+        return f"{row.error_type.removeprefix('builtins.')}: {row.error}".strip(": ")[:80]
 
     @admin.display(description=_("run time"))
     def run_time(self, row: ArchivedJob) -> str:

@@ -48,7 +48,7 @@ def signature_of(info: JobInfo) -> str:
 
 def kind_of(attempt: Attempt) -> str:
     """The class of an error as people write it, or how the attempt ended."""
-    return attempt.error_type.removeprefix("builtins.") or attempt.outcome
+    return attempt.error_name or attempt.outcome
 
 
 def group_errors(jobs: list[JobInfo]) -> list[ErrorGroup]:

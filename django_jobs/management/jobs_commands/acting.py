@@ -23,7 +23,7 @@ def retry_arguments(parser: ArgumentParser) -> None:
 
 def delete_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID")
-    states = sorted(operations.VERBS["delete"])
+    states = sorted(state.value for state in operations.VERBS["delete"])
     parser.add_argument("--all", choices=states, metavar="STATE", help="every job in this state that matches")
     parser.add_argument("--name", default="", help="with --all: only jobs of this name")
     parser.add_argument("--queue", default="", help="only this queue")

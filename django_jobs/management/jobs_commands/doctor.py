@@ -53,7 +53,7 @@ def doctor(options: Mapping[str, Any]) -> Answer:
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
     lines = [f"{finding.level.upper():<8} {finding.subject}: {finding.says}" for finding in findings]
-    lines.append(f"{errors} errors, {warnings} warnings.")
+    lines.append(f"Errors: {errors}, warnings: {warnings}.")
     data = {"errors": errors, "warnings": warnings, "findings": [finding._asdict() for finding in findings]}
     return Answer(data, "\n".join(lines), 1 if errors else 0)
 
@@ -140,14 +140,14 @@ def workers(described: Mapping[str, str]) -> Iterator[Finding]:
     stats = list(browse.census().queues.values())
     waiting = sum(entry.counts.get(state, 0) for entry in stats for state in (State.QUEUED, State.RUNNING))
     if not found:
-        said = f"No worker runs; {waiting} jobs are queued or running. Start `manage.py runworkers`."
+        said = f"No worker runs (jobs that are queued or running: {waiting}). Start `manage.py runworkers`."
         yield Finding("warning", "workers", said)
         return
     yield Finding("ok", "workers", f"{len(found)} running.")
     taken = {queue for worker in found for queue in worker.info.get("queues", [])}
     for entry in stats:
         if entry.counts.get(State.QUEUED) and taken and entry.queue not in taken:
-            said = f"Queue {entry.queue!r} has {entry.counts[State.QUEUED]} queued jobs and no worker takes it."
+            said = f"No worker takes queue {entry.queue!r} (queued jobs: {entry.counts[State.QUEUED]})."
             yield Finding("error", "workers", f"{said} Add it to QUEUES, or to --queues of a worker.")
 
 
@@ -157,7 +157,7 @@ def queues(described: Mapping[str, str]) -> Iterator[Finding]:
         if entry.paused is not None and not entry.paused.until:
             yield Finding("warning", "queues", f"Queue {entry.queue!r} is paused until somebody resumes it.")
         if dropped := entry.totals.get("trimmed_dead"):
-            yield Finding("warning", "queues", f"Queue {entry.queue!r} has dropped {dropped} dead jobs: see DEAD.")
+            yield Finding("warning", "queues", f"Queue {entry.queue!r} has dropped dead jobs ({dropped}): see DEAD.")
 
 
 def names(described: Mapping[str, str]) -> Iterator[Finding]:
@@ -170,8 +170,9 @@ def names(described: Mapping[str, str]) -> Iterator[Finding]:
                 if not known(name):
                     unknown[queue, name] = unknown.get((queue, name), 0) + 1
     for (queue, name), number in unknown.items():
-        said = f"{number} jobs in queue {queue!r} are named {name[:200]!r}, which this project does not register."
-        yield Finding("warning", "names", f"{said} Give the job its old name back with aliases=[…], or delete them.")
+        said = f"Queue {queue!r} has jobs named {name[:200]!r} ({number}), which this project does not register."
+        remedy = "Deploy the code that has it, give the renamed job aliases=[…], or delete them."
+        yield Finding("warning", "names", f"{said} {remedy}")
     if not unknown:
         yield Finding("ok", "names", f"Every waiting job is one of the {len(registry.names())} that are registered.")
 

@@ -27,14 +27,14 @@ def enqueue(options: Mapping[str, Any]) -> Answer:
     try:
         given = json.loads(options["call"])
     except ValueError as error:
-        raise CommandError(f"--args is not JSON: {error}") from error
+        raise CommandError(f"--args is {options['call']}, which is not JSON: {error}") from error
     if not isinstance(given, list | dict):
-        raise CommandError("--args is a JSON list of arguments, or an object of keyword arguments.")
+        raise CommandError(f"--args is {options['call']}: write a JSON list of arguments, such as [7], or an object.")
     args, kwargs = (given, {}) if isinstance(given, list) else ([], given)
     chosen = {key: options[key] for key in ("queue", "priority", "job_id")}
     handle = enqueue_by_name(options["name"], args, kwargs, on_commit=False, **chosen)
     data = {"id": handle.id, "name": handle.name, "queue": handle.queue}
-    return Answer(data, f"{handle.id} in queue {handle.queue}.")
+    return Answer(data, f"{handle.name} was enqueued as job {handle.id} in queue {handle.queue}.")
 
 
 ENQUEUE = Subcommand("Enqueue a registered job.", arguments, enqueue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from django_jobs import browse
 from django_jobs.browse.numbers import LIVE_QUEUES
 from django_jobs.codec import name_of
 from django_jobs.exceptions import JobNotFound
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, as_json, no_arguments, plain, table
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, plain, table
 from django_jobs.operations import check_queue
 from django_jobs.payloads import iso, job_payload
 from django_jobs.stores import get_store
@@ -98,7 +99,7 @@ def error_of(info: JobInfo) -> str:
     if not info.attempts:
         return ""
     last = info.attempts[-1]
-    return plain(f"{last.error_type or last.outcome}: {last.error}", 60)
+    return plain(f"{last.error_name or last.outcome}: {last.error}", 60)
 
 
 def show_arguments(parser: ArgumentParser) -> None:
@@ -114,10 +115,12 @@ def show(options: Mapping[str, Any]) -> Answer:
     payload = job_payload(info)
     log = payload.pop("log")
     lines = [
-        f"{key + ':':<14} {plain(value if isinstance(value, str) else as_json(value), 500)}"
+        f"{key + ':':<14} {plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 500)}"
         for key, value in payload.items()
         if value is not None
     ]
+    if info.parked_at:
+        lines.append(f"{'unknown since:':<14} {iso(info.parked_at)}: no worker that met it knows a job of that name.")
     for attempt in log:
         lines.append(f"\nattempt {attempt['attempt']}: {attempt['outcome']} at {attempt['at']}")
         lines.append(

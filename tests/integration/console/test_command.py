@@ -68,15 +68,22 @@ def test_list_filters_and_says_how_far_it_looked(console_store: Store) -> None:
 
 
 def test_show_prints_everything_about_a_job(filler: Filler) -> None:
-    id = filler.make(State.DEAD, call=[[7], {"email": "ada@example.com"}])
+    id = filler.make(State.DEAD, "no answer", "builtins.TimeoutError", call=[[7], {"email": "ada@example.com"}])
     shown = as_json("show", id)
     assert (shown["id"], shown["state"], shown["args"]) == (id, "dead", [7])
-    assert shown["log"][0]["error_type"] == "TimeoutError"
+    assert (shown["error"], shown["log"][0]["error_type"]) == ("TimeoutError: no answer", "builtins.TimeoutError")
     text = jobs("show", id)
     assert "smtplib.py" in text
     assert "attempt 1: failed" in text
+    assert "args:          [7]" in text
     with pytest.raises(CommandError, match="may have left the history"):
         jobs("show", "nothing")
+
+
+def test_a_job_that_no_worker_knows_says_so(console_store: Store, filler: Filler) -> None:
+    id = filler.add("shop.renamed")
+    console_store.snooze(filler.run(id), 60_000, park=True)
+    assert "no worker that met it knows a job of that name" in jobs("show", id)
 
 
 def test_nothing_that_a_terminal_obeys_is_printed(console_store: Store, filler: Filler) -> None:
@@ -113,7 +120,7 @@ def test_delete_by_id_and_all_of_a_state(console_store: Store, filler: Filler) -
     jobs("delete", ids[0])
     assert state_of(console_store, ids[0]) is None
     assert "delete: 2 of 2 dead jobs." in jobs("delete", "--all", "dead")
-    with pytest.raises(CommandError, match="running"):
+    with pytest.raises(CommandError, match=r"'running' \(choose from '?blocked'?, '?cancelled'?, "):
         jobs("delete", "--all", "running")
 
 
@@ -263,7 +270,7 @@ def test_doctor_finds_a_wrong_clock(make_sqlite_store: Any) -> None:
 
 def test_doctor_repairs_on_request(live: Store) -> None:
     use_store(live)
-    assert "0 errors" in jobs("doctor", "--repair")
+    assert "Errors: 0" in jobs("doctor", "--repair")
 
 
 @override_settings(DJANGO_JOBS={"STORE": "memory", "LEESE": 3})
