@@ -15,6 +15,7 @@ from django_jobs.api.shown import shown
 from django_jobs.conf import get_settings
 
 router = Router(tags=["history"])
+CURSOR = r"^([0-9]{1,17}_[0-9]{1,18})?$"
 Status = Literal["", "succeeded", "dead", "cancelled", "expired"]
 
 
@@ -23,7 +24,7 @@ def archived_jobs(
     request: HttpRequest,
     name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
     status: Annotated[Status, Query(description="Only jobs that ended like this.")] = "",
-    cursor: Annotated[str, Query(max_length=40, description="`cursor` of the page before.")] = "",
+    cursor: Annotated[str, Query(pattern=CURSOR, description="`cursor` of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> JsonResponse:
     """Finished jobs, as ARCHIVE keeps them.  A page is not moved by jobs that finish meanwhile."""

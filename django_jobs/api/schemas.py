@@ -15,8 +15,18 @@ PATTERN = NAME_PATTERN.replace(r"\Z", "$")
 Name = Annotated[str, Path(pattern=PATTERN, description="Letters, digits and _ . : -")]
 MAX_TOKEN = 2**53 - 1
 
+
+def _whole(value: object) -> object:
+    # JSON has one kind of numbers: a serializer may write 5 as 5.0.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 #: JSON has its own types: true is not 1, and "5" no number.
-Whole = Annotated[int, Strict()]
+Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
+#: Where null is allowed, too, the limits must stand here to reach the document.
+Priority = Annotated[int, Strict(), Field(ge=-100, le=100), BeforeValidator(_whole)]
+#: The number of an attempt, or the token of a claim.
+Serial = Annotated[int, Strict(), Field(ge=1, le=MAX_TOKEN), BeforeValidator(_whole)]
 Number = Annotated[float, Strict()]
 Truth = Annotated[bool, Strict()]
 
@@ -46,7 +56,7 @@ class NewJob(Body):
     )
     run_after: Moment | None = Field(None, description="Not before this time; null = now.")
     expires_at: Moment | None = Field(None, description="Not started after this time: then it is expired.")
-    priority: Whole | None = Field(None, ge=-100, le=100, description="Higher first, inside its queue.")
+    priority: Priority | None = Field(None, description="Higher first, inside its queue.")
     unique_key: Any = Field(None, description="Any JSON. While an equal job with an equal key waits: 409.")
 
 
@@ -54,8 +64,8 @@ class Report(Body):
     """The end of an attempt."""
 
     status: Literal["succeeded", "failed"]
-    attempt: Whole | None = Field(None, ge=1, le=MAX_TOKEN)
-    token: Whole | None = Field(None, ge=1, le=MAX_TOKEN)
+    attempt: Serial | None = None
+    token: Serial | None = None
     retryable: Truth = Field(True, description="false: a failure that no other attempt would mend.")
     result: Any = None
     error: str = Field("", max_length=65_536)
@@ -72,7 +82,7 @@ class ClaimRequest(Body):
 class Extension(Body):
     """A sign of life, and what may be told with it."""
 
-    token: Whole = Field(ge=1, le=MAX_TOKEN)
+    token: Serial
     lease: Number = Field(300, ge=1, le=86_400, description="Seconds from now.")
     message: str | None = Field(None, max_length=4096)
     progress: Number | None = Field(None, ge=0, le=1)

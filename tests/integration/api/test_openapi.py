@@ -1,0 +1,118 @@
+"""The OpenAPI document is true: what it allows is answered as it says, what it does not allow is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import schemathesis
+from django.core.wsgi import get_wsgi_application
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode, Response
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
+
+from django_jobs.api.urls import api as the_api
+from django_jobs.api.urls import describe_errors
+from django_jobs.stores import use_store
+from django_jobs.stores.base import Store
+from tests.integration.api.conftest import ALL, SETTINGS, Api
+
+DOCUMENT = describe_errors(the_api.get_openapi_schema(path_prefix="/jobs/"))
+CALLS = [(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods]
+#: Those that can be given something wrong.
+WITH_INPUT = [
+    (method, path)
+    for method, path in CALLS
+    if {"parameters", "requestBody"} & {key for key, value in DOCUMENT["paths"][path][method.lower()].items() if value}
+]
+#: The whole of it is to take less than a minute on a busy machine.
+EXAMPLES = settings(
+    max_examples=20,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate, Phase.shrink],
+)
+#: Who may call is a matter of test_callers.py.  The others are said below for what we answer: 503 for a queue that is
+#: full, 422 for a time before 1970.
+ELSEWHERE: list[Any] = [ignored_auth, not_a_server_error, positive_data_acceptance]
+#: How a request is refused that does not fit the document.
+REFUSED = [400, 404, 409, 413, 422]
+#: What is there: a generated name hardly ever hits it.
+KNOWN: dict[str, list[dict[str, str]]] = {
+    "jobs/{name}/{id}": [{"name": "tests.greet", "id": "1"}, {"name": "php.resize", "id": "1"}, {"name": "php.resize"}],
+    "jobs/{id}": [{"id": "1"}],
+    "job-types/{name}": [{"name": "php.resize"}, {"name": "tests.greet"}],
+    "queues/{name}": [{"name": "pull"}, {"name": "default"}],
+}
+
+
+class Server:
+    """The API over a store that has a job that waits and one that is claimed."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.api, self.token = store, Api(*ALL), 0
+        config = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"expected-statuses": REFUSED}}})
+        self.schema = schemathesis.openapi.from_dict(DOCUMENT, config=config)
+        self.schema.app = get_wsgi_application()
+
+    def prepare(self) -> None:
+        """Put back what the example before may have ended."""
+        for queue, name in (("default", "tests.greet"), ("pull", "php.resize")):
+            self.store.resume(queue)
+            self.store.kill(queue, ["1"], "next")
+            self.store.delete(queue, ["1"])
+            self.api.put(f"v1/jobs/{name}/1", {"data": ["Ada"]})
+        ((claim,), *_) = self.store.claim("pull", "remote:1", 1, lease=60_000)
+        self.token = claim.token
+
+    def cases(self, method: str, path: str, mode: GenerationMode) -> st.SearchStrategy[Case]:
+        operation = self.schema[path][method]
+        known = next((names for part, names in KNOWN.items() if path.startswith(f"/jobs/v1/{part}")), [])
+        chosen = [operation.as_strategy(mode, path_parameters=names) for names in known]
+        return st.one_of(*chosen, operation.as_strategy(mode))
+
+    def answer(self, case: Case) -> Response:
+        """Send it with a token that may do everything, and hold the answer against the document."""
+        self.prepare()
+        case.headers["Authorization"] = self.api.headers["Authorization"]
+        body = case.body if isinstance(case.body, dict) else {}
+        if type(body.get("wait")) in {int, float} and 0 < body["wait"] <= 20:
+            body["wait"] = 0  # to wait for work is tested elsewhere
+        if "status" in body or "token" in body:
+            body["token"] = self.token if case.meta.generation.mode.is_positive else body.get("token")
+        return case.call_and_validate(excluded_checks=ELSEWHERE)
+
+
+@pytest.fixture
+def server(memory_store: Store, settings: Any) -> Server:
+    settings.DJANGO_JOBS = SETTINGS
+    use_store(memory_store)
+    server = Server(memory_store)
+    server.api.post("v1/job-types", {"name": "php.resize", "queue": "pull", "attempts": 2})
+    return server
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_what_the_document_allows_is_answered_as_it_says(server: Server, method: str, path: str) -> None:
+    @EXAMPLES
+    @given(case=server.cases(method, path, GenerationMode.POSITIVE))
+    def ask(case: Case) -> None:
+        response = server.answer(case)
+        said = f"{response.text}\n{case.as_curl_command()}"
+        assert response.status_code < 500 or " is full" in response.text, said
+        assert "does not fit the description" not in response.text, said
+
+    ask()
+
+
+@pytest.mark.parametrize(("method", "path"), WITH_INPUT)
+def test_what_the_document_does_not_allow_is_refused(server: Server, method: str, path: str) -> None:
+    @EXAMPLES
+    @given(case=server.cases(method, path, GenerationMode.NEGATIVE))
+    def ask(case: Case) -> None:
+        assert server.answer(case).status_code < 500, case.as_curl_command()
+
+    ask()
