@@ -51,7 +51,13 @@ class Calls(Generic[P]):
         All are checked before the first is stored.  If a queue has no room for a batch, QueueFull tells how many of the
         earlier ones were `accepted`.
         """
-        return submit_many([self._request_for_item(item) for item in calls])
+        requests = [self._request_for_item(item) for item in calls]
+        if len(requests) > 1 and (job_id := requests[0].id) is not None:
+            raise InvalidArguments(
+                f"enqueue_many: job_id={job_id!r} for {len(requests)} jobs. An id names one job, so all but the first "
+                "would be dropped: enqueue each with its own using(job_id=…)."
+            )
+        return submit_many(requests)
 
     # -- unique ----------------------------------------------------------------
 

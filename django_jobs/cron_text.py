@@ -54,10 +54,11 @@ def _field(field: str, highest: int, text: str) -> str:
             "Use numbers, names such as mon or jan, and * , - / # L."
         )
     if wrong := NAMES.search(field):
-        raise InvalidCron(
-            f"The cron expression {text!r} has {wrong[0]!r}, which is no day and no month. Each process would read H "
-            "or R in its own way: write the minute you mean, or use jitter."
-        )
+        if wrong[0] in "HhRr":
+            remedy = "Each process would read it in its own way: write the time you mean, or use jitter."
+        else:
+            remedy = "Write jan to dec, mon to sun, or numbers."
+        raise InvalidCron(f"The cron expression {text!r} has {wrong[0]!r}, which is no day and no month. {remedy}")
     return ",".join(_part(part, highest, text) for part in field.split(","))
 
 

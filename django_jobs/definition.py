@@ -152,6 +152,10 @@ class JobDefinition:
             for key, value in kwargs.items()
         }
 
+    def with_names(self, text: str) -> str:
+        """Return an error's text with the parameter's name beside the first `args[0]`."""
+        return re.sub(r"\bargs\[(\d+)\]", lambda at: f"{at[0]} ({self._parameter_at(int(at[1]))})", text, count=1)
+
     def _parameter_at(self, index: int) -> str:
         for i, parameter in enumerate(self.signature.parameters.values()):
             if parameter.kind is parameter.VAR_POSITIONAL or i == index:

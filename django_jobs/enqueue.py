@@ -102,9 +102,8 @@ def request_for(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[
     """Return the request that the definition alone makes: what `job.enqueue(*args, **kwargs)` asks for."""
     options = definition.options
     request = NewJobRequest(definition, args, kwargs, options.queue, options.priority)
-    if options.unique is not None:
-        request.unique, request.unique_on = options.unique, options.unique_on
-    request.on_conflict = options.on_conflict
+    # unique_on alone is for enqueue_unique().
+    request.unique, request.unique_on, request.on_conflict = options.unique, options.unique_on, options.on_conflict
     return request
 
 

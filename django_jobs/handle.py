@@ -104,13 +104,18 @@ class JobHandle:
         """Wait until the job has ended and return its result.
 
         Raises JobFailed if it ended as dead, cancelled or expired, TimeoutError after `timeout` seconds (None = never),
-        JobNotFound if it left the store meanwhile.  A handle that was not stored raises JobFailed at once.
+        JobNotFound if it left the store meanwhile.  A handle that was not stored, or not yet, raises JobFailed at once.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = _FIRST_PAUSE
         while True:
             if self.state in (DUPLICATE, FULL):
                 raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
+            if self.state == DEFERRED:
+                raise JobFailed(
+                    f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and never if "
+                    "that was rolled back. Wait for it after the atomic() block."
+                )
             self.refresh()
             if self.state == State.SUCCEEDED:
                 return self.result

@@ -12,7 +12,7 @@ from django_jobs.conf import get_settings
 from django_jobs.context import JobContext
 from django_jobs.definition import JobDefinition
 from django_jobs.exceptions import InvalidArguments, InvalidJob
-from django_jobs.job_options import check_options
+from django_jobs.job_options import NAMES, check_options
 from django_jobs.new_job import check_id, check_patience, moment, unknown_queue
 
 P = ParamSpec("P")
@@ -91,6 +91,8 @@ def _check_function(func: Any) -> None:
     """A worker finds a job by importing its module, so the function must stand there by name."""
     if isinstance(func, JobDefinition):
         raise InvalidJob(f"{func.origin} is a job already: use @job once.")
+    if isinstance(func, str):
+        raise InvalidJob(f"@job({func!r}): options are given by name, as in @job(queue={func!r}).")
     if not inspect.isfunction(func):
         raise InvalidJob(f"@job on {func!r}: use it on a function, as in @job above `def send_receipt(order_id):`.")
     place = f"{func.__module__}.{func.__qualname__}"
@@ -99,7 +101,8 @@ def _check_function(func: Any) -> None:
     if "." in func.__qualname__:
         raise InvalidJob(
             f"{place} is nested in a function or class: a worker cannot find it. "
-            "Move it to the top level of a module, and pass what it needs as arguments."
+            "Move it to the top level of a module, and pass what it needs as arguments. "
+            "If a decorator made it, let that use functools.wraps."
         )
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise InvalidJob(f"{place} is a generator: calling it runs nothing. Use a plain function without yield.")
@@ -108,6 +111,10 @@ def _check_function(func: Any) -> None:
 def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of `using`, checked, as fields of NewJobRequest."""
     shared = {name: value for name, value in options.items() if name not in _OF_ONE_CALL}
+    if lasting := sorted(shared.keys() & frozenset(NAMES) - _SHARED):
+        raise InvalidJob(
+            f"{definition.name}.using(): {lasting[0]} holds for every call of a job: write it as @job({lasting[0]}=…)."
+        )
     fields = check_options(shared, f"{definition.name}.using()", _SHARED | frozenset(_OF_ONE_CALL))
     settings = get_settings()
     if "queue" in fields and fields["queue"] not in settings.queues:

@@ -51,12 +51,14 @@ class JobOptions:
 
 
 NAMES = tuple(f.name for f in fields(JobOptions))
+#: What `@job` takes: those, and what JobDefinition keeps for itself.
+KNOWN = frozenset(NAMES) | {"name", "aliases"}
 #: What a project may set for all its jobs; the others belong to one function.
 DEFAULTABLE = frozenset(NAMES) - {"concurrency_key", "unique_on", "takes_context", "cron"}
 DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(JobOptions) if f.default is not MISSING}
 
 
-def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str] = frozenset(NAMES)) -> dict[str, Any]:
+def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str] = KNOWN) -> dict[str, Any]:
     """Return `given` in the form JobOptions keeps.  Raises InvalidJob naming `owner`, the value and the remedy."""
     checked = {}
     for name, value in given.items():

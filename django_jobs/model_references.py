@@ -17,7 +17,9 @@ def dump_reference(instance: Model, path: str) -> list[Any]:
     """Return `[label, primary key as text]`, and the database if it is not the default one."""
     label = instance._meta.label_lower
     if instance.pk is None or instance._state.adding:
-        raise PayloadError(f"{path} is a {label} that is not saved: only its primary key travels. Save it first.")
+        raise PayloadError(
+            f"{path} is an instance of {label} that is not saved: only its primary key travels. Save it first."
+        )
     # The router is asked for the database to write to: a replica may not have the row yet when the job starts.
     alias = router.db_for_write(type(instance), instance=instance)
     reference = [label, instance._meta.pk.value_to_string(instance)]

@@ -67,7 +67,10 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     """Return what the store takes.  Everything that can be wrong with a request is found here, before the store."""
     definition = request.definition
     definition.check_call(request.args, request.kwargs)
-    data = arguments.dump(request.args, request.kwargs)
+    try:
+        data = arguments.dump(request.args, request.kwargs)
+    except PayloadError as error:
+        raise PayloadError(f"{definition.name}: {definition.with_names(str(error))}") from error
     if len(data) > settings.max_payload:
         raise PayloadError(
             f"The arguments of {definition.name} take {len(data)} bytes; MAX_PAYLOAD is {settings.max_payload}. "

@@ -37,6 +37,11 @@ def daily(account_id: int, note: str = "") -> None:
     ran.append(("daily", (account_id, note)))
 
 
+@job(name="sample.other_account", unique_on=["account_id"])
+def other_account(account_id: int, month: str) -> None:
+    ran.append(("other_account", (account_id, month)))
+
+
 @job(name="sample.failing", max_attempts=2, backoff=[60])
 def failing(order_id: int) -> None:
     ran.append(("failing", order_id))

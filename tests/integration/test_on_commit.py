@@ -12,7 +12,7 @@ import pytest
 from django.db import transaction
 from django.test import override_settings
 
-from django_jobs import DuplicateJob, JobHandle, QueueFull, StoreUnavailable
+from django_jobs import DuplicateJob, JobFailed, JobHandle, QueueFull, StoreUnavailable
 from django_jobs.async_calls import AsyncCalls
 from django_jobs.stores import get_store
 from tests.integration.sample_jobs import receipt, strict, unique
@@ -55,6 +55,16 @@ class TestEveryWayIn:
         assert (outer.state, inner.state) == ("deferred", "deferred")
         (stats,) = get_store().stats(["default"])
         assert sum(stats.counts.values()) == 0
+
+
+def test_waiting_for_a_job_that_waits_for_the_commit_is_refused_at_once() -> None:
+    with transaction.atomic():
+        handle = receipt.enqueue(7)
+        with pytest.raises(JobFailed, match=r"is deferred: .* Wait for it after the atomic\(\) block"):
+            handle.wait()
+        transaction.set_rollback(True)
+    with pytest.raises(JobFailed, match="never if that was rolled back"):
+        handle.wait()
 
 
 def test_no_call_that_enqueues_is_missing_above() -> None:

@@ -16,7 +16,7 @@ from django_jobs import (
 from django_jobs.testing import Jobs
 from django_jobs.values import Added
 from tests.integration import sample_jobs
-from tests.integration.sample_jobs import daily, receipt, strict, unique
+from tests.integration.sample_jobs import daily, other_account, receipt, strict, unique
 
 SETTINGS: dict[str, Any] = {"STORE": "memory", "QUEUES": {"default": {}, "mail": {}, "small": {"MAX_LENGTH": 2}}}
 
@@ -35,6 +35,11 @@ class TestUnique:
         assert receipt.enqueue_unique(order_id=7) is None
         assert receipt.enqueue_unique(8) is not None
         assert len(jobs.enqueued()) == 2
+
+    def test_the_arguments_that_count_may_be_named_on_a_job_that_is_unique_for_one_call(self, jobs: Jobs) -> None:
+        assert other_account.enqueue_unique(7, "may") is not None
+        assert other_account.enqueue_unique(7, "june") is None
+        assert other_account.enqueue(7, "july").state == "queued"
 
     @pytest.mark.accepts("G30", "G61")
     def test_scheduled_jobs_count(self, jobs: Jobs) -> None:

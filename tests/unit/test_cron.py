@@ -99,7 +99,7 @@ def test_a_step_from_saturday_is_saturday():
         ("R * * * *", "use jitter"),
         ("0 r * * *", "use jitter"),
         ("0 0 15W * *", "no day and no month"),
-        ("0 0 * * someday", "no day and no month"),
+        ("0 0 * * someday", "no day and no month. Write jan to dec, mon to sun, or numbers."),
         ("٥ * * * *", "which no field may hold"),
         ("61/5 * * * *", "Write a range"),
         ("0 0 * * sat/1", "Write a range"),

@@ -145,6 +145,7 @@ class TestRefusals:
             ({"takes_context": 1}, "takes_context=1: use True or False"),
             ({"on_missing": "ignore"}, "on_missing='ignore': use one of 'fail', 'discard'"),
             ({"cron": ""}, "cron='': use text"),
+            ({"nmae": "shop.receipt"}, "unknown option 'nmae'. Did you mean 'name'?"),
             ({"name": "two words"}, "the name 'two words' cannot be used"),
             ({"name": "line\nbreak"}, "cannot be used"),
             ({"name": ""}, "the name '' cannot be used"),
@@ -176,6 +177,7 @@ class TestRefusals:
             (Shop, "use it on a function"),
             (len, "use it on a function"),
             (7, "use it on a function"),
+            ("mail", "@job('mail'): options are given by name, as in @job(queue='mail')"),
             (generator, "is a generator: calling it runs nothing"),
         ],
     )
@@ -187,7 +189,7 @@ class TestRefusals:
     def test_a_nested_function_is_no_job(self) -> None:
         def inner() -> None: ...
 
-        with pytest.raises(InvalidJob, match="Move it to the top level of a module"):
+        with pytest.raises(InvalidJob, match=r"Move it to the top level of a module.* functools\.wraps"):
             job(inner)
 
     @pytest.mark.parametrize("function", [without_parameters, keyword_only])
