@@ -14,9 +14,6 @@ MODULES = ["ours", "saq_", "huey_", "dramatiq_", "celery_", "rq_"]
 #: The slow ones get fewer jobs: rates are steady long before.
 JOBS = {"ours": 100_000, "rq_": 2_000, "celery_": 10_000, "dramatiq_": 20_000, "huey_": 20_000, "saq_": 10_000}
 
-#: The peers are an order of magnitude away: fewer repetitions tell as much.
-PEERS_REPEAT = 3
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -45,22 +42,35 @@ def run(args: argparse.Namespace, url: str) -> None:
     yardstick = median([measures.bare(url) for _ in range(args.repeat)])
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, Redis with append-only file\n")
     show("redis-py itself", [("bare", yardstick)])
-    rows = []
-    for module in MODULES:
-        if wanted and module.strip("_") not in wanted:
-            continue
-        subject = import_module(f"bench.subjects.{module}").SUBJECT
-        number = JOBS[module] // (5 if args.quick else 1)
-        for processes in (1, 2):
-            repeat = args.repeat if module == "ours" else min(args.repeat, PEERS_REPEAT)
-            runs = [measures.drain(module, subject, number, processes, env) for _ in range(repeat)]
-            rows.append((f"{subject.name}, {processes} process{'es' if processes > 1 else ''}", median(runs)))
-            print(rows[-1], file=sys.stderr)
-    show("no-op jobs over 5 queues, jobs per second", rows, relative_to="django_jobs, 2 processes")
+    subjects = [module for module in MODULES if not wanted or module.strip("_") in wanted]
+    show("no-op jobs over 5 queues, jobs per second", drains(subjects, args, env))
     if not wanted or "details" in wanted:
         details(args, env)
     if not wanted or "controls" in wanted:
         show_controls(args, env)
+
+
+def drains(modules: list[str], args: argparse.Namespace, env: dict[str, str]) -> list[tuple[str, dict[str, float]]]:
+    """One row per system and number of processes.  Each round measures all of them, so that a slow minute is one
+    for all, and how many times slower a system is than us is taken within a round."""
+    from bench import measures
+
+    runs: dict[str, list[dict[str, float]]] = {}
+    for _ in range(args.repeat):
+        ours = 0.0
+        for module in modules:
+            subject = import_module(f"bench.subjects.{module}").SUBJECT
+            for processes in (1, 2):
+                number = JOBS[module] // (5 if args.quick else 1)
+                numbers = measures.drain(module, subject, number, processes, env)
+                name = f"{subject.name}, {processes} process{'es' if processes > 1 else ''}"
+                if module == "ours" and processes == 2:
+                    ours = numbers["drain"]
+                if ours and numbers["drain"]:
+                    numbers["times slower"] = ours / numbers["drain"]
+                runs.setdefault(name, []).append(numbers)
+                print(name, numbers, file=sys.stderr, flush=True)
+    return [(name, median(of_one)) for name, of_one in runs.items()]
 
 
 def details(args: argparse.Namespace, env: dict[str, str]) -> None:

@@ -82,6 +82,8 @@ def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> N
         counter.reset()
         with workers(our_workers(1), env):
             numbers[f"worker jobs/s at {size}"] = wait_for(2 * work)
+    for rate in ("jobs/s", "worker jobs/s"):
+        numbers[f"{rate}: cost at {sizes[-1]}"] = numbers[f"{rate} at {sizes[0]}"] / numbers[f"{rate} at {sizes[-1]}"]
     client.flushall()
     return numbers
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import select
+import sys
 from collections.abc import Sequence
 from threading import Lock
 from time import monotonic, time
@@ -35,6 +36,9 @@ logger = logging.getLogger("django_jobs.worker")
 _DESCRIBED = 50
 #: Seconds between two looks whether the last job has ended, while leaving.
 _LEAVING_INTERVAL = 0.01
+#: Seconds for which a thread may compute before another may.  Python's 5 ms are longer than a batch of small jobs: the
+#: claim of the next batch would leave when this one is done, and nobody would have work until it is answered.
+_SWITCH_INTERVAL = 0.001
 
 
 class Reports:
@@ -116,6 +120,7 @@ class Child:
     def serve(self) -> None:
         """Run jobs until told to end and nothing is left."""
         self.signals.install(for_parent=False)
+        sys.setswitchinterval(_SWITCH_INTERVAL)
         self.steward.thread.start()
         for runner in self.runners:
             runner.thread.start()
