@@ -12,7 +12,7 @@ from importlib import import_module
 
 MODULES = ["ours", "saq_", "huey_", "dramatiq_", "celery_", "rq_"]
 #: The slow ones get fewer jobs: rates are steady long before.
-JOBS = {"ours": 100_000, "rq_": 2_000, "celery_": 10_000, "dramatiq_": 20_000, "huey_": 20_000, "saq_": 10_000}
+JOBS = {"ours": 100_000, "rq_": 500, "celery_": 4_000, "dramatiq_": 10_000, "huey_": 10_000, "saq_": 5_000}
 
 
 def main() -> None:

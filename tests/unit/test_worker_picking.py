@@ -10,7 +10,7 @@ import pytest
 from django_jobs.conf import QueueSettings
 from django_jobs.worker.crash_loop import MOST_LOOPS, CrashLoop
 from django_jobs.worker.picking import LONGEST_REST, QueuePicker
-from django_jobs.worker.sizing import BatchSizer
+from django_jobs.worker.sizing import LARGEST, BatchSizer
 
 
 def picker(weights: dict[str, int], *, strict: bool = False, seed: int = 7) -> QueuePicker:
@@ -123,13 +123,13 @@ def test_jobs_never_seen_come_in_small_batches() -> None:
 
 
 @pytest.mark.accepts("O13")
-def test_tiny_jobs_are_soon_claimed_by_the_hundred_and_slow_ones_one_by_one() -> None:
+def test_tiny_jobs_are_soon_claimed_in_large_batches_and_slow_ones_one_by_one() -> None:
     sizer = BatchSizer()
     for _ in range(5):
         sizer.observe("tiny", 0.00001 * 20, 20)
         sizer.observe("slow", 0.5, 1)
 
-    assert sizer.size("tiny") == 100
+    assert sizer.size("tiny") == LARGEST
     assert sizer.size("slow") == 1
 
 
@@ -137,7 +137,7 @@ def test_one_slow_job_makes_the_next_batch_small() -> None:
     sizer = BatchSizer()
     for _ in range(20):
         sizer.observe("q", 0.001, 100)
-    assert sizer.size("q") == 100
+    assert sizer.size("q") == LARGEST
 
     sizer.observe("q", 0.2, 1)
     assert sizer.size("q") <= 1
