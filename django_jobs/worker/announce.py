@@ -1,4 +1,7 @@
-"""Tells the world how attempts ended: signals, and one log line per job end.  Arguments are never logged."""
+"""Tells the world how attempts ended: signals, and one log line per job end.  Arguments are never logged.
+
+The line is written here; `deliver` sees to the signals: by default it sends them, a parent hands them to its clerk.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from django_jobs import registry, signals
+from django_jobs import signals
 from django_jobs.codec import name_of
-from django_jobs.exceptions import UnknownJob
 from django_jobs.outcome import Cancelled, Dead, HandedOver, RetryIn, SnoozeFor, Succeeded
 from django_jobs.values import Recovered, State
 from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.notices import Deliver, Notice, has_receivers, send
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -21,23 +24,24 @@ def anybody_listens() -> bool:
     return bool(signals.job_succeeded.receivers) or logger.isEnabledFor(logging.INFO)
 
 
-def announce(attempted: Attempted) -> None:
-    """Send the signals and log the line of one attempt that is settled."""
+def announce(attempted: Attempted, deliver: Deliver = send) -> None:
+    """Write the line of one attempt that is settled, and have its signals sent."""
+    error = attempted.error
     match attempted.outcome:
         case Succeeded():
-            _send(signals.job_succeeded, attempted, run_ms=attempted.run_ms, wait_ms=attempted.wait_ms)
+            _tell("job_succeeded", attempted, deliver, run_ms=attempted.run_ms, wait_ms=attempted.wait_ms)
             _line(logging.INFO, "succeeded", attempted)
         case RetryIn(delay, _):
-            _send(signals.job_failed, attempted, error=attempted.error, run_ms=attempted.run_ms)
-            _send(signals.job_retried, attempted, error=attempted.error, delay_ms=delay)
+            _tell("job_failed", attempted, deliver, error=error, run_ms=attempted.run_ms)
+            _tell("job_retried", attempted, deliver, error=error, delay_ms=delay)
             _line(logging.INFO, "retry", attempted)
         case Dead(log):
             if attempted.definition is not None:
-                _send(signals.job_failed, attempted, error=attempted.error, run_ms=attempted.run_ms)
-            _send(signals.job_dead, attempted, error=attempted.error, outcome=log.outcome)
+                _tell("job_failed", attempted, deliver, error=error, run_ms=attempted.run_ms)
+            _tell("job_dead", attempted, deliver, error=error, outcome=log.outcome)
             _line(logging.ERROR, "dead", attempted)
         case Cancelled():
-            _send(signals.job_cancelled, attempted, error=attempted.error)
+            _tell("job_cancelled", attempted, deliver, error=error)
             _line(logging.INFO, "cancelled", attempted)
         case SnoozeFor(_, park):
             _line(logging.WARNING if park else logging.INFO, "scheduled", attempted)
@@ -45,18 +49,11 @@ def announce(attempted: Attempted) -> None:
             pass
 
 
-def _send(signal: Any, attempted: Attempted, **more: Any) -> None:
-    if signal.receivers:
-        claim = attempted.claim
-        signal.send_robust(
-            attempted.definition,
-            job_id=claim.id,
-            name=attempted.name,
-            queue=claim.queue,
-            attempt=claim.attempt,
-            job=attempted.running,
-            **more,
-        )
+def _tell(signal: str, attempted: Attempted, deliver: Deliver, **more: Any) -> None:
+    if has_receivers(signal):
+        claim, name = attempted.claim, attempted.name
+        definition, job = attempted.definition, attempted.running
+        deliver(Notice(signal, name, claim.queue, claim.id, claim.attempt, more, definition, job))
 
 
 def _line(level: int, state: str, attempted: Attempted) -> None:
@@ -85,27 +82,23 @@ def _line(level: int, state: str, attempted: Attempted) -> None:
 def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]]) -> None:
     """Jobs that a claim found past their `expires_at`."""
     for job_id, record in expired:
-        _send_bare(signals.job_expired, queue, job_id, record, 0)
-        logger.info("%s %s on %s: expired before it started", name_of(record), job_id, queue)
+        name = name_of(record)
+        _tell_bare(Notice("job_expired", name, queue, job_id, 0, {}), send)
+        logger.info("%s %s on %s: expired before it started", name, job_id, queue)
 
 
-def announce_recovered(queue: str, recovered: Iterable[Recovered]) -> None:
+def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deliver = send) -> None:
     """Jobs that were taken from a worker that died or lost its lease."""
     for job in recovered:
         name, reason = name_of(job.record), "its worker was lost"
         logger.warning("%s %s on %s: %s, after worker %s was lost", name, job.id, queue, job.state, job.worker)
         if job.state is State.DEAD:
-            _send_bare(signals.job_dead, queue, job.id, job.record, job.crashes, error=reason, outcome="worker_lost")
+            more = {"error": reason, "outcome": "worker_lost"}
+            _tell_bare(Notice("job_dead", name, queue, job.id, job.crashes, more), deliver)
         elif job.state is State.CANCELLED:
-            _send_bare(signals.job_cancelled, queue, job.id, job.record, job.crashes, error=reason)
+            _tell_bare(Notice("job_cancelled", name, queue, job.id, job.crashes, {"error": reason}), deliver)
 
 
-def _send_bare(signal: Any, queue: str, job_id: str, record: bytes, attempt: int, **more: Any) -> None:
-    if not signal.receivers:
-        return
-    name = name_of(record)
-    try:
-        definition = registry.get(name)
-    except UnknownJob:
-        definition = None
-    signal.send_robust(definition, job_id=job_id, name=name, queue=queue, attempt=attempt, job=None, **more)
+def _tell_bare(notice: Notice, deliver: Deliver) -> None:
+    if has_receivers(notice.signal):
+        deliver(notice)

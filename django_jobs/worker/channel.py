@@ -2,7 +2,8 @@
 
 Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping", …}, {"do": "stop", …}, {"do": "learn", …}.
 Child → parent: {"is": "started", …} and {"is": "ended", …} (alone children), {"is": "pong", …}, {"is": "retiring"},
-{"is": "learnt"}.  The clerk hears {"do": "spare", …} and says {"is": "alive" | "begun"} and {"is": "types", …}.
+{"is": "learnt"}.  The clerk hears {"do": "spare", …}, {"do": "announce", …} and {"do": "retire"}; it says
+{"is": "alive" | "begun" | "telling" | "told"} and {"is": "types", …}.
 The other end closing means that its process is gone.
 """
 

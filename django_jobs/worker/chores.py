@@ -15,6 +15,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.stores.base import MAX_BATCH, Store
 from django_jobs.worker.announce import announce_recovered
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
+from django_jobs.worker.notices import Deliver, send
 from django_jobs.worker.outage import Outage
 
 logger = logging.getLogger("django_jobs.worker")
@@ -37,9 +38,16 @@ class Ticker(Protocol):
 class Chores:
     """A heap of what is due when."""
 
-    def __init__(self, store: Store, queues: Sequence[str], lease: int, tickers: Sequence[Ticker] = ()) -> None:
-        """`lease` in ms."""
-        self.store, self.lease = store, lease / 1000
+    def __init__(
+        self,
+        store: Store,
+        queues: Sequence[str],
+        lease: int,
+        tickers: Sequence[Ticker] = (),
+        deliver: Deliver = send,
+    ) -> None:
+        """`lease` in ms; `deliver(notice)` has the signals about recovered jobs sent."""
+        self.store, self.lease, self.deliver = store, lease / 1000, deliver
         self.outage = Outage("Chores")
         #: monotonic: expired leases are left alone until then.
         self.grace_until = 0.0
@@ -103,7 +111,7 @@ class Chores:
         recovered = self.store.recover(queue, limit=_LIMIT)
         if ACTIVE and recovered:
             crashpoint("reap.mid_batch")
-        announce_recovered(queue, recovered)
+        announce_recovered(queue, recovered, self.deliver)
         return 0.0 if len(recovered) == _LIMIT else every
 
     def _prune(self, queue: str) -> float:

@@ -18,6 +18,7 @@ from typing import NoReturn
 from django_jobs import remote
 from django_jobs.stores.base import Store
 from django_jobs.worker import database
+from django_jobs.worker.announcer import Announcer
 from django_jobs.worker.channel import Channel
 from django_jobs.worker.chores import Chores, Ticker
 from django_jobs.worker.config import WorkerConfig
@@ -40,6 +41,7 @@ class Desk:
     def __init__(self, store: Store, lease: int, ticker: Ticker, channel: Channel) -> None:
         self.chores = Chores(store, [], lease, [ticker])
         self.channel = channel
+        self.retired = False
         #: monotonic: since when it is at work; None while it waits for its time.
         self.since: float | None = None
         self.thread = Thread(target=self._run, name="duty", daemon=True)
@@ -49,6 +51,8 @@ class Desk:
         self.channel.send({"is": "begun"})
         while True:
             sleep(max(self.chores.due - monotonic(), 0.0))
+            if self.retired:
+                return
             self._work()
 
     def _work(self) -> None:
@@ -60,20 +64,21 @@ class Desk:
 
 
 class Clerk:
-    """The chores of the store on the main thread, every duty beside them."""
+    """The chores of the store on the main thread, every duty beside them, and signals to receivers beside those."""
 
     def __init__(self, store: Store, config: WorkerConfig, tickers: Sequence[Ticker], channel: Channel) -> None:
-        self.channel = channel
-        self.chores = Chores(store, config.queue_names, config.lease)
+        self.channel, self.announcer, self.retired = channel, Announcer(channel), False
+        self.chores = Chores(store, config.queue_names, config.lease, deliver=self.announcer.deliver)
         self.desks = [Desk(store, config.lease, ticker, channel) for ticker in tickers]
+        self._beside: list[Desk | Announcer] = [self.announcer, *self.desks]
 
     def serve(self) -> NoReturn:
         """Work until the parent is gone, or ends this process."""
-        for desk in self.desks:
-            desk.thread.start()
+        for each in self._beside:
+            each.thread.start()
         said = 0.0
         while True:
-            timeout = max(min(self.chores.due - monotonic(), SIGN), 0.0)
+            timeout = SIGN if self.retired else max(min(self.chores.due - monotonic(), SIGN), 0.0)
             while select.select([self.channel.fileno()], [], [], timeout)[0]:
                 # What the parent says of expired leases comes first: a moment later they would be taken.
                 self._obey()
@@ -83,18 +88,30 @@ class Clerk:
                 said = now
                 self.channel.send({"is": "alive"})
             self._look_at_desks(now)
-            self.chores.step(now)
+            if not self.retired:
+                self.chores.step(now)
 
     def _obey(self) -> None:
         for message in self.channel.receive():
-            if message["do"] == "spare":
-                self.chores.spare_expired_leases(message["seconds"])
+            match message["do"]:
+                case "spare":
+                    self.chores.spare_expired_leases(message["seconds"])
+                case "announce":
+                    self.announcer.take(message["notice"])
+                case "retire":
+                    self._retire()
         if not self.channel.is_open:
             os._exit(1)
 
-    def _look_at_desks(self, now: float) -> None:
+    def _retire(self) -> None:
+        """The worker stops: nothing is begun any more but to tell of the jobs that die meanwhile."""
+        self.retired = True
         for desk in self.desks:
-            since = desk.since
+            desk.retired = True
+
+    def _look_at_desks(self, now: float) -> None:
+        for each in self._beside:
+            since = each.since
             if since is not None and now - since > STUCK:
                 logger.error("A duty has not come back for %d s: its process is replaced", int(now - since))
                 logging.shutdown()
@@ -104,10 +121,12 @@ class Clerk:
 def run_clerk(store: Store, config: WorkerConfig, tickers: Sequence[Ticker], channel: Channel, parent: int) -> NoReturn:
     """The life of a forked clerk; never returns into the parent's code."""
     try:
-        # Nothing here has to be ended in order: its steps may be cut short anywhere, and the parent decides when.
-        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM):
+        for number in (signal.SIGCHLD, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # What is done here may be cut short anywhere, and the parent decides when: a stop that is told to all processes
+        # of a service at once must not cost the signals about jobs that die in it.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
         die_with_parent(parent)
         remote.tell(lambda at, types: channel.send({"is": "types", "at": at, "types": types}))
         Clerk(store, config, tickers, channel).serve()

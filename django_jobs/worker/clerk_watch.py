@@ -1,4 +1,4 @@
-"""The parent's side of its clerk: started, replaced when it dies or falls silent, ended."""
+"""The parent's side of its clerk: started, replaced when it dies or falls silent, told what to announce, ended."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from time import monotonic
 from typing import Any
 
 from django_jobs import remote
+from django_jobs.worker.announcer import Untold
 from django_jobs.worker.channel import Channel
 from django_jobs.worker.chores import Ticker
 from django_jobs.worker.clerk import STUCK, run_clerk
 from django_jobs.worker.family import Family
+from django_jobs.worker.notices import Notice
 from django_jobs.worker.os_signals import kill
 
 logger = logging.getLogger("django_jobs.worker")
 
 #: Seconds before a clerk that died is replaced, doubling between these; one that lived longer begins anew.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+#: Seconds that a burst waits for a database that holds up a duty or a receiver.
+PATIENCE = 10.0
 
 
 class ClerkWatch:
@@ -35,16 +39,18 @@ class ClerkWatch:
         self._started = self._heard = self._not_before = 0.0
         self._pause = SHORTEST_PAUSE
         self._spare_until = 0.0
-        self._is_over = False
+        #: signals that receivers have not been sent.
+        self.untold = Untold()
+        self._retired = False
 
     def look_after(self, now: float) -> None:
         """Take in what it said; start one if there is none; end one that says nothing any more."""
         if self.pid in self.family.foreign:
             self._died(self.family.foreign.pop(self.pid), now)
-        if self._is_over:
-            return
+        if self.channel is not None:
+            self.untold.give(self.channel)
         if not self.pid:
-            if now >= self._not_before:
+            if now >= self._not_before and (self.untold or not self._retired):
                 self._start(now)
         elif now - self._heard > STUCK:
             logger.error("The clerk has said nothing for %d s: it is replaced", int(STUCK))
@@ -62,6 +68,9 @@ class ClerkWatch:
                     self.begun += 1
                 case "types":
                     self._pass_on(message["at"], message["types"])
+                case "telling" | "told" as word:
+                    self.untold.hear(word)
+        self.untold.give(self.channel)
 
     def _pass_on(self, at: float, types: list[list[Any]]) -> None:
         """Remote job types, for the children that live, and for those that are forked from us later."""
@@ -75,7 +84,17 @@ class ClerkWatch:
 
     def has_begun(self, now: float) -> bool:
         """Has every duty worked once?  Said, too, when that takes too long: a database may not answer."""
-        return self.begun >= len(self.tickers) or (self.pid != 0 and now - self._started > 10.0)
+        return self.begun >= len(self.tickers) or (self.pid != 0 and now - self._started > PATIENCE)
+
+    def announce(self, notice: Notice) -> None:
+        """Have its receivers told of it: by this clerk, or by the next."""
+        self.untold.add(notice)
+        if self.channel is not None:
+            self.untold.give(self.channel)
+
+    def has_told(self, now: float) -> bool:
+        """Have all receivers been told?  Said, too, when one takes too long."""
+        return not self.untold or now - self.untold.moved_at > PATIENCE
 
     def spare_expired_leases(self, seconds: float) -> None:
         """Have expired leases left alone for that long."""
@@ -83,9 +102,14 @@ class ClerkWatch:
         if self.channel is not None:
             self.channel.send({"do": "spare", "seconds": seconds})
 
+    def retire(self) -> None:
+        """The worker stops: from now on there is only telling of the jobs that die."""
+        self._retired = True
+        if self.channel is not None:
+            self.channel.send({"do": "retire"})
+
     def end(self) -> None:
-        """End it now, for good: what it does may be cut short anywhere."""
-        self._is_over = True
+        """End it now: what it does may be cut short anywhere."""
         if self.pid:
             kill(self.pid)
 
@@ -100,18 +124,23 @@ class ClerkWatch:
 
     def _start(self, now: float) -> None:
         config, store = self.family.config, self.family.store
-        self.pid, self.channel = self.family.fork(partial(run_clerk, store, config, self.tickers))
+        tickers = () if self._retired else self.tickers
+        self.pid, self.channel = self.family.fork(partial(run_clerk, store, config, tickers))
         self.begun, self._started, self._heard = 0, now, monotonic()
+        if self._retired:
+            self.retire()
         if (rest := self._spare_until - monotonic()) > 0:
             self.channel.send({"do": "spare", "seconds": rest})
 
     def _died(self, status: int, now: float) -> None:
+        # What it said before it died: which signals it has begun to send.
+        while self.channel is not None and self.channel.is_open and not self.channel.is_dry:
+            self.read()
         self.family.forget(self.pid)
         self.pid, self.channel = 0, None
-        if self._is_over:
-            return
+        self.untold.clerk_died()
         if now - self._started > LONGEST_PAUSE:
             self._pause = SHORTEST_PAUSE
-        logger.error("The clerk died (status %d) and is replaced", status)
+        logger.error("The clerk died (status %d)", status)
         self._not_before = now + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)

@@ -24,6 +24,7 @@ from django_jobs.worker.announce import announce, announce_recovered
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.family import StartedJob
+from django_jobs.worker.notices import Deliver
 from django_jobs.worker.outage import Outage
 from django_jobs.worker.settle import settle
 
@@ -48,9 +49,10 @@ class _Debt:
 class Debts:
     """Oldest first; `step` makes one call."""
 
-    def __init__(self, store: Store, queues: Sequence[str], blamed: Callable[[], None]) -> None:
-        """`blamed()` is called when a child that crashed turns out to have held jobs."""
-        self.store, self.queues, self.blamed = store, queues, blamed
+    def __init__(self, store: Store, queues: Sequence[str], blamed: Callable[[], None], deliver: Deliver) -> None:
+        """`blamed()` is called when a child that crashed turns out to have held jobs; `deliver(notice)` has the signals
+        about them sent, by a process that may wait for their receivers."""
+        self.store, self.queues, self.blamed, self.deliver = store, queues, blamed, deliver
         self.outage = Outage("Taking back the jobs of a child that ended")
         self.due = 0.0
         self._debts: deque[_Debt] = deque()
@@ -79,7 +81,7 @@ class Debts:
             if debt.timed_out is not None:
                 debt.verdict = debt.verdict or self._verdict(debt.worker, debt.timed_out)
                 if debt.verdict and (recorded := settle(self.store, debt.verdict)):
-                    announce(recorded)
+                    announce(recorded, self.deliver)
                 debt.timed_out = None
             elif self._take_back(debt, debt.queues[0]) < _LIMIT:
                 debt.queues.popleft()
@@ -110,7 +112,7 @@ class Debts:
         recovered = self.store.recover(queue, worker=debt.worker, limit=_LIMIT)
         if ACTIVE:
             crashpoint("reap.mid_batch")
-        announce_recovered(queue, recovered)
+        announce_recovered(queue, recovered, self.deliver)
         if recovered and not debt.recovered:
             self.blamed()
         debt.recovered += len(recovered)

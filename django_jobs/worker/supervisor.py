@@ -20,7 +20,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.signals import worker_started, worker_stopped
 from django_jobs.stores.base import Store
 from django_jobs.values import Lane, State
-from django_jobs.worker import database, reload
+from django_jobs.worker import reload
 from django_jobs.worker.burst import Burst
 from django_jobs.worker.chores import Ticker
 from django_jobs.worker.clerk_watch import ClerkWatch
@@ -36,7 +36,7 @@ from django_jobs.worker.staffing import Staffing
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds after the drain in which claims are handed back; then the leases have to do.
+#: Seconds after the drain in which claims are handed back and receivers told; then the leases have to do.
 LAST_WORDS = 4.0
 
 
@@ -51,9 +51,9 @@ class Supervisor:
             self.name = f"worker:{self.name}"
         self.signals, crash_loop = Signals(), CrashLoop()
         self.family = Family(store, config, self.name, self.signals)
-        self.debts = Debts(store, config.queue_names, crash_loop.forgive)
-        self.staffing = Staffing(config, self.family, self.debts, crash_loop, self._give_up)
         self.clerk = ClerkWatch(self.family, tickers)
+        self.debts = Debts(store, config.queue_names, crash_loop.forgive, self.clerk.announce)
+        self.staffing = Staffing(config, self.family, self.debts, crash_loop, self._give_up)
         self.portrait = Portrait(config, self.name, self.family)
         self.heartbeat = Heartbeat(
             store,
@@ -104,8 +104,6 @@ class Supervisor:
 
     def _turn(self) -> None:
         self._listen(self._pause(monotonic()))
-        # Receivers of signals and duties of the last turn may have used the database.
-        database.before_job()
         now = monotonic()
         self._see_signals(now)
         self.staffing.reap(now)
@@ -131,7 +129,7 @@ class Supervisor:
     def _is_over(self) -> bool:
         if self.deadline is None or self.family:
             return False
-        return not self.debts or monotonic() > self.deadline + LAST_WORDS
+        return not (self.debts or self.clerk.untold) or monotonic() > self.deadline + LAST_WORDS
 
     def _pause(self, now: float) -> float:
         moments = [self.heartbeat.due, self.staffing.next_moment(now)]
@@ -140,7 +138,7 @@ class Supervisor:
         if not self.heartbeat.outage.is_on:
             if self.debts:
                 moments.append(self.debts.due)
-            if self.deadline is None and self.burst is not None and self.clerk.has_begun(now):
+            if self.deadline is None and self.burst is not None and self._burst_may_end(now):
                 moments.append(self.burst.due)
         return max(min(moments) - now, 0.0)
 
@@ -179,7 +177,7 @@ class Supervisor:
         # Whatever happens to the store or to us: this is when the process ends.
         signal.setitimer(signal.ITIMER_REAL, timeout + LAST_WORDS + 0.5)
         self.portrait.state = "stopping"
-        self.clerk.end()
+        self.clerk.retire()
         for child in self.family:
             child.retiring = True
             child.tell("drain")
@@ -277,8 +275,12 @@ class Supervisor:
         for child in self.family:
             child.tell(what)
 
+    def _burst_may_end(self, now: float) -> bool:
+        """What is not settled, not begun or not told of yet may bring new jobs."""
+        return not self.debts and self.clerk.has_begun(now) and self.clerk.has_told(now)
+
     def _burst_is_over(self, burst: Burst, now: float) -> bool:
-        if self.debts or not self.clerk.has_begun(now):
+        if not self._burst_may_end(now):
             return False
         try:
             return burst.step(now)

@@ -17,8 +17,7 @@ from django_jobs.worker import clerk
 from django_jobs.worker.channel import pair
 from django_jobs.worker.clerk import Clerk
 from django_jobs.worker.config import WorkerConfig
-from tests.integration.workers import WorkerSite, site
-from tests.survival.pools import Pool
+from tests.integration.workers import WorkerSite, clerk_of, site
 from tests.survival.processes import is_alive
 from tests.survival.waiting import wait_until
 
@@ -34,18 +33,6 @@ def silent_database() -> Iterator[dict[str, str]]:
         pytest.skip("psycopg is not installed.")
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield {"SILENT_DATABASE": str(server.getsockname()[1])}
-
-
-def clerk_of(site: WorkerSite, pool: Pool) -> int:
-    """The child that runs no jobs."""
-
-    def found() -> int:
-        (about,) = [worker.info for worker in site.store.workers() if worker.info["pid"] == pool.pid] or [{}]
-        workers = {child["pid"] for child in about.get("children", ())}
-        others = set(pool.children()) - workers
-        return others.pop() if len(workers) == 2 and len(others) == 1 else 0
-
-    return wait_until(found, "the clerk is known", seconds=8)
 
 
 def test_a_database_that_never_answers_costs_no_running_job_its_claim(

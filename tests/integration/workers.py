@@ -15,7 +15,7 @@ from django_jobs.stores.base import Store, StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import Controls, Job, JobInfo, NewJob, Options, State
-from tests.survival.pools import Site
+from tests.survival.pools import Pool, Site
 from tests.survival.waiting import wait_until
 
 
@@ -90,3 +90,15 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]
         made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}")
     yield made
     made.close()
+
+
+def clerk_of(site: WorkerSite, pool: Pool) -> int:
+    """Its child that runs no jobs, once it has one for the jobs of each lane."""
+
+    def found() -> int:
+        (about,) = [worker.info for worker in site.store.workers() if worker.info["pid"] == pool.pid] or [{}]
+        workers = {child["pid"] for child in about.get("children", ())}
+        others = set(pool.children()) - workers
+        return others.pop() if len(workers) == 2 and len(others) == 1 else 0
+
+    return wait_until(found, "the clerk is known", seconds=8)
