@@ -25,6 +25,8 @@ _LIMIT = 100
 RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
 #: Seconds after which a call to a silent store has failed (stores/redis/transport.py: DEADLINE).
 LONGEST_CALL = 5.0
+#: No sign of a fault: a waiter is let in too while the one before it waits for a free thread.
+EARLY_ADMISSION = "waiter_without_limit"
 
 
 class Ticker(Protocol):
@@ -119,6 +121,7 @@ class Chores:
 
     def _reconcile(self, queue: str) -> float:
         repairs = {kind: count for kind, count in self.store.reconcile(queue).items() if count}
+        repairs.pop(EARLY_ADMISSION, None)
         if repairs:
             logger.warning("Queue %r was inconsistent and has been repaired: %s", queue, repairs)
             return 0.5

@@ -18,7 +18,7 @@ from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import Claim, Lane
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.channel import pair
-from django_jobs.worker.chores import Chores
+from django_jobs.worker.chores import RECONCILE, Chores
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.event_loop import EventLoop
@@ -202,6 +202,16 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
     chores.grace_until, chores._worked_at = 0.0, monotonic()
     chores._recover("q", 5.0)
     assert store.recoveries == 1
+
+
+def test_a_waiter_let_in_early_is_no_inconsistency_to_hear_of(caplog: pytest.LogCaptureFixture) -> None:
+    store = SimpleNamespace(reconcile=lambda queue: {"waiter_without_limit": 1, "lock_without_job": 0})
+    chores = Chores(store, ["q"], 30_000)  # type: ignore[arg-type]
+    assert chores._reconcile("q") == RECONCILE
+    assert not caplog.records
+    store.reconcile = lambda queue: {"waiter_without_limit": 1, "lock_without_job": 1}
+    assert chores._reconcile("q") < RECONCILE
+    assert [record.args for record in caplog.records] == [("q", {"lock_without_job": 1})]
 
 
 @pytest.mark.parametrize(("name", "expected"), [("remote:eu", "worker:remote:eu"), ("eu", "eu")])
