@@ -20,7 +20,10 @@ BEATS = 6
 
 
 class Heartbeat:
-    """One round: `extend` on every queue, then `publish_worker`.  `step` makes one call to the store at a time."""
+    """One round: `extend` on every queue, then `publish_worker`.  `step` makes one call to the store at a time.
+
+    A call that fails ends the round, and the next asks that server last: its queues cost the leases on other servers no
+    more than the time of one call in each round."""
 
     def __init__(
         self,
@@ -42,8 +45,11 @@ class Heartbeat:
         self.lease = config.lease / 1000
         self.interval = self.lease / BEATS
         self.outage = Outage("Heartbeat")
-        #: monotonic: when the next step is due; when the last round that reached everything began.
+        self._showing = Outage("Saying that this worker lives")
+        #: monotonic: when the next step is due; when the last round that renewed every lease began.
         self.due = self.last_round = self._began = monotonic()
+        #: server → when it failed to answer (monotonic); only those that have not answered since.
+        self._silent: dict[str, float] = {}
         self._steps: Iterator[None] | None = None
 
     def step(self, now: float) -> None:
@@ -66,27 +72,46 @@ class Heartbeat:
 
     def _round(self) -> Iterator[None]:
         workers = self.workers()
-        for queue in self.config.queue_names if workers else ():
-            if ACTIVE:
-                crashpoint("heartbeat.before_send")
-            asked_at = monotonic()
-            answer: Mapping[str, Sequence[str]] = dict.fromkeys(workers, ())
-            try:
-                answer = self.store.extend(queue, workers, self.config.lease)
-            except StoreCorrupt as error:
-                # One broken queue must not cost the claims in the others.
-                logger.error("Leases in queue %r cannot be renewed: %s", queue, error)
-            if ACTIVE:
-                crashpoint("heartbeat.after_reply")
-            for worker, ids in answer.items():
-                for job_id in ids:
-                    self.asked_to_stop(worker, queue, job_id)
-            for worker in workers:
-                if worker not in answer:
-                    self.holds_nothing(worker, queue, asked_at)
-            yield
-        for command in self.store.publish_worker(self.name, self.describe(), self.config.lease * 2):
-            self.command(command)
+        if workers:
+            for queue in self._in_order():
+                self._renew(queue, workers)
+                yield
+        try:
+            for command in self.store.publish_worker(self.name, self.describe(), self.config.lease * 2):
+                self.command(command)
+            self._showing.worked()
+        except StoreError as error:
+            if not workers:
+                raise
+            # On a Cluster this is another server's business: whose leases are renewed may work unseen.
+            self._showing.failed(error)
+
+    def _in_order(self) -> list[str]:
+        """The queues of servers that answer first; of the silent ones, who was asked longest ago."""
+        return sorted(self.config.queue_names, key=lambda queue: self._silent.get(self.store.server_of(queue), 0.0))
+
+    def _renew(self, queue: str, workers: list[str]) -> None:
+        if ACTIVE:
+            crashpoint("heartbeat.before_send")
+        asked_at = monotonic()
+        answer: Mapping[str, Sequence[str]] = dict.fromkeys(workers, ())
+        try:
+            answer = self.store.extend(queue, workers, self.config.lease)
+        except StoreCorrupt as error:
+            # One broken queue must not cost the claims in the others.
+            logger.error("Leases in queue %r cannot be renewed: %s", queue, error)
+        except StoreError:
+            self._silent[self.store.server_of(queue)] = monotonic()
+            raise
+        self._silent.pop(self.store.server_of(queue), None)
+        if ACTIVE:
+            crashpoint("heartbeat.after_reply")
+        for worker, ids in answer.items():
+            for job_id in ids:
+                self.asked_to_stop(worker, queue, job_id)
+        for worker in workers:
+            if worker not in answer:
+                self.holds_nothing(worker, queue, asked_at)
 
     @property
     def silence(self) -> float:

@@ -16,8 +16,10 @@ import redis
 from django_jobs.exceptions import StoreMisconfigured, StoreUnavailable
 from django_jobs.stores.redis import RedisStore
 from tests.cluster import running_cluster
+from tests.integration.workers import WorkerSite
 from tests.survival.processes import send_signal
 from tests.survival.servers import RedisServer
+from tests.survival.waiting import wait_until
 
 pytestmark = pytest.mark.redis
 
@@ -92,6 +94,13 @@ def test_a_silent_node_is_given_up_within_five_seconds_and_holds_up_no_other(fra
     assert frail.store.extend(lost, ["w"], LEASE) == {}
 
 
+def test_who_has_a_queue_is_told_without_asking_anybody(frail: Frail) -> None:
+    frail.kill(*QUEUES)
+    frail.store.close()  # as before each fork
+    assert {queue: frail.store.server_of(queue) for queue in QUEUES} == frail.node_of
+    assert RedisStore.from_setting(frail.setting).server_of("q1") == ""
+
+
 def test_a_process_that_starts_beside_a_dead_node_works_with_the_others(frail: Frail) -> None:
     lost, healthy = frail.parted()
     frail.kill(lost)
@@ -118,6 +127,27 @@ def test_a_cluster_with_slots_that_nobody_serves_is_unavailable(frail: Frail) ->
     assert node is not None
     node.execute_command("CLUSTER", "DELSLOTS", client.keyslot(key))
     refused(lambda: frail.store.extend(lost, ["w"], LEASE))
+
+
+def test_a_worker_renews_its_leases_on_the_other_nodes_while_one_is_silent(frail: Frail, tmp_path: Path) -> None:
+    lost, healthy = frail.parted()
+    site = WorkerSite(tmp_path, frail.setting, QUEUES={lost: {}, healthy: {}, "default": {}}, LEASE=12)
+    leases = frail.store.keys.of(healthy)["leases"]
+
+    def end_of_lease() -> float:
+        scores = frail.store.transport.command("ZRANGE", leases, 0, -1, "WITHSCORES")
+        return max(float(score) for score in scores[1::2])
+
+    try:
+        site.pool()
+        site.put("work", 60_000, queue=healthy)
+        site.ledger.wait("start", 1, seconds=30)
+        with frail.silent(lost):
+            first = end_of_lease()
+            # What it learnt before the silence could explain one more beat, not that it goes on.
+            wait_until(lambda: end_of_lease() > first + 3_000, "it is renewed all the same", seconds=11)
+    finally:
+        site.close()
 
 
 def test_a_server_that_is_no_node_of_a_cluster_is_named_with_the_remedy(tmp_path: Path) -> None:

@@ -1,25 +1,22 @@
-"""The parts of parent and child one by one: steward, settler, heartbeat, chores, channel."""
+"""The parts of parent and child one by one: steward, settler, chores, channel."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from django_jobs.conf import QueueSettings
-from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
+from django_jobs.exceptions import StoreUnavailable
 from django_jobs.outcome import Succeeded
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import NewJob, Recovered, State
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.channel import pair
 from django_jobs.worker.chores import Chores
-from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.heartbeat import Heartbeat
 from django_jobs.worker.outage import LONGEST_PAUSE, Outage
 from django_jobs.worker.settler import Settler
 from django_jobs.worker.sizing import BatchSizer
@@ -128,107 +125,6 @@ def test_an_outage_is_said_once_and_its_pauses_grow_to_a_limit(caplog: pytest.Lo
     assert outage.worked()
     assert not outage.worked()
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
-
-
-# -- the heartbeat ---------------------------------------------------------------------
-
-
-class Fleet:
-    """Answers heartbeats."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.error: Exception | None = None
-        self.broken: set[str] = set()
-
-    def extend(self, queue: str, workers: Sequence[str], lease: int) -> dict[str, list[str]]:
-        self.calls.append(f"extend {queue}")
-        if self.error:
-            raise self.error
-        if queue in self.broken:
-            raise StoreCorrupt
-        return {"child-1": [f"job in {queue}"]}
-
-    def publish_worker(self, name: str, info: Any, ttl: int) -> list[str]:
-        self.calls.append("publish")
-        if self.error:
-            raise self.error
-        return ["quiet"]
-
-
-@pytest.fixture
-def told() -> list[Any]:
-    return []
-
-
-def heartbeat(fleet: Fleet, told: list[Any]) -> Heartbeat:
-    return Heartbeat(
-        fleet,  # type: ignore[arg-type]
-        WorkerConfig(queues=(QueueSettings("a"), QueueSettings("b")), lease=6000),
-        "parent",
-        workers=lambda: ["child-1"],
-        describe=dict,
-        asked_to_stop=lambda *given: told.append(given),
-        command=told.append,
-    )
-
-
-def test_each_step_of_a_heartbeat_is_one_call_and_a_round_reaches_every_queue(told: list[Any]) -> None:
-    fleet = Fleet()
-    beat = heartbeat(fleet, told)
-    for expected in (["extend a"], ["extend a", "extend b"], ["extend a", "extend b", "publish"]):
-        beat.step(beat.due)
-        assert fleet.calls == expected
-
-    assert told == [("child-1", "a", "job in a"), ("child-1", "b", "job in b"), "quiet"]
-    beat.step(beat.due - 0.01)
-    assert len(fleet.calls) == 3
-
-
-def test_a_broken_queue_does_not_cost_the_leases_in_the_others(told: list[Any]) -> None:
-    fleet = Fleet()
-    fleet.broken = {"a"}
-    beat = heartbeat(fleet, told)
-    for _ in range(3):
-        beat.step(beat.due)
-
-    assert fleet.calls == ["extend a", "extend b", "publish"]
-    assert beat.silence == 0
-
-
-def test_a_worker_without_answers_fences_itself_before_its_lease_ends(
-    told: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet = Fleet()
-    beat = heartbeat(fleet, told)
-    began = beat.last_round
-    fleet.error = StoreUnavailable()
-    beat.step(beat.due)
-
-    verdicts = {}
-    for after in (1.0, 4.9, 5.1, 6.1, 12.1):
-        monkeypatch.setattr("django_jobs.worker.heartbeat.monotonic", lambda after=after: began + after)
-        verdicts[after] = (beat.should_fence, beat.has_lost_leases, beat.is_hopeless)
-    assert verdicts == {
-        1.0: (False, False, False),
-        4.9: (False, False, False),
-        5.1: (True, False, False),
-        6.1: (True, True, False),
-        12.1: (True, True, True),
-    }
-
-
-def test_a_worker_that_was_only_frozen_asks_before_it_despairs(
-    told: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beat = heartbeat(Fleet(), told)
-    began = beat.last_round
-    monkeypatch.setattr("django_jobs.worker.heartbeat.monotonic", lambda: began + 3600)
-
-    assert not beat.should_fence
-    for _ in range(3):
-        beat.step(monotonic() + 3600)
-    assert not beat.should_fence
 
 
 # -- chores ------------------------------------------------------------------------------

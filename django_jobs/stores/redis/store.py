@@ -32,6 +32,11 @@ class RedisClusterStore(RedisStore):
     #: Seconds.  One blocking command cannot wait on several nodes: wait on one queue, then look at all.
     LONGEST_WAIT = 0.25
 
+    transport: ClusterTransport
+
+    def server_of(self, queue: str) -> str:
+        return self.transport.server_of(self.keys.of(queue)["leases"])
+
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
         key, queue = random.choice(list(keys.items()))
         return super()._wait({key: queue}, timeout if len(keys) == 1 else min(timeout, self.LONGEST_WAIT))

@@ -198,11 +198,17 @@ class ClusterTransport:
             replies: Sequence[Any] = pipe.execute()
         return replies
 
+    def server_of(self, key: str) -> str:
+        """Name of the node that has the key's slot, as the last call left it; "" before the first.  Asks nobody."""
+        try:
+            return str(self._client.get_node_from_key(key).name) if self._client is not None else ""
+        except driver.SlotNotCoveredError:
+            return ""
+
     def close(self) -> None:
-        """As Transport.close."""
-        client, self._client = self._client, None
-        if client is not None and self._pid == os.getpid():
-            client.close()
+        """As Transport.close.  Where the slots are stays known: to learn it, a silent node may have to be asked."""
+        if self._client is not None and self._pid == os.getpid():
+            self._client.disconnect_connection_pools()
 
 
 def _as_sent(reply: Any) -> Any:

@@ -1,0 +1,217 @@
+"""The heartbeat of a parent: whom it asks and when, and what it makes of the answers and of silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from django_jobs.conf import QueueSettings
+from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.heartbeat import Heartbeat
+
+#: Seconds that a call to a silent server takes.
+SILENCE = 5.0
+
+
+class Clock:
+    """Monotonic seconds that pass when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = monotonic()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Fleet:
+    """Answers heartbeats; queue "a1" is on server "a"."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.calls: list[str] = []
+        self.renewed: dict[str, list[float]] = {}
+        self.silent: set[str] = set()
+        self.broken: set[str] = set()
+
+    def server_of(self, queue: str) -> str:
+        return queue[0]
+
+    def extend(self, queue: str, workers: Sequence[str], lease: int) -> dict[str, list[str]]:
+        self._call(f"extend {queue}", queue[0])
+        if queue in self.broken:
+            raise StoreCorrupt
+        self.renewed.setdefault(queue, []).append(self.clock.now)
+        return {"child-1": [f"job in {queue}"]}
+
+    def publish_worker(self, name: str, info: Any, ttl: int) -> list[str]:
+        self._call("publish", "fleet")
+        return ["quiet"]
+
+    def _call(self, what: str, server: str) -> None:
+        self.calls.append(what)
+        if server in self.silent:
+            self.clock.now += SILENCE
+            raise StoreUnavailable
+
+
+class Beat:
+    """A heartbeat on such a fleet, and what it has told its parent."""
+
+    def __init__(self, clock: Clock, *queues: str, lease: int = 6000) -> None:
+        self.clock, self.fleet = clock, Fleet(clock)
+        self.told: list[Any] = []
+        self.workers = ["child-1"]
+        self.heart = Heartbeat(
+            self.fleet,  # type: ignore[arg-type]
+            WorkerConfig(queues=tuple(map(QueueSettings, queues)), lease=lease),
+            "parent",
+            workers=lambda: self.workers,
+            describe=dict,
+            asked_to_stop=lambda *given: self.told.append(given),
+            command=self.told.append,
+        )
+
+    def calls(self) -> list[str]:
+        """The calls of the next round."""
+        seen, due = len(self.fleet.calls), self.heart.due
+        self.clock.now = max(self.clock.now, due)
+        while self.heart.due == due:  # until the round has ended, well or not
+            self.heart.step(self.clock.now)
+        return self.fleet.calls[seen:]
+
+    def go_on(self, seconds: float) -> None:
+        """Rounds for that long."""
+        ends = self.clock.now + seconds
+        while self.clock.now < ends:
+            self.calls()
+
+
+@pytest.fixture
+def make_beat(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Beat]:
+    clock = Clock()
+    monkeypatch.setattr("django_jobs.worker.heartbeat.monotonic", clock)
+    return lambda *queues, **given: Beat(clock, *queues, **given)
+
+
+def test_each_step_is_one_call_and_a_round_reaches_every_queue(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    for expected in (["extend a1"], ["extend a1", "extend a2"], ["extend a1", "extend a2", "publish"]):
+        beat.heart.step(beat.heart.due)
+        assert beat.fleet.calls == expected
+
+    assert beat.told == [("child-1", "a1", "job in a1"), ("child-1", "a2", "job in a2"), "quiet"]
+    beat.heart.step(beat.heart.due - 0.01)
+    assert len(beat.fleet.calls) == 3
+
+
+def test_a_broken_queue_does_not_cost_the_leases_in_the_others(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    beat.fleet.broken = {"a1"}
+
+    assert beat.calls() == ["extend a1", "extend a2", "publish"]
+    assert beat.heart.silence == 0
+
+
+def test_a_worker_without_answers_fences_itself_before_its_lease_ends(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    began = beat.heart.last_round
+    beat.fleet.silent = {"a", "fleet"}
+    beat.calls()
+
+    verdicts = {}
+    for after in (1.0, 4.9, 5.1, 6.1, 12.1):
+        beat.clock.now = began + after
+        verdicts[after] = (beat.heart.should_fence, beat.heart.has_lost_leases, beat.heart.is_hopeless)
+    assert verdicts == {
+        1.0: (False, False, False),
+        4.9: (False, False, False),
+        5.1: (True, False, False),
+        6.1: (True, True, False),
+        12.1: (True, True, True),
+    }
+
+
+def test_a_worker_that_was_only_frozen_asks_before_it_despairs(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    beat.clock.now += 3600
+
+    assert not beat.heart.should_fence
+    beat.calls()
+    assert not beat.heart.should_fence
+
+
+# -- several servers ---------------------------------------------------------------
+
+
+def test_a_store_that_is_silent_is_asked_once_a_round(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2", "a3")
+    beat.fleet.silent = {"a", "fleet"}
+
+    assert [beat.calls() for _ in range(3)] == [["extend a1"]] * 3
+
+
+def test_the_queues_of_a_silent_server_are_asked_after_the_others(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2", "b1", "b2")
+    beat.fleet.silent = {"a"}
+
+    assert beat.calls() == ["extend a1"]
+    assert beat.calls() == beat.calls() == ["extend b1", "extend b2", "extend a1"]
+    beat.fleet.silent = set()
+    assert beat.calls() == ["extend b1", "extend b2", "extend a1", "extend a2", "publish"]
+    assert beat.calls() == ["extend a1", "extend a2", "extend b1", "extend b2", "publish"]
+
+
+def test_silent_servers_are_asked_in_turn_one_a_round(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "b1", "c1")
+    beat.fleet.silent = {"a", "b"}
+
+    assert [beat.calls()[-1] for _ in range(6)] == ["extend a1", "extend b1"] * 3
+
+
+@pytest.mark.parametrize("dead", ["a", "abc"])
+def test_no_lease_on_a_server_that_answers_ends_while_others_are_silent(
+    make_beat: Callable[..., Beat], dead: str
+) -> None:
+    queues = [f"{server}{n}" for server in "abcd" for n in range(8)]
+    beat = make_beat(*queues, lease=30_000)
+    beat.go_on(60)
+    beat.fleet.silent = set(dead)
+    beat.go_on(600)
+
+    for queue in queues:
+        if queue[0] not in dead:
+            times = [*beat.fleet.renewed[queue], beat.clock.now]
+            assert max(later - earlier for earlier, later in pairwise(times)) < 30, queue
+
+
+def test_leases_that_cannot_be_renewed_fence_the_worker_though_others_are(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "b1", lease=30_000)
+    beat.calls()
+    beat.fleet.silent = {"a"}
+    beat.go_on(31)
+
+    assert len(beat.fleet.renewed["b1"]) > 2
+    assert beat.heart.has_lost_leases
+
+
+def test_who_cannot_show_himself_but_renews_his_leases_works_on(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", lease=30_000)
+    beat.fleet.silent = {"fleet"}
+    beat.go_on(120)
+
+    assert not beat.heart.outage.is_on
+    assert beat.heart.silence == 0
+
+
+def test_who_holds_nothing_learns_of_a_silent_store_by_showing_himself(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1")
+    beat.workers = []
+    beat.fleet.silent = {"a", "fleet"}
+    beat.go_on(13)
+
+    assert beat.heart.is_hopeless
