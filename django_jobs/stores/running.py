@@ -105,12 +105,13 @@ class RunningStore(ABC):
         by a worker that stops.  Returns the stale ids."""
 
     @abstractmethod
-    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[str]:
+    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[Recovered]:
         """running → queued, not counted: everything `worker` holds, after its parent ended it at the end of a drain.
 
         Like `release`, without the claims in hand (the process that knew them is dead).  A job delivered at most once
-        may have started, so it goes to dead with an attempt "worker_lost" instead.  Returns the ids that moved, at
-        most `limit`: call again until fewer come back; then the holder's lease is gone too."""
+        may have started, so it goes to dead with an attempt "worker_lost" instead; one that was asked to stop is
+        cancelled.  Returns what moved, at most `limit`: call again until fewer come back; then the holder's lease is
+        gone too."""
 
     @abstractmethod
     def recover(self, queue: str, *, worker: str | None = None, limit: int = 100) -> list[Recovered]:

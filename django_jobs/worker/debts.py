@@ -105,10 +105,11 @@ class Debts:
         if not debt.crashed:
             if ACTIVE:
                 crashpoint("shutdown.before_handback")
-            count = len(self.store.release_worker(queue, debt.worker, limit=_LIMIT))
+            moved = self.store.release_worker(queue, debt.worker, limit=_LIMIT)
             if ACTIVE:
                 crashpoint("shutdown.mid_handback")
-            return count
+            announce_recovered(queue, [job for job in moved if job.state is not State.QUEUED], self.deliver)
+            return len(moved)
         recovered = self.store.recover(queue, worker=debt.worker, limit=_LIMIT)
         if ACTIVE:
             crashpoint("reap.mid_batch")

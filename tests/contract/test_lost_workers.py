@@ -34,7 +34,7 @@ def released(store: Store, claimed: Claim, clock: Any) -> None:
 
 
 def handed_back(store: Store, claimed: Claim, clock: Any) -> None:
-    assert store.release_worker(Q, claimed.worker) == [claimed.id]
+    assert [job.id for job in store.release_worker(Q, claimed.worker)] == [claimed.id]
 
 
 def rescheduled(store: Store, claimed: Claim, clock: Any) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from django_jobs.values import Attempt, Lane, State
+from django_jobs.values import Attempt, Lane, Recovered, State
 from tests.contract.acts import (
     FAILED,
     LEASE,
@@ -206,13 +206,18 @@ class TestReleaseOfAWholeWorker:
     def test_hands_back_everything_it_holds_uncounted(self, store, make_job):
         start(store, make_job("a"), make_job("b"))
         start(store, make_job("c"), worker="other")
-        assert sorted(store.release_worker(Q, "w")) == ["a", "b"]
+        moved = store.release_worker(Q, "w")
+        assert sorted((job.id, job.state, job.crashes, job.worker) for job in moved) == [
+            ("a", State.QUEUED, 0, "w"),
+            ("b", State.QUEUED, 0, "w"),
+        ]
         assert counts(store) == {"queued": 2, "running": 1}
         assert {c.attempt for c in claim(store, 2)} == {1}
 
     def test_buries_what_may_run_at_most_once(self, store, make_job):
-        start(store, make_job("a", at_most_once=True))
-        assert store.release_worker(Q, "w") == ["a"]
+        job = make_job("a", at_most_once=True)
+        start(store, job)
+        assert store.release_worker(Q, "w") == [Recovered("a", job.record, State.DEAD, 1, "w")]
         assert state_of(store, "a") is State.DEAD
         assert info(store, "a").attempts[-1].outcome == "worker_lost"
 
@@ -225,7 +230,7 @@ class TestReleaseOfAWholeWorker:
     def test_cancels_what_was_asked_to_stop(self, store, make_job):
         start(store, make_job("a"))
         store.cancel(Q, ["a"])
-        assert store.release_worker(Q, "w") == ["a"]
+        assert [(job.id, job.state) for job in store.release_worker(Q, "w")] == [("a", State.CANCELLED)]
         assert state_of(store, "a") is State.CANCELLED
 
 

@@ -31,7 +31,7 @@ def test_jobs_that_were_moved_meanwhile_do_not_look_like_the_end_of_the_list(
 
     monkeypatch.setattr(store, "_held_by", killed_in_between)
     if verb == "recover":
-        moved = [job.id for job in store.recover("default", worker="w", limit=3)]
+        moved = store.recover("default", worker="w", limit=3)
     else:
         moved = store.release_worker("default", "w", limit=3)
     assert len(moved) == 3

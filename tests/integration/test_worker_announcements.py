@@ -127,6 +127,16 @@ def test_a_job_that_dies_while_its_worker_stops_is_told_of(site: WorkerSite) -> 
     assert [event.kind for event in told(site, id)] == ["job_dead"]
 
 
+def test_a_job_that_may_run_at_most_once_and_is_cut_short_by_the_stop_is_told_of(site: WorkerSite) -> None:
+    pool = listening(site, "note", "--drain-timeout", "0.3")
+    id = site.put("deaf", at_most_once=True, max_attempts=1)
+    site.ledger.wait("start", 1, seconds=8)
+
+    assert pool.stop() == 0
+    assert site.info(id).state is State.DEAD
+    assert [event.kind for event in told(site, id)] == ["job_dead"]
+
+
 def test_a_receiver_comes_to_its_end_though_all_processes_are_told_to_stop(site: WorkerSite, tmp_path: Path) -> None:
     """As systemd does it: SIGTERM to each of them."""
     flag = tmp_path / "flag"

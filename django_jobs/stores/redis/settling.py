@@ -81,8 +81,8 @@ class RedisSettling(RedisPart, RunningStore):
         holders = {worker} if worker is not None else set(self._expired_holders(queue))
         return self._take("recover", queue, holders, worker, limit) if holders else []
 
-    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[str]:
-        return [job.id for job in self._take("release", queue, {worker}, worker, limit)]
+    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[Recovered]:
+        return self._take("release", queue, {worker}, worker, limit)
 
     def _expired_holders(self, queue: str, kind: str = "") -> list[str]:
         return texts(self._run("lost", queue, kind))

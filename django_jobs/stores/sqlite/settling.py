@@ -111,17 +111,13 @@ class SqliteSettling(SqlitePart, RunningStore):
                     _hand_back(move, row)
         return stale
 
-    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[str]:
+    def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[Recovered]:
         with self.writing(queue) as move:
             rows = move.rows("state = 'running' AND holder = ? ORDER BY at, seq LIMIT ?", worker, limit)
-            for row in reversed(rows):
-                if row.at_most_once:
-                    _lose(move, row)
-                else:
-                    _hand_back(move, row)
+            moved = [_lose(move, row) if row.at_most_once else _hand_back(move, row) for row in reversed(rows)]
             if len(rows) < limit:
                 _drop_lease(move, worker)
-            return [row.id for row in rows]
+            return moved[::-1]
 
     def recover(self, queue: str, *, worker: str | None = None, limit: int = 100) -> list[Recovered]:
         recovered: list[Recovered] = []
@@ -181,11 +177,14 @@ def trim_succeeded(move: Transaction, limit: int) -> int:
     return len(rows)
 
 
-def _hand_back(move: Transaction, row: Row) -> None:
+def _hand_back(move: Transaction, row: Row) -> Recovered:
+    """The worker of this job stops."""
+    state = State.CANCELLED if row.stop else State.QUEUED
     if row.stop:
-        move.move(row, State.CANCELLED)
+        move.move(row, state)
     else:
         move.requeue(row)
+    return Recovered(row.id, move.record(row), state, row.crashes, row.holder or "")
 
 
 def _lose(move: Transaction, row: Row) -> Recovered:
