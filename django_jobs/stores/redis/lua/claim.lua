@@ -101,21 +101,42 @@ local function admissible(id, record, score)
             return false
         end
         running_of[key] = running_under(key) + 1
-        new_slots[#new_slots + 1] = 0
+        new_slots[#new_slots + 1] = '0'
         new_slots[#new_slots + 1] = key .. '\0' .. id
     end
     unlock(id, controls, true)
     return true
 end
 
+-- The short way for a job that has a limit with room and nothing else to look at.
+local function takes_slot(id, record)
+    local controls = controls_of(record)
+    local key = limit_key(controls)
+    if not key or controls.expires_at or controls.unique then
+        return false
+    end
+    local taken = running_of[key] or running_under(key)
+    if taken >= (tonumber(controls.limit) or 0) then
+        return false
+    end
+    running_of[key] = taken + 1
+    new_slots[#new_slots + 1] = '0'
+    new_slots[#new_slots + 1] = key .. '\0' .. id
+    return true
+end
+
 -- Scores are asked for only where a job may have to be put away with its own: texts of numbers are dear.
 local function scores_of(batch, found)
+    local all, wanted = closed_types ~= nil, {}
     for i = 1, #batch do
-        if found[i] and (closed_types or string.byte(found[i], 1) == 43) then
-            return redis.call('ZMSCORE', place, unpack(batch))
+        local controls = not all and controls_of(found[i])
+        local key = limit_key(controls)
+        if key then
+            wanted[key] = (wanted[key] or running_under(key)) + 1
+            all = wanted[key] > (tonumber(controls.limit) or 0)
         end
     end
-    return {}
+    return all and redis.call('ZMSCORE', place, unpack(batch)) or {}
 end
 
 local looked_at = 0
@@ -135,7 +156,7 @@ while looked_at - #ids < PASS_OVER do
     for i, id in ipairs(batch) do
         local record = found[i]
         -- a plain record of an open type passes without being looked into; a missing one is a dangling reference
-        if record and ((not closed_types and string.byte(record, 1) ~= 43)
+        if record and (not closed_types and (string.byte(record, 1) ~= 43 or takes_slot(id, record))
             or admissible(id, record, tonumber(scores[i]))) then
             ids[#ids + 1] = id
             records[#ids] = record
