@@ -22,7 +22,7 @@ from django_jobs.remote import is_pulled, known
 from django_jobs.remote.data import stored_data
 from django_jobs.remote.push import HOLDER
 from django_jobs.stores import get_store
-from django_jobs.values import Claim, JobInfo, State
+from django_jobs.values import Claim, JobInfo, Lane, State
 from django_jobs.worker.announce import announce_expired
 from django_jobs.worker.remote import fail, succeed
 
@@ -63,30 +63,35 @@ def check_pull_queue(queue: str, principal: Principal) -> None:
 
 def take(queue: str, body: schemas.ClaimRequest) -> list[dict[str, Any]]:
     """Claim now, and describe what came.  Jobs that are not for such workers go back to where they were."""
-    store, limit = get_store(), get_settings().queues[queue].max_concurrency
-    taken: list[dict[str, Any]] = []
-    others: list[Claim] = []
-    while len(taken) < body.limit and len(others) < MOST_OTHERS:
-        claimed = store.claim(
-            queue,
-            HOLDER.rstrip(":"),
-            body.limit - len(taken),
-            lease=round(body.lease * 1000),
-            max_running=limit,
-            lease_each=True,
-        )
-        announce_expired(queue, claimed.expired)
-        for each in claimed.claims:
-            if not is_pulled(name_of(each.record)):
-                others.append(each)
-            elif (job := describe(each, body.lease)) is not None:
-                taken.append(job)
-        if not claimed.claims or not claimed.left:
-            break
+    store, taken, others = get_store(), list[dict[str, Any]](), list[Claim]()
+    for lane in Lane:  # what is delivered at most once waits in the lane of those that run alone
+        left = 1
+        while left and len(taken) < body.limit and len(others) < MOST_OTHERS:
+            claims, left = _claim(queue, lane, body.limit - len(taken), body.lease)
+            for each in claims:
+                if not is_pulled(name_of(each.record)):
+                    others.append(each)
+                elif (job := describe(each, body.lease)) is not None:
+                    taken.append(job)
     # Last first: each goes to the front, and their order shall be what it was.
     for other in reversed(others):
         store.release(queue, [other])
     return taken
+
+
+def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim], int]:
+    """One claim, and how many jobs are left to look at in that lane (0 also where none may run now)."""
+    claimed = get_store().claim(
+        queue,
+        HOLDER.rstrip(":"),
+        limit,
+        lane=lane,
+        lease=round(lease * 1000),
+        max_running=get_settings().queues[queue].max_concurrency,
+        lease_each=True,
+    )
+    announce_expired(queue, claimed.expired)
+    return claimed.claims, claimed.left if claimed.claims else 0
 
 
 def describe(claim: Claim, lease: float) -> dict[str, Any] | None:

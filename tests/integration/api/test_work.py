@@ -54,6 +54,18 @@ class TestClaim:
         assert api.get("v1/jobs/0").json()["data"] == {"$ref": "a", "b": [1, None]}
         assert claim() == []
 
+    @pytest.mark.parametrize("limit", [1, 10])
+    def test_jobs_delivered_at_most_once_are_handed_out_too(
+        self, api: Api, claim: Callable[..., Any], limit: int
+    ) -> None:
+        once = {"name": "php.pay", "queue": "pull", "delivery_strategy": "at_most_once", "attempts": 1}
+        assert api.post("v1/job-types", once).status_code == 201
+        api.put("v1/jobs/php.resize/1")
+        api.put("v1/jobs/php.pay/2")
+        ids = {job["id"] for _ in range(2) for job in claim(limit=limit)}
+        assert ids == {"1", "2"}
+        assert claim(limit=limit) == []
+
     def test_waiting_for_work_ends_when_there_is_some_or_the_time_is_over(
         self, api: Api, claim: Callable[..., Any]
     ) -> None:
