@@ -16,7 +16,10 @@ from django_jobs.exceptions import CorruptRecord, UnknownJob
 from django_jobs.tagged_text import readable
 from django_jobs.values import FINISHED, Attempt, Job, JobInfo, State
 
-__all__ = ["HIDDEN", "arguments_of", "definition_of", "job_payload", "named_arguments", "searchable_text"]
+__all__ = ["HIDDEN", "arguments_of", "definition_of", "job_payload", "meta_of", "named_arguments", "searchable_text"]
+
+#: Kept in `meta` to tell a second call with one id from one call that was sent twice.
+OWN_META = frozenset({"nonce", "put"})
 
 
 def job_payload(info: JobInfo, *, show_arguments: bool = True) -> dict[str, Any]:
@@ -51,8 +54,13 @@ def record_part(job: Job, show_arguments: bool) -> dict[str, Any]:
     if show_arguments:
         call = arguments_of(job)
         part["args"], part["kwargs"] = call if call else (None, None)
-        part["meta"] = job.meta
+        part["meta"] = meta_of(job)
     return part
+
+
+def meta_of(job: Job) -> dict[str, Any] | None:
+    """What the project let travel with the job, without what this package adds."""
+    return {key: value for key, value in (job.meta or {}).items() if key not in OWN_META} or None
 
 
 def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.options import ModelAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
@@ -17,11 +18,28 @@ from django_jobs.models import ApiToken, RemoteJobType
 from django_jobs.models.token import Scope
 
 
+class NamesField(forms.CharField):
+    """A list of names, which people write one to a line."""
+
+    widget = forms.Textarea(attrs={"rows": 4, "cols": 60})
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        return str(value or "").split()
+
+
 class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
     """Scopes as boxes to tick."""
 
     scopes = forms.MultipleChoiceField(
-        label=_("scopes"), choices=Scope.choices, widget=forms.CheckboxSelectMultiple, initial=[Scope.ENQUEUE]
+        label=capfirst(_("scopes")), choices=Scope.choices, widget=forms.CheckboxSelectMultiple, initial=[Scope.ENQUEUE]
+    )
+    jobs = NamesField(
+        label=capfirst(_("job names")),
+        required=False,
+        help_text=_("Only these jobs, one name to a line; empty means all that the API offers."),
     )
 
     class Meta:
@@ -36,8 +54,13 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
     list_display = ["name", "scope_names", "job_names", "created_at", "last_used_at", "revoked_at"]
     list_filter = [("revoked_at", admin.EmptyFieldListFilter)]
     search_fields = ["name"]
-    readonly_fields = ["created_at", "last_used_at", "revoked_at"]
     actions = ["revoke"]
+
+    class Media:
+        css: ClassVar = {"all": ["django_jobs/console.css"]}
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> list[str]:
+        return ["created_at", "last_used_at", "revoked_at"] if obj is not None else []
 
     @admin.display(description=_("scopes"))
     def scope_names(self, token: ApiToken) -> str:

@@ -17,7 +17,7 @@ from django_jobs.payloads import job_payload
 class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     """Finished jobs.  Sensitive arguments are masked as everywhere."""
 
-    list_display = ["name", "job_id", "queue", "status", "attempt_count", "error_line", "ended_at"]
+    list_display = ["name", "status", "error_line", "ended_at", "queue", "attempt_count", "job_id"]
     list_filter = ["status", "queue", "ended_at"]
     search_fields = ["=job_id", "name", "error"]
     search_help_text = _("Search by id, name and error text")

@@ -65,8 +65,8 @@ def confirm(
     """Ask first."""
     if everything:
         total = total_of(console, state, match)
-        said = ngettext("%(n)d job is %(state)s.", "%(n)d jobs are %(state)s.", total)
-        what = said % {"n": total, "state": str(words.STATES[state]).lower()}
+        said = ngettext("%(n)d job in state “%(state)s”.", "%(n)d jobs in state “%(state)s”.", total)
+        what = said % {"n": total, "state": words.STATES[state]}
     else:
         what = ngettext("%(n)d job is chosen.", "%(n)d jobs are chosen.", len(chosen)) % {"n": len(chosen)}
     context: dict[str, Any] = {

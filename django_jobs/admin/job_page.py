@@ -94,7 +94,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
         "known": known is not None,
         "arguments": arguments,
         "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",
-        "meta": [(key, readable(value)) for key, value in (job.meta or {}).items()],
+        "meta": [(key, readable(value)) for key, value in (payloads.meta_of(job) or {}).items()],
         "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
         "may_edit": bool(known and arguments is not None)
         and info.state in operations.VERBS["retry"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -45,7 +45,11 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscrip
     list_filter = ["enabled", "job"]
     search_fields = ["name", "job"]
     readonly_fields = ["next_runs"]
+    change_list_template = "admin/django_jobs/schedule/change_list.html"
     formfield_overrides = {models.JSONField: {"widget": forms.Textarea(attrs={"rows": 3, "cols": 60})}}
+
+    class Media:
+        css: ClassVar = {"all": ["django_jobs/console.css"]}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.readonly_fields if obj else []

@@ -135,19 +135,19 @@ def post(console: Console) -> HttpResponse:
 def run(entry: Entry) -> str:
     """Run it once, now."""
     handle = schedules.run_now(entry)
-    return _("%(name)s was enqueued as job %(id)s.") % {"name": entry.label, "id": handle.id}
+    return _("Schedule %(name)s was enqueued as job %(id)s.") % {"name": entry.label, "id": handle.id}
 
 
 def pause(entry: Entry) -> str:
     """No more runs until somebody resumes it."""
     schedules.pause(entry)
-    return _("%(what)s is paused.") % {"what": entry.label}
+    return _("Schedule %(what)s is paused.") % {"what": entry.label}
 
 
 def resume(entry: Entry) -> str:
     """Runs again from now on."""
     schedules.resume(entry)
-    return _("%(what)s goes on.") % {"what": entry.label}
+    return _("Schedule %(what)s goes on.") % {"what": entry.label}
 
 
 ACTS: dict[str, Callable[[Entry], str]] = {"run": run, "pause": pause, "resume": resume}

@@ -27,8 +27,8 @@ STATES: dict[State, Text] = {
 #: One line under the heading of each list.
 EXPLAINED: dict[State, Text] = {
     State.SCHEDULED: _("Jobs that wait for their time."),
-    State.QUEUED: _("Jobs that run as soon as a worker is free, in this order."),
-    State.RUNNING: _("Jobs that a worker holds right now, longest first."),
+    State.QUEUED: _("Jobs that run as soon as a worker is free."),
+    State.RUNNING: _("Jobs that a worker holds right now."),
     State.RETRY: _("Jobs that failed and will be tried again by themselves."),
     State.BLOCKED: _("Jobs held back by a concurrency limit or by a pause of their job type."),
     State.SUCCEEDED: _("Jobs that ended well, as far back as the history is kept."),

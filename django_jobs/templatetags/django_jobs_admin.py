@@ -10,6 +10,7 @@ from typing import Any
 from django import template
 from django.contrib.admin import AdminSite
 from django.contrib.admin.sites import all_sites, site
+from django.core.exceptions import ImproperlyConfigured
 
 from django_jobs.exceptions import StoreError
 from django_jobs.values import State
@@ -60,7 +61,7 @@ def jobs_overview(context: template.Context) -> dict[str, Any]:
             "sections": navigation(console.url, console.counted.counts, "overview"),
             **overview.overview_context(console),
         }
-    except StoreError as error:
+    except (StoreError, ImproperlyConfigured) as error:
         return {"console": console, "error": error}
 
 

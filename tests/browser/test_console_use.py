@@ -49,7 +49,7 @@ def test_everything_works_without_scripts(console_store: SqliteStore, open_page:
     page = open_page("jobs/dead/", java_script_enabled=False)
     page.get_by_label("all 3").check()
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_text("3 jobs are dead.")).to_be_visible()
+    expect(page.get_by_text("3 jobs in state “Dead”.")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_text("3 jobs were deleted. It is complete.")).to_be_visible()
     assert console_store.stats(["default"])[0].counts["dead"] == 0

@@ -198,12 +198,15 @@ class TestAdmin:
         from django_jobs.models import ApiToken
 
         base = "/admin/django_jobs/apitoken/"
-        made = admin.post(f"{base}add/", {"name": "shop", "scopes": ["read", "enqueue"], "jobs": "[]"}, follow=True)
+        made = admin.post(
+            f"{base}add/", {"name": "shop", "scopes": ["read", "enqueue"], "jobs": "shop.a\r\nshop.b"}, follow=True
+        )
         (message,) = [str(m) for m in made.context["messages"] if "djt_" in str(m)]
         secret = next(word for word in message.split() if word.startswith("djt_"))
         token = ApiToken.objects.get()
         assert ApiToken.objects.with_secret(secret) == token
         assert token.scopes == ["enqueue", "read"] or token.scopes == ["read", "enqueue"]
+        assert token.jobs == ["shop.a", "shop.b"]
         for path in (base, f"{base}{token.pk}/change/"):
             page = admin.get(path).content.decode()
             assert secret not in page

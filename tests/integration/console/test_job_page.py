@@ -11,6 +11,7 @@ from django.test import Client
 from django_jobs import job, registry
 from django_jobs.job_function import JobFunction
 from django_jobs.stores.base import Store
+from django_jobs.values import State
 from tests.console_data import Filler
 from tests.integration.console.conftest import BASE
 
@@ -46,3 +47,24 @@ def test_a_template_of_the_project_does_not_run_a_job_that_it_shows(
     shown = Template("{{ task.name }}{% if task %} is a job{% endif %}").render(Context({"task": clean_up_job}))
     assert shown == "shop.clean_up is a job"
     assert runs == []
+
+
+@pytest.mark.django_db
+def test_only_the_meta_of_the_project_is_shown(memory_console: Store, root: Client) -> None:
+    handle = (
+        job(name="shop.with_meta")(clean_up)
+        .using(job_id="nightly-7", meta={"request": "r1"}, on_commit=False)
+        .enqueue()
+    )
+    page = root.get(f"{BASE}job/default/{handle.id}/").text
+    registry.unregister("shop.with_meta")
+    assert "r1" in page
+    assert "nonce" not in page
+
+
+@pytest.mark.django_db
+def test_what_names_a_builtin_error_is_what_python_prints(memory_console: Store, root: Client) -> None:
+    id = Filler(memory_console).make(State.DEAD, "no such order", "builtins.ValueError")
+    page = root.get(f"{BASE}job/default/{id}/").text
+    assert "ValueError" in page
+    assert "builtins" not in page

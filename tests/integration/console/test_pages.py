@@ -156,7 +156,7 @@ def test_all_that_match_asks_first_and_then_runs_in_batches(console_store: Store
     for _ in range(60):
         filler.make(State.DEAD)
     response = root.post(f"{BASE}jobs/dead/", {"verb": "retry", "scope": "all"})
-    assert "60 jobs are dead." in response.text
+    assert "60 jobs in state “Dead”." in response.text
     assert LogEntry.objects.count() == 0
     response = root.post(f"{BASE}jobs/dead/", {"verb": "retry", "scope": "all", "confirmed": "1"}, follow=True)
     assert "60 jobs were queued. It is complete." in response.text
@@ -284,6 +284,7 @@ def test_a_missing_setting_gives_a_page_that_says_so(root: Client) -> None:
     response = root.get(BASE)
     assert response.status_code == 503
     assert "STORE" in response.text
+    assert "STORE" in root.get("/admin/django_jobs/").text
 
 
 @override_settings(ROOT_URLCONF="tests.integration.console.test_pages")

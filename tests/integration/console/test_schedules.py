@@ -48,6 +48,10 @@ def test_the_page_shows_schedules_of_all_sources_with_their_next_runs(root):
     assert f"{ROWS}{Schedule.objects.get(name='weekly').pk}/change/" in page
 
 
+def test_the_table_of_rows_shows_the_way_to_all_schedules(root):
+    assert f'href="{PAGE}"' in root.get(ROWS).content.decode().partition('id="changelist"')[2]
+
+
 def test_a_name_from_a_person_is_escaped(root):
     row(name="<script>alert(1)</script>").save()
     page = root.get(PAGE).content.decode()

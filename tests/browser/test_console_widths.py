@@ -1,0 +1,71 @@
+"""Pages whose width depends on more than their data: on the admin's own layout, and on the names of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from django_jobs import registry
+from django_jobs.definition import JobDefinition
+from django_jobs.stores.sqlite import SqliteStore
+from tests.console_data import fill_typical, send_receipt
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+LONG = "shop.jobs." + "a_name_that_somebody_wrote_out_in_full_" * 4
+
+
+@pytest.fixture
+def _job_with_a_long_name() -> Iterator[None]:
+    registry.register(JobDefinition(send_receipt, name=LONG))
+    yield
+    registry.unregister(LONG)
+
+
+def right_edges(page: Page, selector: str) -> list[float]:
+    """Where the boxes that match end, in pixels beyond the window."""
+    found: list[float] = page.evaluate(
+        "selector => [...document.querySelectorAll(selector)].map("
+        "each => each.getBoundingClientRect().right - document.documentElement.clientWidth)",
+        selector,
+    )
+    return found
+
+
+def test_the_overview_on_the_apps_own_page_has_the_width_of_the_window(
+    console_store: SqliteStore, open_page: Callable[..., Page], live_server: Any
+) -> None:
+    fill_typical(console_store)
+    page = open_page("")
+    page.goto(f"{live_server.url}/admin/django_jobs/")
+    tiles = page.locator(".jobs-tile").evaluate_all("tiles => tiles.map(tile => tile.scrollWidth - tile.clientWidth)")
+    assert len(tiles) == 9
+    assert max(tiles) <= 0, "a label is wider than its tile"
+    scrolled = page.locator(".jobs-scroll").evaluate_all("all => all.map(each => each.scrollWidth - each.clientWidth)")
+    assert max(scrolled) <= 0, "a table is cut off"
+
+
+@pytest.mark.usefixtures("_job_with_a_long_name")
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("path", ["dashboard/queues/default/", "schedule/add/"])
+def test_a_long_name_of_a_job_widens_no_form(
+    path: str, size: str, console_store: SqliteStore, open_page: Callable[..., Page], live_server: Any
+) -> None:
+    fill_typical(console_store)
+    page = open_page("", size)
+    page.goto(f"{live_server.url}/admin/django_jobs/{path}")
+    (edge,) = right_edges(page, f"select:has(option[value='{LONG}'])")
+    assert edge <= 0
+
+
+def test_that_a_queue_is_paused_stands_beside_its_name(
+    console_store: SqliteStore, open_page: Callable[..., Page]
+) -> None:
+    fill_typical(console_store)
+    console_store.pause("default", reason="the disk is full")
+    page = open_page("queues/", "phone")
+    assert right_edges(page, ".jobs-queues .jobs-badge")[0] <= 0
+    assert "the disk is full" in page.locator(".jobs-queues tbody th").first.inner_text()
