@@ -48,6 +48,12 @@ def test_schedules_are_listed_with_their_next_runs():
     assert "settings:nightly" in jobs("schedules")
 
 
+def test_people_read_the_next_run_in_the_zone_of_the_schedule(memory_store):
+    Schedule.objects.create(name="tokyo", job="tests.greet", cron="0 3 * * *", timezone="Asia/Tokyo")
+    (line,) = [line for line in jobs("schedules").splitlines() if "Asia/Tokyo" in line]
+    assert "T03:00:00+09:00" in line
+
+
 def test_run_enqueues_the_job_once_now(memory_store):
     answer = json.loads(jobs("run", "nightly", "--json"))
     assert memory_store.get("default", answer["id"]) is not None

@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django_jobs import registry, schedule_state, schedules
 from django_jobs.exceptions import InvalidSchedule, UnknownJob
@@ -30,12 +31,20 @@ def show(options: Mapping[str, Any]) -> Answer:
             each["cron"],
             each["timezone"],
             each["problem"] or each["state"],
-            each["next_runs"][0] if each["next_runs"] else "-",
-            each["last_run"] or "-",
+            on_its_clock(each, each["next_runs"][0]) if each["next_runs"] else "-",
+            on_its_clock(each, each["last_run"]) if each["last_run"] else "-",
         )
         for each in found
     ]
     return Answer(found, table(HEADINGS, rows) if rows else "There are no schedules.")
+
+
+def on_its_clock(schedule: Mapping[str, Any], time: str) -> str:
+    """A time in the zone of the schedule, where its expression can be compared with it; as it is if there is none."""
+    try:
+        return datetime.fromisoformat(time).astimezone(ZoneInfo(schedule["timezone"])).isoformat()
+    except (KeyError, ValueError, TypeError, OSError):
+        return time
 
 
 def described(
