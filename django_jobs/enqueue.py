@@ -122,7 +122,7 @@ def _add(request: NewJobRequest) -> JobHandle:
 
 def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
     now = new_job.now_ms()
-    new = encode(request, settings, now)
+    request.sent = new = encode(request, settings, now)
     state = State.SCHEDULED if new.run_at > now else State.QUEUED
     return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, state))
 

@@ -56,6 +56,8 @@ class NewJobRequest:
     raise_when_full: bool = True
     fire: tuple[str, int] | None = None
     meta: dict[str, Any] | None = None
+    #: what the store was given, once it was encoded.
+    sent: NewJob | None = None
 
     @property
     def name(self) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from hashlib import sha256
+from typing import Any
 
 from django.http import HttpRequest, JsonResponse
 from ninja import Router
 
 from django_jobs import archive, operations, registry
 from django_jobs.api import schemas
-from django_jobs.api.principal import Scope, require
+from django_jobs.api.principal import Principal, Scope, require
 from django_jobs.api.problems import Problem
 from django_jobs.api.schemas import Name
 from django_jobs.api.shown import call_of, find, shown
@@ -20,7 +21,8 @@ from django_jobs.conf import get_settings
 from django_jobs.definition import JobDefinition
 from django_jobs.enqueue import request_for, submit
 from django_jobs.exceptions import CorruptRecord, NotKnownYet, UnknownJob
-from django_jobs.new_job import moment, new_id, now_ms
+from django_jobs.handle import JobHandle
+from django_jobs.new_job import NewJobRequest, moment, new_id, now_ms
 from django_jobs.remote import known
 from django_jobs.stores import get_store
 from django_jobs.values import Added, Job, JobInfo, State
@@ -40,7 +42,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
     digest = digest_of(name, body)
     if get_settings().archive is not None:
         # It may have run and left the store: the history remembers that this id was used.
-        archived = archive.find(id, definition.queue)
+        archived = archive.at(definition.queue, id)
         if archived is not None and get_store().get(definition.queue, id) is None:
             check_same(archived, name, digest)
             return JsonResponse(shown(archived, principal, archived=True))
@@ -57,15 +59,21 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
         what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
         raise Problem(409, f"An equal {name} job waits already. {what}", outcome=handle.added.value)
-    info = get_store().get(handle.queue, id)
     if handle.added is Added.ADDED:
-        # It may have run and left the history by now.
-        accepted = {"id": id, "name": name, "queue": handle.queue, "state": handle.state, "archived": False}
-        return JsonResponse(shown(info, principal) if info else accepted, status=201)
+        return JsonResponse(accepted(new, handle, principal), status=201)
+    info = get_store().get(handle.queue, id)
     if info is None:
         raise Problem(409, f"Job {id!r} existed and left the history at this moment. Choose another id.")
     check_same(info, name, digest)
     return JsonResponse(shown(info, principal))
+
+
+def accepted(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
+    """The job as the store has taken it.  To ask what has become of it since would double what a PUT costs."""
+    if new.sent is None:  # enqueue middleware has passed on another request
+        return {"id": handle.id, "name": handle.name, "queue": handle.queue, "state": handle.state, "archived": False}
+    at = new.sent.run_at if handle.state is State.SCHEDULED else 0
+    return shown(JobInfo(handle.id, handle.queue, new.sent.record, State(handle.state), at=at), principal)
 
 
 @router.get("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Look")

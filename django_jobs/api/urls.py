@@ -16,6 +16,8 @@ from django_jobs.api.border import guarded, nothing_here
 from django_jobs.api.principal import authenticate
 from django_jobs.api.problems import answer_for
 from django_jobs.api.schemas import ProblemDocument
+from django_jobs.conf import get_settings
+from django_jobs.stores import maker_of
 
 VERSION = "1"
 OPENAPI = "v1/openapi.json"
@@ -52,6 +54,8 @@ def make_api() -> NinjaAPI:
 
 
 api = make_api()
+# Who serves the API will need its store: better imported with the URLconf than in the first request.
+maker_of(get_settings())
 
 
 def openapi(request: HttpRequest) -> HttpResponse:

@@ -59,7 +59,9 @@ class Tokens(models.Manager["ApiToken"]):
         The look-up is by digest, so its time says nothing about the secret; the comparison is constant-time too.
         """
         digest = digest_of(secret)
-        token = self.filter(digest=digest, revoked_at=None).first()
+        # Every request asks this: for the ORM to put the query into words takes several times as long as the query.
+        query = f"SELECT * FROM {self.model._meta.db_table} WHERE digest = %s AND revoked_at IS NULL"
+        token = next(iter(self.raw(query, [digest])), None)
         return token if token is not None and hmac.compare_digest(token.digest, digest) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
@@ -27,20 +28,27 @@ def get_store() -> Store:
 
 def make_store(settings: Settings) -> Store:
     """Build a store.  Raises ImproperlyConfigured, naming the value, if STORE is none that exists."""
-    options = store_options(settings)
+    maker = maker_of(settings)
+    if maker is None:
+        raise ImproperlyConfigured(
+            f"DJANGO_JOBS['STORE'] is {settings.store!r}. Use a URL such as 'redis://localhost:6379/0', 'cache:ALIAS', "
+            "'embedded' (a file, one machine) or 'memory' (tests)."
+        )
+    return maker(store_options(settings))
+
+
+def maker_of(settings: Settings) -> Callable[[StoreOptions], Store] | None:
+    """What builds the store that the settings name, its modules imported, which takes most of the time; or None."""
     kind, _, _ = settings.store.partition(":")
     if kind in {"embedded", "memory"}:
         from django_jobs.stores.sqlite import SqliteStore
 
-        return SqliteStore.from_setting(settings.store, base_dir=settings.base_dir, options=options)
+        return lambda options: SqliteStore.from_setting(settings.store, base_dir=settings.base_dir, options=options)
     if kind == "cache" or "://" in settings.store:
         from django_jobs.stores.redis import RedisStore
 
-        return RedisStore.from_setting(settings.store, options=options)
-    raise ImproperlyConfigured(
-        f"DJANGO_JOBS['STORE'] is {settings.store!r}. Use a URL such as 'redis://localhost:6379/0', 'cache:ALIAS', "
-        "'embedded' (a file, one machine) or 'memory' (tests)."
-    )
+        return lambda options: RedisStore.from_setting(settings.store, options=options)
+    return None
 
 
 def store_options(settings: Settings) -> StoreOptions:
