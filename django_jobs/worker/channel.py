@@ -1,9 +1,9 @@
 """How parent and child talk: JSON lines over a socket pair.
 
-Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping", …}, {"do": "stop", …}, {"do": "learn", …}.
-Child → parent: {"is": "started", …} and {"is": "ended", …} (alone children), {"is": "pong", …}, {"is": "retiring"},
-{"is": "learnt"}.  The clerk hears {"do": "spare", …}, {"do": "announce", …} and {"do": "retire"}; it says
-{"is": "alive" | "begun" | "telling" | "told"} and {"is": "types", …}.
+Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping" | "stop" | "learn" | "check", …}.
+Child → parent: {"is": "started" | "ended", …} (alone children), {"is": "pong" | "checked", …}, {"is": "retiring"},
+{"is": "learnt"}.  The clerk hears {"do": "spare" | "announce", …} and {"do": "retire"}; it says {"is": "types", …} and
+{"is": "alive" | "begun" | "telling" | "told"}.
 The other end closing means that its process is gone.
 """
 

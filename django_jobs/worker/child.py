@@ -12,12 +12,13 @@ from time import monotonic, time
 from typing import Any, NoReturn
 
 from django_jobs import remote
-from django_jobs.context import StopRequests
+from django_jobs.context import RunningJob, StopRequests
 from django_jobs.stores.base import Store
 from django_jobs.values import Claim, Lane
 from django_jobs.worker.channel import Channel
 from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.doubts import AGAIN, Doubts
 from django_jobs.worker.event_loop import EventLoop
 from django_jobs.worker.executor import Executor, Prepared
 from django_jobs.worker.fetcher import Fetcher
@@ -99,6 +100,7 @@ class Child:
         fetch_lock = Lock()
         self.runners = [Runner(self, n, fetch_lock) for n in range(1 if alone else config.threads)]
         self.steward = Steward(self.runners, self.loop, self.sizer)
+        self.doubts = Doubts(store, self._running)
 
     def _size(self, queue: str) -> int:
         if self.lane is Lane.ALONE:
@@ -125,7 +127,7 @@ class Child:
         for runner in self.runners:
             runner.thread.start()
         while True:
-            timeout = _LEAVING_INTERVAL if self.gate.final else None
+            timeout = _LEAVING_INTERVAL if self.gate.final else AGAIN if self.doubts.queues else None
             ready = select.select([self.channel.fileno(), self.signals.fileno()], [], [], timeout)[0]
             if self.signals.fileno() in ready:
                 self.signals.clear()
@@ -137,6 +139,8 @@ class Child:
                     self._obey(message)
                 if not self.channel.is_open:
                     os._exit(1)  # the parent is gone, and with it who renews our claims
+            for queue, lost in self.doubts.settle():
+                self.channel.send({"is": "checked", "queue": queue, "lost": lost})
             if self.gate.final and self.is_idle:
                 return
 
@@ -163,11 +167,17 @@ class Child:
                 self.gate.open()
             case "stop":
                 self.stops.jobs.add((message["queue"], message["id"]))
+            case "check":
+                self.doubts.queues.add(message["queue"])
             case "learn":
                 remote.learn(message["at"], message["types"])
                 self.channel.send({"is": "learnt"})
             case "ping":
                 self.channel.send(self._pong(message["serial"]))
+
+    def _running(self) -> list[RunningJob]:
+        here = [current.running for runner in self.runners if (current := runner.current) is not None]
+        return here if self.loop is None else here + list(self.loop.running.values())
 
     def _pong(self, serial: int) -> dict[str, Any]:
         now, wall = monotonic(), time()

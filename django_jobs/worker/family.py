@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
@@ -59,6 +59,8 @@ class ChildHandle:
     #: why the parent killed it: "" | "timeout" | "drain" | "fenced"
     killed_for: str = ""
     pong: dict[str, Any] = field(default_factory=dict)
+    #: queues in which it was asked whether its claims are still its own, and has not answered yet.
+    in_doubt: set[str] = field(default_factory=set)
     #: it has taken in the remote job types it was told last.
     listens: bool = True
 
@@ -72,6 +74,10 @@ class ChildHandle:
                     self.job, self.idle_since = None, monotonic()
                 case "retiring":
                     self.retiring = True
+                case "checked":
+                    self.in_doubt.discard(message["queue"])
+                    if message["lost"]:
+                        self.has_lost(message["lost"])
                 case "pong":
                     self.pong = message
                 case "learnt":
@@ -80,6 +86,17 @@ class ChildHandle:
     def job_is_over_time(self, now: float) -> bool:
         """Has its job run for longer than it may?"""
         return self.job is not None and self.job.deadline is not None and now >= self.job.deadline
+
+    def check(self, queue: str) -> None:
+        """Have it ask whether the jobs that it runs are still its own; not twice, it may be frozen and read nothing."""
+        if queue not in self.in_doubt:
+            self.in_doubt.add(queue)
+            self.tell("check", queue=queue)
+
+    def has_lost(self, ids: Sequence[str]) -> None:
+        """Others run these jobs by now: end them here, and what runs beside them, which is handed back."""
+        logger.error("%s runs jobs whose claim was lost: %s; its process is ended", self.name, ", ".join(ids))
+        self.kill("fenced")
 
     def tell(self, what: str, **more: Any) -> None:
         self.channel.send({"do": what, **more})

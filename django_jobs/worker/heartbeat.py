@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
@@ -38,7 +38,7 @@ class Heartbeat:
         holds_nothing: Callable[[str, str, float], None] = lambda worker, queue, asked_at: None,
     ) -> None:
         """`asked_to_stop(child, queue, id)`, `command(word)` and `holds_nothing(child, queue, monotonic time of the
-        question)` are called with what the store answers."""
+        question)`, which is to be looked into, are called with what the store answers."""
         self.store, self.config, self.name = store, config, name
         self.workers, self.describe = workers, describe
         self.asked_to_stop, self.command, self.holds_nothing = asked_to_stop, command, holds_nothing
@@ -50,6 +50,8 @@ class Heartbeat:
         self.due = self.last_round = self._began = monotonic()
         #: server → when it failed to answer (monotonic); only those that have not answered since.
         self._silent: dict[str, float] = {}
+        #: queue → when it was asked last and answered (monotonic).
+        self._renewed: dict[str, float] = {}
         self._steps: Iterator[None] | None = None
 
     def step(self, now: float) -> None:
@@ -94,12 +96,12 @@ class Heartbeat:
         if ACTIVE:
             crashpoint("heartbeat.before_send")
         asked_at = monotonic()
-        answer: Mapping[str, Sequence[str]] = dict.fromkeys(workers, ())
         try:
             answer = self.store.extend(queue, workers, self.config.lease)
         except StoreCorrupt as error:
             # One broken queue must not cost the claims in the others.
             logger.error("Leases in queue %r cannot be renewed: %s", queue, error)
+            return
         except StoreError:
             self._silent[self.store.server_of(queue)] = monotonic()
             raise
@@ -109,9 +111,12 @@ class Heartbeat:
         for worker, ids in answer.items():
             for job_id in ids:
                 self.asked_to_stop(worker, queue, job_id)
+        # Who claims when his lease has ended has one again, which says nothing of what he held before.
+        late = asked_at - self._renewed.get(queue, asked_at) > self.lease
         for worker in workers:
-            if worker not in answer:
+            if late or worker not in answer:
                 self.holds_nothing(worker, queue, asked_at)
+        self._renewed[queue] = asked_at
 
     @property
     def silence(self) -> float:

@@ -252,13 +252,15 @@ class Supervisor:
     def _holds_nothing(self, worker: str, queue: str, asked_at: float) -> None:
         """We were stopped, or cut off unnoticed, for longer than a lease: end what may run elsewhere by now."""
         for child in self.family:
-            job = child.job
-            if child.name != worker or job is None or job.queue != queue or job.at >= asked_at:
+            if child.name != worker:
                 continue
-            info = self.store.get(queue, job.id)
-            if info is None or info.state is not State.RUNNING or info.token != job.token:
-                logger.error("Job %s was given to another worker: its process is ended", job.id)
-                child.kill("fenced")
+            if child.lane is Lane.SHARED:
+                child.check(queue)
+            elif (job := child.job) is not None and job.queue == queue and job.at < asked_at:
+                # Here, because such a job may hold up everything in its process.
+                info = self.store.get(queue, job.id)
+                if info is None or info.state is not State.RUNNING or info.token != job.token:
+                    child.has_lost([job.id])
 
     def _command(self, word: str) -> None:
         match word:

@@ -70,6 +70,44 @@ def test_a_worker_that_was_stopped_for_three_leases_comes_back_too_late(site: Si
     assert max(site.verdict().starts.values()) == 2
 
 
+@pytest.mark.parametrize("job", ["work", "awork"])
+def test_a_worker_that_wakes_up_ends_what_another_runs_by_now(site: Site, job: str) -> None:
+    site.jobs_settings["LEASE"] = 1
+    producer = site.producer()
+    first = site.pool()
+    producer.send(job, 1, 60_000)
+    site.ledger.wait("start", 1)
+    freeze(first, signal.SIGSTOP)
+    second = site.pool()
+    site.ledger.wait_for(lambda events: [e.kind for e in events].count("start") == 2, "it runs twice", seconds=30)
+    mine, theirs = (event.pid for event in site.ledger.read() if event.kind == "start")
+    freeze(first, signal.SIGCONT)
+    wait_until(lambda: not is_alive(mine), "the process that runs it beside another is ended", seconds=10)
+    assert is_alive(theirs)
+    assert "claim was lost" in first.text()
+    second.kill_all()
+    producer.send("work", 8, 10, prefix="after")
+    site.ledger.wait("end", 8, seconds=10)
+    assert first.process.poll() is None, "it goes on with other jobs"
+
+
+def test_a_worker_that_wakes_up_goes_on_with_what_nobody_has_taken(site: Site) -> None:
+    site.jobs_settings["LEASE"] = 1
+    producer = site.producer()
+    pool = site.pool()
+    producer.send("work", 3, 5_000)
+    producer.send("awork", 3, 5_000, prefix="async")
+    site.ledger.wait("start", 6)
+    freeze(pool, signal.SIGSTOP)
+    began = monotonic()
+    wait_until(lambda: monotonic() - began > 2, "two leases", seconds=10)
+    freeze(pool, signal.SIGCONT)
+    site.ledger.wait("end", 6, seconds=20)
+    site.wait_drained()
+    assert pool.stop() == 0
+    assert site.verdict().duplicates == 0
+
+
 @pytest.mark.accepts("R04", "R25", "G60", "P14")
 @pytest.mark.parametrize("when", ["later", "already"])
 def test_whoever_runs_recovers_what_a_dead_machine_held(site: Site, when: str) -> None:

@@ -34,6 +34,7 @@ class Fleet:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.calls: list[str] = []
+        self.holders = {"child-1"}
         self.renewed: dict[str, list[float]] = {}
         self.silent: set[str] = set()
         self.broken: set[str] = set()
@@ -46,7 +47,7 @@ class Fleet:
         if queue in self.broken:
             raise StoreCorrupt
         self.renewed.setdefault(queue, []).append(self.clock.now)
-        return {"child-1": [f"job in {queue}"]}
+        return {worker: [f"job in {queue}"] for worker in workers if worker in self.holders}
 
     def publish_worker(self, name: str, info: Any, ttl: int) -> list[str]:
         self._call("publish", "fleet")
@@ -65,6 +66,7 @@ class Beat:
     def __init__(self, clock: Clock, *queues: str, lease: int = 6000) -> None:
         self.clock, self.fleet = clock, Fleet(clock)
         self.told: list[Any] = []
+        self.in_doubt: list[tuple[str, str]] = []
         self.workers = ["child-1"]
         self.heart = Heartbeat(
             self.fleet,  # type: ignore[arg-type]
@@ -74,6 +76,7 @@ class Beat:
             describe=dict,
             asked_to_stop=lambda *given: self.told.append(given),
             command=self.told.append,
+            holds_nothing=lambda worker, queue, asked_at: self.in_doubt.append((worker, queue)),
         )
 
     def calls(self) -> list[str]:
@@ -143,6 +146,28 @@ def test_a_worker_that_was_only_frozen_asks_before_it_despairs(make_beat: Callab
     assert not beat.heart.should_fence
     beat.calls()
     assert not beat.heart.should_fence
+
+
+def test_who_has_no_lease_is_looked_into_in_every_round(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1")
+    beat.workers = ["child-1", "child-2"]
+    beat.calls()
+    beat.calls()
+
+    assert beat.in_doubt == [("child-2", "a1")] * 2
+
+
+def test_after_a_silence_longer_than_a_lease_everybody_is_looked_into_once(make_beat: Callable[..., Beat]) -> None:
+    """Whoever claims before his parent asks has a lease again."""
+    beat = make_beat("a1", "a2", lease=6000)
+    beat.calls()
+    beat.clock.now += 5.9
+    beat.calls()
+    assert beat.in_doubt == []
+    beat.clock.now += 6.1
+    beat.calls()
+    beat.calls()
+    assert beat.in_doubt == [("child-1", "a1"), ("child-1", "a2")]
 
 
 # -- several servers ---------------------------------------------------------------
