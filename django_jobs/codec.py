@@ -33,15 +33,35 @@ def _differing(value: Any) -> str:
 _options_line = lru_cache(maxsize=1024)(_differing)
 
 
+#: Field → the names of the types it may have, as they are declared.
+_TYPES = {each.name: str(each.type).split(" | ") for kind in (Options, Controls) for each in fields(kind)}
+
+
+def _given(line: bytes) -> dict[str, Any]:
+    """The fields in a line.  Raises TypeError where one has a type that would only be noticed where it is used."""
+    given = json.loads(line)
+    for name, value in given.items():
+        if type(value).__name__ not in _TYPES.get(name, ()):
+            raise TypeError(f"{name} is {value!r}")
+    return given  # type: ignore[no-any-return]
+
+
 @lru_cache(maxsize=1024)
 def _options(line: bytes) -> Options:
-    return Options(**json.loads(line))
+    return Options(**_given(line))
 
 
 # Jobs of one type have the same line, unless they are unique or have a time: those pass through.
 @lru_cache(maxsize=512)
 def _controls(line: bytes) -> Controls:
-    return Controls(**json.loads(line))
+    return Controls(**_given(line))
+
+
+def _meta(line: bytes) -> dict[str, Any]:
+    meta = json.loads(line)
+    if not isinstance(meta, dict):
+        raise TypeError(f"meta is {meta!r}")
+    return meta
 
 
 def encode(job: Job) -> bytes:
@@ -65,9 +85,9 @@ def decode(id: str, queue: str, record: bytes) -> Job:
             int(enqueued_at),
             _options(options) if options else DEFAULT_OPTIONS,
             _controls(controls) if controls else PLAIN,
-            json.loads(meta) if meta else None,
+            _meta(meta) if meta else None,
         )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptRecord(f"Job {id!r} in queue {queue!r} cannot be read: {error}") from error
 
 

@@ -22,17 +22,20 @@ class ScheduleState:
 
     def since(self, entry: Entry) -> int | None:
         """ms: fire times up to then are no concern of this schedule; None = it was never seen."""
-        value = self.facts.get(_since(entry))
-        return None if value is None else int(value)
+        return self._ms(_since(entry))
 
     def passed_over(self, entry: Entry) -> int:
         """ms: the last fire time that was left out on purpose; 0 = none."""
-        return int(self.facts.get(f"passed:{entry.id}", 0))
+        return self._ms(f"passed:{entry.id}") or 0
 
     def paused_at(self, entry: Entry) -> int | None:
         """ms since when it is paused; None = it is not."""
-        value = self.facts.get(f"paused:{entry.id}")
-        return None if value is None else int(value)
+        return self._ms(f"paused:{entry.id}")
+
+    def _ms(self, fact: str) -> int | None:
+        """What is no time counts as unknown: one damaged entry must stop no schedule."""
+        value = self.facts.get(fact)
+        return value if isinstance(value, int) else None
 
 
 def read_state(store: Store) -> ScheduleState:

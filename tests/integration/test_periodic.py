@@ -324,6 +324,18 @@ class TestFaults:
         reports = [record for record in caplog.records if "does not run" in record.message]
         assert len(reports) == len(broken)
 
+    @pytest.mark.parametrize("fact", ["since:{times}:settings:job", "passed:settings:job", "paused:settings:job"])
+    def test_what_the_fleet_remembers_may_be_damaged_and_stops_no_schedule(self, memory_store, use, at, enqueued, fact):
+        use(memory_store)
+        with scheduled(job={"cron": "* * * * *"}):
+            Periodic().tick()
+            name = fact.format(times=schedules.get_entry("job").times)
+            memory_store.update_document("schedules", {name: ["soon"]})
+            Periodic().tick()
+            at(START + timedelta(minutes=1))
+            Periodic().tick()
+        assert len(enqueued) == 1
+
     def test_a_full_queue_keeps_the_fire_until_there_is_room(self, memory_store, use, at, enqueued):
         use(memory_store)
         settings = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import redis
 
@@ -31,16 +32,18 @@ SCORES = (0, -1, 1e300, float("inf"), float("-inf"), 2**53 + 1, 1.5)
 
 
 class Vandal:
-    """Knows the names of the keys, and nothing of their meaning."""
+    """Knows the names and types of the keys, and nothing of their meaning."""
 
-    def __init__(self, client: redis.Redis, names: dict[str, str], seed: int) -> None:
-        self.client, self.names, self.rng = client, names, random.Random(seed)
+    def __init__(
+        self, client: redis.Redis, names: dict[str, str], seed: int, kinds: Mapping[str, str] = QUEUE_KEYS
+    ) -> None:
+        self.client, self.names, self.kinds, self.rng = client, names, kinds, random.Random(seed)
         self.done: list[str] = []
 
     def strike(self, *, types: bool = True) -> str:
         """One act of damage; `types`: may replace whole keys."""
         key = self.rng.choice(list(self.names))
-        kind = QUEUE_KEYS[key]
+        kind = self.kinds[key]
         acts = [getattr(self, f"_{kind}")] * 5 + ([self._type, self._delete] if types else [])
         act = self.rng.choice(acts)
         try:
@@ -69,6 +72,9 @@ class Vandal:
             self.client.zrem(name, member)
         else:
             self.client.zadd(name, {member: self.rng.choice(SCORES)})
+
+    def _set(self, name: str) -> None:
+        self.client.sadd(name, self._bytes())
 
     def _list(self, name: str) -> None:
         self.client.rpush(name, self._bytes())

@@ -93,6 +93,12 @@ class TestBytesThatAreNoRecord:
             b"-\nn\n{\n\n1\n\n[]",
             b'-\nn\n{"speed":1}\n\n1\n\n[]',
             b"-\n\xff\n\n\n1\n\n",
+            b'+\nn\n\n{"expires_at":"soon"}\n1\n\n[]',
+            b'+\nn\n\n{"priority":true}\n1\n\n[]',
+            b'+\nn\n\n["priority"]\n1\n\n[]',
+            b'-\nn\n{"max_attempts":[]}\n\n1\n\n[]',
+            b'-\nn\n\n\n1\n"text"\n[]',
+            b"-\nn\n\n\n1\n" + b"[" * 100_000 + b"\n[]",
         ],
     )
     def test_are_refused_by_an_error_that_says_which_job_it_is(self, record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from django.contrib.admin.utils import quote
@@ -89,6 +90,14 @@ def test_an_id_of_dots_does_not_lead_out_of_its_folder(console_store: Store, fil
     filler.make(State.DEAD, id="..")
     assert f'href="{BASE}job/default/_2E_2E/"' in root.get(f"{BASE}jobs/dead/").text
     assert root.get(f"{BASE}job/default/_2E_2E/").status_code == 200
+
+
+def test_an_id_that_is_empty_has_a_page_too(console_store: Store, make_job: Any, root: Client) -> None:
+    """Nobody can enqueue one; a damaged store may hold it, and it must not take the list down."""
+    console_store.enqueue("default", [make_job()._replace(id="")])
+    assert f'href="{BASE}job/default/_/"' in root.get(f"{BASE}jobs/queued/").text
+    assert root.get(f"{BASE}job/default/_/").status_code == 200
+    assert root.get(f"{BASE}job/default/_5F/").status_code == 404
 
 
 @pytest.mark.accepts("G79")
