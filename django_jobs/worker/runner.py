@@ -39,6 +39,8 @@ class Runner:
         self.waiting: deque[Claim] = deque()
         #: succeeded, not settled.
         self.done: deque[Attempted] = deque()
+        #: how many of the batch have run.
+        self.ran = 0
         #: the job that runs; since when it (and its batch) occupies the thread, monotonic seconds.
         self.current: Prepared | None = None
         self.since = self.batch_since = 0.0
@@ -89,16 +91,16 @@ class Runner:
         child, gate = self.child, self.child.gate
         started = self.since = self.batch_since = monotonic()
         self.waiting.extend(claimed.claims)
+        self.ran = 0
         child.steward.look()
-        ran = 0
         while not gate.draining:
             try:
                 claim = self.waiting.popleft()
             except IndexError:
                 break
             self._run_one(claim, claimed.left)
-            ran += 1
-        child.sizer.observe(queue, monotonic() - started, ran)
+            self.ran += 1
+        child.sizer.observe(queue, monotonic() - started, self.ran)
         self.give_back()
         self.settle_done()
         if child.reports is not None:

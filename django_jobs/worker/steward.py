@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds between two looks.  With SLOW below it keeps "a claimed job never waits more than 250 ms behind a slow one".
+#: Seconds between two looks.  With SLOW below it keeps "a claimed job never waits more than 250 ms behind slow ones".
 INTERVAL = 0.05
-#: Seconds after which a running job is slow, and what its thread has claimed behind it goes back.
+#: Seconds after which a batch is slow, by one job or by many, and what its thread has not begun goes back.
 SLOW = 0.15
 
 
@@ -59,9 +59,9 @@ class Steward:
             if not runner.busy:
                 continue
             busy = True
-            if runner.waiting and now - runner.since > SLOW:
+            if runner.waiting and now - runner.batch_since > SLOW:
                 if (current := runner.current) is not None:
-                    self.sizer.observe(current.claim.queue, now - runner.since, 1)
+                    self.sizer.observe(current.claim.queue, now - runner.batch_since, runner.ran + 1)
                 runner.give_back()
             if runner.done and now - runner.batch_since > INTERVAL:
                 runner.settle_done()

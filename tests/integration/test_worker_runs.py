@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from django_jobs.values import State
 from tests.integration.workers import WorkerSite, site
+from tests.survival.checker import most_at_once
 from tests.survival.pools import ROOT, Pool
 from tests.survival.waiting import wait_until
 
@@ -21,7 +24,7 @@ def end_of_burst(pool: Pool, seconds: float = 15) -> str:
     return pool.text()
 
 
-@pytest.mark.accepts("G15", "G20", "G55", "O12", "G80", "G54")
+@pytest.mark.accepts("G55", "O12", "G80", "G54", "O07")
 def test_a_burst_runs_everything_once_and_ends(site: WorkerSite) -> None:
     ids = [site.put("work") for _ in range(300)] + [site.put("awork", 5) for _ in range(50)]
     result = site.put("add", 2, 3)
@@ -31,6 +34,14 @@ def test_a_burst_runs_everything_once_and_ends(site: WorkerSite) -> None:
     assert {site.info(id).state for id in ids} == {State.SUCCEEDED}
     assert sorted(event.id for event in site.ledger.read() if event.kind == "start") == sorted(ids)
     assert site.info(result).result == b"5"
+
+
+@pytest.mark.accepts("G15")
+def test_as_many_jobs_run_at_once_as_it_was_told_and_no_more(site: WorkerSite) -> None:
+    for _ in range(24):
+        site.put("work", 300)
+    end_of_burst(site.pool("--burst", processes=2, threads=3))
+    assert 4 <= most_at_once(site.ledger.read(), {}) <= 6
 
 
 def test_a_burst_waits_for_retries_that_are_due_but_not_for_later_ones(site: WorkerSite) -> None:
@@ -110,6 +121,21 @@ def test_a_slow_job_does_not_hold_up_what_was_claimed_with_it(site: WorkerSite) 
     assert (max(ends[id] for id in quick) - began) / 1e6 < 1000, "ms"
 
 
+def test_jobs_that_turn_out_slower_than_those_before_are_shared_among_idle_threads(site: WorkerSite) -> None:
+    """Claimed by the hundred because the last ones were tiny: none of them alone is slow, together they are."""
+    site.pool(threads=4)
+    for id in [site.put("work") for _ in range(300)]:
+        site.wait(id)
+    site.store.pause("default")
+    slow = {site.put("work", 100) for _ in range(40)}
+    site.store.resume("default")
+    for id in slow:
+        site.wait(id)
+    events = [event for event in site.ledger.read() if event.id in slow]
+    took = (max(event.at for event in events) - min(event.at for event in events)) / 1e9
+    assert took < 2.5, "one thread alone would need 4 s"
+
+
 def test_many_async_jobs_run_at_once_in_one_process(site: WorkerSite) -> None:
     ids = [site.put("awork", 400) for _ in range(60)]
     site.pool("--async-concurrency", "60", threads=2)
@@ -178,6 +204,20 @@ def test_workers_say_who_they_are_and_what_they_do(site: WorkerSite) -> None:
     assert any(child["memory"] > 1 << 20 for child in worker.info["children"])
     assert pool.stop() == 0
     assert site.store.workers() == []
+
+
+@pytest.mark.accepts("G67")
+def test_a_worker_says_that_it_lives_several_times_within_a_lease(site: WorkerSite) -> None:
+    site.pool("--name", "east-1")
+    beats: set[int] = set()
+
+    def counted() -> int:
+        beats.update(worker.seen_at for worker in site.store.workers())
+        return len(beats)
+
+    wait_until(lambda: counted() >= 8, "it has said so eight times", seconds=15)
+    gaps = [later - earlier for earlier, later in pairwise(sorted(beats))]
+    assert statistics.median(gaps) <= 2_000 / 4, "ms, of a lease of 2 s"
 
 
 def test_an_operator_stops_a_worker_from_afar(site: WorkerSite) -> None:

@@ -29,9 +29,9 @@ from tests.survival.waiting import wait_until
 class FakeRunner:
     """A thread whose job began `running` seconds ago, with claims waiting behind it."""
 
-    def __init__(self, *, running: float, waiting: int = 0, done: int = 0, busy: bool = True) -> None:
-        self.busy, self.since = busy, 100.0 - running
-        self.batch_since = self.since
+    def __init__(self, *, running: float, waiting: int = 0, done: int = 0, busy: bool = True, before: int = 0) -> None:
+        self.busy, self.since, self.ran = busy, 100.0 - running, before
+        self.batch_since = self.since - before * running  # the jobs before it took as long
         self.waiting, self.done = deque(range(waiting)), deque(range(done))
         self.flushed: list[float] = []
         job = SimpleNamespace(flush_checkin=self.flushed.append)
@@ -57,6 +57,15 @@ def test_what_waits_behind_a_slow_job_goes_back_and_smaller_batches_follow() -> 
     assert busy
     assert (len(slow.waiting), len(quick.waiting)) == (0, 5)
     assert sizer.size("q") < 8
+
+
+@pytest.mark.accepts("O13")
+def test_what_waits_behind_many_jobs_goes_back_too_though_none_of_them_is_slow() -> None:
+    together = FakeRunner(running=SLOW / 10, waiting=5, before=10)
+    _, sizer = look(together)
+
+    assert not together.waiting
+    assert sizer.size("q") == 1
 
 
 def test_results_of_a_batch_are_not_held_behind_a_slow_job() -> None:
