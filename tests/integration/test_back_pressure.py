@@ -146,6 +146,30 @@ def test_a_blocked_producer_goes_on_at_the_pace_of_the_workers(make_site: Callab
     assert pool.stop() == 0
 
 
+@pytest.mark.accepts("O02", "O03", "O04")
+def test_many_producers_at_once_never_put_more_into_it_than_it_takes(
+    make_site: Callable[..., WorkerSite], tmp_path: Path
+) -> None:
+    """Processes of their own, whose views of "there is room" are all out of date; and workers that make some."""
+    site, number, each = make_site(ON_FULL="block"), 4, 40
+    producers = [site.producer() for _ in range(number)]
+    for who, producer in enumerate(producers):
+        producer.ask("work", [f"{who}-{n}" for n in range(each)], 2, queue="small")
+    most = 0
+    wait_until(lambda: waiting(site) == BOUND, "the queue is full")
+    pool = site.pool(threads=2)
+
+    def everything_has_run() -> bool:
+        nonlocal most
+        most = max(most, waiting(site))
+        return site.ledger.count("end") == number * each
+
+    wait_until(everything_has_run, "all have run", seconds=40, every=0.001)
+    assert not any(producer.answer()["errors"] for producer in producers)
+    assert most == BOUND
+    assert pool.stop() == 0
+
+
 def test_a_wait_for_room_ends_when_the_caller_says(make_site: Callable[..., WorkerSite]) -> None:
     make_site(ON_FULL="block")
     for _ in range(BOUND):

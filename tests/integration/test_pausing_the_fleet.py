@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from time import monotonic
+from time import monotonic, monotonic_ns
 from uuid import uuid4
 
 import pytest
@@ -91,6 +91,23 @@ def test_a_paused_queue_starts_nothing_anywhere_while_running_jobs_finish_and_ot
         site.wait(id)
     assert monotonic() - began < 2, "resumed at once, not at the next look"
     site.store.cancel(Q, [alone])
+
+
+@pytest.mark.accepts("G66", "G49")
+def test_after_a_pause_in_full_swing_nothing_more_is_claimed(site: WorkerSite, fleet: list[Pool]) -> None:
+    """What a worker holds by then still starts: a fraction of a second's work, never more."""
+    jobs = {site.put("work", 20) for _ in range(300)}
+    wait_until(lambda: len(jobs & started(site)) > 20, "they run", every=0.005)
+    operations.pause(Q)
+    paused = monotonic_ns()
+    (stats,) = site.store.stats([Q])
+    wait_until(lambda: site.store.stats([Q])[0].counts["running"] == 0, "what was held has ended")
+    assert site.store.stats([Q])[0].counts["queued"] >= stats.counts["queued"] > 0
+    late = [event for event in site.ledger.read() if event.kind == "start" and event.at > paused]
+    assert all(event.at - paused < 1e9 for event in late), "ns"
+    assert len(late) < 60
+    operations.resume(Q)
+    wait_until(lambda: site.store.stats([Q])[0].counts["succeeded"] >= len(jobs), "they go on", seconds=20)
 
 
 @pytest.mark.accepts("G11", "G66")

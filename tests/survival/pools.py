@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from queue import Queue
@@ -19,7 +20,7 @@ from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
 from tests.survival.checker import Verdict, judge
 from tests.survival.ledger import Ledger
-from tests.survival.processes import catches, children_of, die_with_parent, is_alive, send_signal
+from tests.survival.processes import adopt_orphans, catches, children_of, die_with_parent, is_alive, send_signal
 from tests.survival.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,9 +104,15 @@ class Site:
         }
 
     def pool(
-        self, *options: str, processes: int = 1, threads: int = 4, crash: str = "", extra: dict[str, str] | None = None
+        self,
+        *options: str,
+        processes: int = 1,
+        threads: int = 4,
+        crash: str = "",
+        extra: dict[str, str] | None = None,
+        first_process: bool = False,
     ) -> Pool:
-        """Start workers; `crash` as in worker/crashpoints.py, `extra` environment."""
+        """Start workers; `crash` as in worker/crashpoints.py, `extra` environment; `first_process` adopts orphans."""
         path = self.folder / f"pool-{len(self.pools)}.log"
         size = ["--processes", str(processes), "--threads", str(threads)]
         arguments = ["runworkers", *size, "--no-periodic", "--verbosity", "0", *options]
@@ -116,7 +123,7 @@ class Site:
                 stdout=file,
                 stderr=file,
                 cwd=ROOT,
-                preexec_fn=die_with_parent,
+                preexec_fn=adopt_orphans if first_process else die_with_parent,
             )
         self.pools.append(Pool(process, path))
         return self.pools[-1]
@@ -154,6 +161,18 @@ class Site:
         verdict = judge(self.ledger.read(), lambda id: self.state_of(id, queue))
         assert verdict.is_sound, verdict
         return verdict
+
+    def unexplained(self, queue: str = "default") -> dict[str, str]:
+        """Jobs that started more often than their record says: once, and once more for each failure and each worker
+        that was lost.  Where nobody was told to stop there are no other reasons."""
+        starts = Counter(event.id for event in self.ledger.read() if event.kind == "start")
+        found = {}
+        for id in (id for id, count in starts.items() if count > 1):
+            info = self.store.get(queue, id)
+            reasons = info.failures + info.crashes if info else 0
+            if starts[id] > 1 + reasons:
+                found[id] = f"{starts[id]} starts, {reasons} reasons"
+        return found
 
     def close(self) -> None:
         """End every process."""

@@ -2,6 +2,13 @@
 
 import json
 import os
+import time
+
+#: seconds by which this machine's clock is wrong.
+if wrong := float(os.environ.get("SURVIVAL_CLOCK", "0")):
+    right = time.time
+    time.time = lambda: right() + wrong
+    time.time_ns = lambda: int(time.time() * 1e9)
 
 SECRET_KEY = "survival"
 USE_TZ = True

@@ -1,0 +1,42 @@
+"""Machines whose clocks are wrong by an hour, in both directions: times and leases are those of the store."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_jobs.codec import encode
+from django_jobs.values import Job, NewJob
+from tests.survival.ledger import Writer
+from tests.survival.pools import Site
+
+pytestmark = [pytest.mark.survival, pytest.mark.redis]
+
+
+@pytest.mark.accepts("R33", "G76", "G57")
+def test_workers_with_wrong_clocks_agree_on_leases_and_start_jobs_at_their_time(site: Site) -> None:
+    site.jobs_settings["LEASE"] = 1
+    ahead, behind = (site.pool(extra={"SURVIVAL_CLOCK": hour}) for hour in ("3600", "-3600"))
+    producer = site.producer()
+    producer.send("work", 40, 10)
+    producer.send("flaky", 10, 1, prefix="flaky")
+    producer.send("work", 4, 2_500, prefix="long")
+    now = site.store.now()
+    due = {f"later-{n}": now + 1_000 + n * 100 for n in range(10)}
+    for id, at in due.items():
+        Writer(site.ledger.path).write("attempt", id)
+        site.store.enqueue("default", [NewJob(id, encode(Job(id, "default", "work", b"[[],{}]", now)), run_at=at)])
+    site.wait_drained()
+    assert not site.unexplained(), "nobody took a living worker's jobs"
+    late = {id: info.at - at for id, at in due.items() if (info := site.store.get("default", id)) is not None}
+    assert late.keys() == due.keys()
+    assert min(late.values()) >= 0
+    assert sorted(late.values())[5] < 500, f"ms: {late}"
+
+    producer.send("work", 8, 1_500, prefix="lost")
+    site.ledger.wait_for(
+        lambda events: any(e.id.startswith("lost") and e.pid in ahead.children() for e in events), "it runs some"
+    )
+    ahead.kill_all()
+    site.wait_drained(seconds=1 + 5 + 5)
+    assert behind.stop() == 0
+    assert site.verdict().ended >= due.keys()
