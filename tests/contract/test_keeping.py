@@ -87,7 +87,7 @@ def test_a_long_history_does_not_stand_before_waiting_jobs(store: Store, make_jo
 
 
 @pytest.mark.accepts("R26")
-def test_queues_and_namespaces_do_not_see_each_other(make_store: Callable[..., Store], make_job: MakeJob) -> None:
+def test_queues_do_not_see_each_other(make_store: Callable[..., Store], make_job: MakeJob) -> None:
     store = make_store()
     store.enqueue("mail", [make_job("a", queue="mail")])
     enqueue(store, make_job("a"))
@@ -121,11 +121,13 @@ def test_each_job_carries_its_own_number_of_attempts(store: Store, make_job: Mak
     ]
 
 
-@pytest.mark.accepts("R07")
+@pytest.mark.accepts("R07", "P06")
 def test_each_end_has_its_place_and_its_count(store: Store, make_job: MakeJob) -> None:
-    good, bad, dropped = start(store, make_job("good"), make_job("bad"), make_job("dropped"))
+    good, bad, dropped, again = start(store, *(make_job(id) for id in ("good", "bad", "dropped", "again")))
     complete(store, good)
     store.bury(bad, FAILED)
     store.discard(dropped, FAILED._replace(outcome="discarded"))
-    assert counts(store) == {"succeeded": 1, "dead": 1, "cancelled": 1}
+    store.retry(again, FAILED, 1000)
+    enqueue(store, make_job("waits"))
+    assert counts(store) == {"succeeded": 1, "dead": 1, "cancelled": 1, "retry": 1, "queued": 1}
     assert (totals(store)["succeeded"], totals(store)["dead"]) == (1, 1)

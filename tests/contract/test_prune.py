@@ -39,6 +39,7 @@ class TestTheHistoryOfSucceededJobs:
         assert store.get(Q, "a") is None
         assert enqueue(store, make_job("a", name="other")) == [Added.ADDED]
 
+    @pytest.mark.accepts("R05")
     def test_ends_by_time(self, make_store, make_job, clock):
         store = make_store(history_ttl=5000)
         finish(store, State.SUCCEEDED, make_job("old"))

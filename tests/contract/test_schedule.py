@@ -31,6 +31,7 @@ class TestPromote:
         assert store.promote(Q) == 1
         assert info(store, "a").failures == 1
 
+    @pytest.mark.accepts("G56")
     def test_moves_the_earliest_first(self, store, make_job, clock):
         enqueue(store, *[make_job(str(n), run_at=clock.now + n) for n in (30, 10, 20)])
         clock.advance(30)

@@ -68,7 +68,7 @@ class TestComplete:
 
 
 class TestRetry:
-    @pytest.mark.accepts("G53", "G56")
+    @pytest.mark.accepts("G53", "P06")
     def test_moves_running_to_retry_and_counts_the_failure(self, store, make_job, clock):
         (claimed,) = start(store, make_job("a"))
         assert store.retry(claimed, FAILED, 5000) is State.RETRY
@@ -136,7 +136,7 @@ class TestSnooze:
 
 
 class TestBury:
-    @pytest.mark.accepts("G53", "G58")
+    @pytest.mark.accepts("G53")
     def test_moves_running_to_dead_and_counts_the_failure(self, store, make_job, clock):
         (claimed,) = start(store, make_job("a", name="n"))
         assert store.bury(claimed, FAILED)

@@ -52,6 +52,7 @@ def test_a_job_is_enqueued_in_one_round_trip(redis_store: RedisStore, make_job: 
     assert calls == ["enqueue_plain", "enqueue"]
 
 
+@pytest.mark.accepts("K30")
 def test_enqueue_many_takes_one_round_trip_per_thousand(redis_store: RedisStore, calls: list[str]) -> None:
     use_store(redis_store)
     nothing.enqueue()

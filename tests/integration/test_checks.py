@@ -159,6 +159,7 @@ class TestSettings:
         ],
         ids=str,
     )
+    @pytest.mark.accepts("G44")
     def test_a_bad_value_has_an_id_and_a_remedy(self, settings: Any, expected: str) -> None:
         settings = {"STORE": "memory", **settings} if isinstance(settings, dict) else settings
         messages = found(settings, CACHES=CACHES)

@@ -171,7 +171,7 @@ def test_a_limit_is_used_without_gaps(site: WorkerSite, kind: str) -> None:
     assert [pool.stop() for pool in pools] == [0, 0]
 
 
-@pytest.mark.accepts("G39")
+@pytest.mark.accepts("G39", "K29")
 def test_a_limit_of_one_is_one_thread_for_the_whole_fleet(site: WorkerSite) -> None:
     from tests.survival.checker import most_at_once
 

@@ -51,7 +51,7 @@ def test_the_same_function_runs_behind_the_queue(jobs: Jobs) -> None:
     assert (calls, handle.refresh().result) == (["a"], "A")
 
 
-@pytest.mark.accepts("P17")
+@pytest.mark.accepts("P17", "G06")
 def test_a_job_that_always_fails_ends_by_itself_as_dead(jobs: Jobs) -> None:
     handle = broken.enqueue()
     rounds = 0

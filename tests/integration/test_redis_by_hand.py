@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import redis
@@ -18,7 +19,7 @@ from tests.docs.pages import ROOT
 _WORDS = """
 BLPOP DEL EVAL EVALSHA EXISTS GET HDEL HEXISTS HGET HGETALL HINCRBY HKEYS HLEN HMGET HSCAN HSET HSETNX INCRBY INFO
 LLEN LRANGE LREM PEXPIRE PING RENAME RPUSH SADD SET SMEMBERS TIME TYPE ZADD ZCARD ZLEXCOUNT ZMSCORE ZPOPMIN ZRANGE
-ZRANGEBYLEX ZRANGEBYSCORE ZREM ZREVRANGE ZSCAN ZSCORE
+ZRANGEBYLEX ZRANGEBYSCORE ZREM ZREMRANGEBYRANK ZREVRANGE ZSCAN ZSCORE
 """
 KNOWN = frozenset(_WORDS.split())
 LUA = ROOT / "django_jobs" / "stores" / "redis" / "lua"
@@ -66,6 +67,27 @@ def test_keys_are_read_by_hand_as_the_table_says(redis_store: RedisStore, make_j
     assert client.smembers(f"{{{redis_store.keys.namespace}}}:queues") == {b"default"}
     found = {key.decode().removeprefix(tag): client.type(key).decode() for key in client.scan_iter(tag + "*")}
     assert found == {name: QUEUE_KEYS[name] for name in found}
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("R26", "R30")
+def test_namespaces_do_not_see_each_other_and_are_cleared_by_their_prefix(
+    make_redis_store: Any, make_job: Any, redis_server: str
+) -> None:
+    name = f"one{uuid4().hex[:10]}"
+    one, other = make_redis_store(namespace=name), make_redis_store(namespace=f"{name}2")
+    for store in (one, other):
+        store.enqueue("default", [make_job("same")])
+        store.publish_worker("east-1", {}, 60_000)
+    assert one.cancel("default", ["same"]) == {"same": "cancelled"}
+    assert other.get("default", "same").state == "queued"
+    with redis.Redis.from_url(redis_server) as client:
+        client.delete(*client.scan_iter(f"{{{name}}}:*"), *client.scan_iter(f"{{{name}:*}}:*"))
+        assert not list(client.scan_iter(f"*{name}[:}}]*"))
+    assert (one.queues(), one.workers(), one.get("default", "same")) == ([], [], None)
+    assert other.queues() == ["default"]
+    assert [worker.name for worker in other.workers()] == ["east-1"]
+    assert [claim.id for claim in other.claim("default", "w", 1, lease=30_000).claims] == ["same"]
 
 
 def live(store: RedisStore, make_job: Any) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from threading import Thread
+from threading import Barrier, Thread
 from typing import Any
+from uuid import uuid4
 
 import pytest
+import redis
 
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.channels import Channels
@@ -28,6 +30,31 @@ def test_a_server_with_a_thread_for_each_request_does_not_fill_redis_with_answer
         in_a_thread(lambda: redis_store.enqueue("default", [make_job()]))
     assert redis_store.transport.client.hlen(redis_store.keys.of("default")["answers"]) <= 2
     assert redis_store.stats(["default"])[0].counts["queued"] == 30
+
+
+@pytest.mark.accepts("G12")
+def test_connections_are_as_many_as_threads_that_enqueue_at_once(redis_server: str, make_job: Any) -> None:
+    """Threads come and go; what they opened is used again."""
+    name = uuid4().hex
+    store = RedisStore.from_setting(f"{redis_server}{'&' if '?' in redis_server else '?'}client_name={name}")
+    barrier = Barrier(5)
+
+    def enqueue() -> None:
+        barrier.wait(10)
+        store.enqueue("default", [make_job(uuid4().hex)])
+        barrier.wait(10)
+
+    for _ in range(6):
+        threads = [Thread(target=enqueue) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+    with redis.Redis.from_url(redis_server) as client:
+        ours = [each for each in client.client_list() if each["name"] == name]
+        assert len(ours) == 5
+    store.delete("default", store.ids("default", State.QUEUED)[0])
+    store.close()
 
 
 def test_threads_at_work_at_once_have_names_of_their_own() -> None:

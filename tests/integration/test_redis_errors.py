@@ -28,6 +28,7 @@ def black_hole() -> Iterator[str]:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
 
 
+@pytest.mark.accepts("K28")
 def test_an_absent_redis_is_said_at_once(make_job: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -40,7 +40,7 @@ def crash(site: WorkerSite, pool: Pool) -> str:
     return id
 
 
-@pytest.mark.accepts("R31")
+@pytest.mark.accepts("R31", "R07")
 def test_what_became_of_a_job_whose_process_died_is_told_as_it_is(site: WorkerSite) -> None:
     pool = listening(site)
     late = site.put("endless", "sleep", timeout=300, max_attempts=1)

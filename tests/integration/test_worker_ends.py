@@ -37,7 +37,7 @@ def zombies(parent: int) -> list[int]:
 # -- told to stop -----------------------------------------------------------------
 
 
-@pytest.mark.accepts("R29", "O07", "O08", "O14", "P22", "P04")
+@pytest.mark.accepts("R29", "O08", "O14", "P22", "P04", "G20")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_running_jobs_end_before_the_worker_does(site: WorkerSite, number: int) -> None:
     pool = site.pool(threads=2)
@@ -107,6 +107,7 @@ def test_a_second_signal_means_now(site: WorkerSite) -> None:
     assert site.info(id).crashes == 0
 
 
+@pytest.mark.accepts("R28")
 def test_an_at_most_once_job_that_was_cut_short_is_dead_not_run_again(site: WorkerSite) -> None:
     pool = site.pool("--drain-timeout", "0.3")
     id = site.put("deaf", at_most_once=True, max_attempts=1)
@@ -161,7 +162,7 @@ def test_a_poison_job_is_dead_after_three_workers_and_takes_nobody_along(site: W
         site.wait(id)
 
 
-@pytest.mark.accepts("G60", "P03")
+@pytest.mark.accepts("G60", "P03", "G74")
 def test_jobs_of_a_killed_worker_run_elsewhere_after_the_lease(site: WorkerSite) -> None:
     doomed = site.pool()
     id = site.put("until_stopped")

@@ -17,7 +17,7 @@ JOBS = 20_000 if LONG else 600
 KILLS = 60 if LONG else 8
 
 
-@pytest.mark.accepts("G60", "R03", "K02")
+@pytest.mark.accepts("G60", "R03", "K02", "K29", "G38")
 @pytest.mark.parametrize(("name", "limit"), [("single", 1), ("five", 5)])
 def test_never_more_than_the_limit_run_and_none_is_stuck(site: Site, name: str, limit: int) -> None:
     producer = site.producer()

@@ -69,6 +69,7 @@ class TestTheDecorator:
         with pytest.raises(UnknownJob, match=r"No job is named 'shop\.receit'\. Did you mean 'shop\.receipt'\?"):
             registry.get("shop.receit")
 
+    @pytest.mark.accepts("G71")
     def test_the_defaults_are_those_of_the_reference(self) -> None:
         task = job(plain)
         assert (task.queue, task.priority, task.max_attempts, task.timeout, task.unique) == (

@@ -56,6 +56,7 @@ def test_a_failed_attempt_is_followed_by_another_until_none_is_left() -> None:
     assert [type(outcome) for outcome in outcomes] == [RetryIn, RetryIn, Dead]
 
 
+@pytest.mark.accepts("G71")
 def test_an_exhausted_job_may_be_dropped_instead_of_dead() -> None:
     outcome = decide(ValueError("no"), attempt=3, most=3, exhausted="discard")
 
@@ -132,6 +133,7 @@ def test_a_list_of_pauses_is_used_in_order_and_its_last_one_from_then_on() -> No
     assert [outcome.delay for outcome in delays if isinstance(outcome, RetryIn)] == [1000, 2500, 2500, 2500]
 
 
+@pytest.mark.accepts("G71")
 def test_a_callable_backoff_gets_the_attempt_and_the_error() -> None:
     outcome = decide(ValueError("12"), attempt=2, backoff=lambda attempt, error: attempt * int(str(error)))
 

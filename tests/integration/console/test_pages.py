@@ -58,10 +58,21 @@ def test_the_apps_own_page_is_the_overview_too(console_store: Store, filler: Fil
     assert "1 job of default is dead." in root.get("/admin/django_jobs/").text
 
 
+@pytest.mark.accepts("G27", "G41")
 def test_a_list_shows_what_its_state_is_about(console_store: Store, root: Client) -> None:
     fill_typical(console_store)
     shown = {
-        "running": ["42 %", "rows 4,200 of 10,000", "web-1:4711/1"],
+        "running": [
+            ">Job<",
+            ">Arguments<",
+            ">Started<",
+            ">Last check-in<",
+            ">Worker<",
+            "order_id=",
+            "42 %",
+            "rows 4,200 of 10,000",
+            "web-1:4711/1",
+        ],
         "retry": ["HTTPError", "500 Server Error", "1/10"],
         "dead": ["Declined", "Card ending 1003 was declined", "1/10"],
         "succeeded": ["182 ms", "sent"],
@@ -73,8 +84,11 @@ def test_a_list_shows_what_its_state_is_about(console_store: Store, root: Client
         page = root.get(f"{BASE}jobs/{state}/").text
         for text in texts:
             assert text in page, (state, text)
+    headings = ("Job", "Queue", "Arguments", "Started", "Last check-in", "Worker")
+    assert all(f'<th scope="col">{text}</th>' in root.get(f"{BASE}jobs/running/").text for text in headings)
 
 
+@pytest.mark.accepts("G58")
 def test_dead_jobs_come_newest_first_and_page_to_the_last(console_store: Store, filler: Filler, root: Client) -> None:
     ids = [filler.make(State.DEAD) for _ in range(120)]
     first, last = root.get(f"{BASE}jobs/dead/").text, root.get(f"{BASE}jobs/dead/?p=3").text
@@ -126,7 +140,7 @@ def test_a_worker_shows_where_it_is_and_what_it_does(console_store: Store, fille
 # -- acting --------------------------------------------------------------------
 
 
-@pytest.mark.accepts("G59", "G09")
+@pytest.mark.accepts("G59", "G09", "G41")
 def test_a_dead_job_is_retried_and_it_is_said_and_logged(console_store: Store, filler: Filler, root: Client) -> None:
     first, second, other = (filler.make(State.DEAD) for _ in range(3))
     data = {"verb": "retry", "job": [f"default/{quote(id)}" for id in (first, second)]}
@@ -139,6 +153,7 @@ def test_a_dead_job_is_retried_and_it_is_said_and_logged(console_store: Store, f
     assert first in root.get(f"{BASE}history/").text
 
 
+@pytest.mark.accepts("G41")
 @pytest.mark.parametrize("verb", ["delete", "kill"])
 def test_what_cannot_be_undone_asks_first(verb: str, console_store: Store, filler: Filler, root: Client) -> None:
     state = State.SCHEDULED
@@ -264,6 +279,7 @@ def broken_store(memory_console: Store, monkeypatch: pytest.MonkeyPatch) -> Iter
     use_store(None)
 
 
+@pytest.mark.accepts("K28")
 def test_a_store_out_of_reach_gives_a_page_that_says_so(broken_store: None, root: Client) -> None:
     for page in PAGES:
         response = root.get(BASE + page.format(operation="x"))
