@@ -107,6 +107,8 @@ def test_a_url_that_is_none_is_refused_without_its_password() -> None:
     [
         ("redis://me:s3cret@host:1/0", "redis://…@host:1/0"),
         ("redis://host:1/0", "redis://host:1/0"),
+        ("redis://host:1/0?password=s3cret", "redis://host:1/0?password=…"),
+        ("redis://host:1/0?username=me&password=s3cret&x=1", "redis://host:1/0?username=…&password=…&x=1"),
         ("cache:default", "cache:default"),
     ],
 )

@@ -6,6 +6,7 @@ alias made for a cache may have timeouts that break a waiting worker.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -133,4 +134,5 @@ def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
 def redacted(setting: str) -> str:
     """The setting as it may be shown: without user and password."""
     scheme, separator, rest = setting.partition("://")
-    return f"{scheme}{separator}…@{rest.rpartition('@')[2]}" if "@" in rest else setting
+    shown = f"{scheme}{separator}…@{rest.rpartition('@')[2]}" if "@" in rest else setting
+    return re.sub(r"([?&](?:username|password)=)[^&]*", r"\1…", shown)
