@@ -53,6 +53,18 @@ class _Held:
     def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection, channel: Channel) -> None:
         self.pid = os.getpid()
         self.pool, self.connection, self.channel = pool, connection, channel
+        self.broken = False
+
+    def mend(self) -> None:
+        """Connect again.  Sending would do it, too, but to the address it had: only this asks Sentinel for the new."""
+        if self.broken:
+            self.connection.connect()
+            self.broken = False
+
+    def drop(self) -> None:
+        """Disconnect: the next call begins on a new socket."""
+        self.broken = True
+        self.connection.disconnect()
 
     def __del__(self) -> None:
         if self.pid == os.getpid():
@@ -105,6 +117,7 @@ class Transport:
         held = self._held()  # kept for the whole call: `close` must not give its connection to somebody else
         connection = held.connection
         try:
+            held.mend()
             if script is None:
                 connection.send_command(*args)
                 return connection.read_response()
@@ -116,10 +129,10 @@ class Transport:
                 return connection.read_response()
         except driver.ResponseError as error:
             if is_passing(error):  # a demoted or loading server: the next try looks for the right one
-                connection.disconnect()
+                held.drop()
             raise
         except BaseException:
-            connection.disconnect()  # half a reply may be in the socket: nobody may read it as theirs
+            held.drop()  # half a reply may be in the socket: nobody may read it as theirs
             raise
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
