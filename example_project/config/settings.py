@@ -78,7 +78,14 @@ DJANGO_JOBS = {
         "mail": {"PRIORITY": 5},
         "webhooks": {"PRIORITY": 5, "MAX_LENGTH": 10_000},
         "media": {"MAX_CONCURRENCY": 4},
+        # Of a worker in shell (remote/pull_worker.sh): `runworkers` leaves it alone.
+        "vault": {},
         "default": {},
+    },
+    # At /jobs/: whoever has a token.  Jobs are posted to the picture service (remote/push_worker.py) on this machine.
+    "API": {
+        "REMOTE_HOSTS": ["127.0.0.1"],
+        "CREDENTIALS": {"pictures": {"user": "shop", "password": "only for the example"}},
     },
     "MIDDLEWARE": ["shop.middleware.log_slow_jobs"],
     "ENQUEUE_MIDDLEWARE": ["shop.middleware.remember_job"],

@@ -1,4 +1,4 @@
-"""Addresses: the shop, its media files and the admin."""
+"""Addresses: the shop, its media files, the admin, and the HTTP API of its jobs."""
 
 from django.conf import settings
 from django.conf.urls.static import static
@@ -8,5 +8,6 @@ from django.urls import include, path
 urlpatterns = [
     path("", include("shop.urls")),
     path("admin/", admin.site.urls),
+    path("jobs/", include("django_jobs.api.urls")),
     *static(settings.MEDIA_URL, document_root=settings.MEDIA_ROOT),
 ]

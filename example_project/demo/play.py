@@ -12,6 +12,7 @@ from django.conf import settings
 from demo import check, ledger, work
 from demo.customer import Customer
 from demo.processes import Processes
+from demo.remote import RemoteWork
 from demo.services import MailSink, Partner, free_port
 from shop.models import FrontPage
 
@@ -25,14 +26,16 @@ def play(mail: MailSink, partner: Partner, *, once: bool, orders: int) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     say("Making the shop: tables, goods and the user admin …")
-    work.prepare()
     address = f"http://127.0.0.1:{free_port()}"
+    remote = RemoteWork(address)
+    work.prepare()
+    remote.prepare()
     try:
         with Processes() as processes:
             say(f"Starting the web server and the workers on {settings.DJANGO_JOBS['STORE']} …")
             processes.start("workers", "runworkers")
             processes.start("web", "runserver", "--noreload", "--skip-checks", address.removeprefix("http://"))
-            status = run(processes, mail, partner, address, orders, stop)
+            status = run(processes, mail, partner, address, remote, orders, stop)
             if not once and not stop.is_set():
                 say(f"\nThe shop is open:  {address}/\nIts jobs:          {address}/admin/django_jobs/")
                 say("Log in as admin with the password admin.  Ctrl-C closes it.")
@@ -47,18 +50,30 @@ def play(mail: MailSink, partner: Partner, *, once: bool, orders: int) -> int:
     return status
 
 
-def run(processes: Processes, mail: MailSink, partner: Partner, address: str, orders: int, stop: Event) -> int:
+def run(
+    processes: Processes,
+    mail: MailSink,
+    partner: Partner,
+    address: str,
+    remote: RemoteWork,
+    orders: int,
+    stop: Event,
+) -> int:
     """Put the work through the queue and tell what happened; 0 if all of it is right."""
     if not wait_until(lambda: Customer(address).reaches("/"), START_SECONDS, processes, stop):
         raise RuntimeError(f"the web server does not answer: see {processes.log('web')}")
-    say(f"{orders} orders, {len(work.PHOTOS)} photos, a sales report, an export and a clean-up …")
+    remote.start(processes)
+    say(f"{orders} orders, {len(work.PHOTOS)} photos, a sales report, an export, a clean-up, and work over HTTP …")
+    if remote.missing:
+        say(f"(The worker in shell stays out: it needs {', '.join(remote.missing)}.)")
     start = monotonic()
     work.trade(address, orders)
+    remote.trade()
     done = wait_until(all_done, WORK_SECONDS, processes, stop)
     rows = ledger.look()
     say(f"\n{'All done in' if done else 'Not done after'} {monotonic() - start:.1f} s:\n\n{ledger.table(rows)}\n")
     status = 0 if done else 1
-    for right, seen in check.effects(mail, partner, orders):
+    for right, seen in [*check.effects(mail, partner, orders), *remote.effects()]:
         say(f"  {'ok   ' if right else 'WRONG'} {seen}")
         status = status if right else 1
     for job in [job for row in rows for job in row.wrong]:

@@ -1,12 +1,14 @@
-"""The web server and the workers of the demo: started here, ended here, whatever happens to this process."""
+"""The web server and all workers of the demo: started here, ended here, whatever happens to this process."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from django.conf import settings
@@ -17,18 +19,29 @@ STOP_SECONDS = 40
 
 
 class Processes:
-    """`manage.py` commands in the background, each with a log file under the state folder."""
+    """Commands in the background, each with a log file under the state folder."""
 
     def __init__(self) -> None:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        #: those that are not ours; each is a process group.
+        self.scripts: set[str] = set()
 
     def start(self, name: str, *arguments: str) -> None:
         """Start `manage.py arguments…`."""
+        self._open(name, [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments])
+
+    def run(self, name: str, command: list[str], **environment: str) -> None:
+        """Start any program, with these variables besides ours."""
+        self.scripts.add(name)
+        self._open(name, command, **environment)
+
+    def _open(self, name: str, command: list[str], **environment: str) -> None:
         with self.log(name).open("wb") as log:
             self.running[name] = subprocess.Popen(
-                [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments],
+                command,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **environment},
                 # A session of its own: Ctrl-C is for the demo, which then stops the others in order.
                 start_new_session=True,
                 preexec_fn=end_with_parent(),
@@ -36,7 +49,7 @@ class Processes:
 
     def log(self, name: str) -> Path:
         """Where the output of that process goes."""
-        return settings.STATE / f"{name}.log"
+        return settings.STATE / f"{name.replace(' ', '-')}.log"
 
     def check(self) -> None:
         """Raise RuntimeError with the end of its log if one of them has ended by itself."""
@@ -49,8 +62,13 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self.running.values():
-            process.terminate()
+        for name, process in self.running.items():
+            if name in self.scripts:
+                # With what they have started themselves: a shell script would let its curl finish.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+            else:
+                process.terminate()
         for name, process in self.running.items():
             try:
                 process.wait(STOP_SECONDS)
