@@ -80,6 +80,8 @@ class Chores:
         pause = 1.0
         try:
             pause = chore()
+            if self.outage.is_on and monotonic() - self._worked_at > self.lease / 2:
+                self.spare_expired_leases(self.lease)  # the store is back, and this was the first to notice
             self.outage.worked()
             self._worked_at = monotonic()
         except StoreError as error:
