@@ -139,6 +139,7 @@ local function scores_of(batch, found)
     return all and redis.call('ZMSCORE', place, unpack(batch)) or {}
 end
 
+redis.call('ZREM', leases, '') -- first write: needs no memory, and of another type it fails before a job is taken out
 local looked_at = 0
 while looked_at - #ids < PASS_OVER do
     local want = limit - #ids
@@ -152,7 +153,7 @@ while looked_at - #ids < PASS_OVER do
     looked_at = looked_at + #batch
     local found = redis.call('HMGET', jobs, unpack(batch))
     local scores = scores_of(batch, found)
-    redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1) -- first write: needs no memory
+    redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
     for i, id in ipairs(batch) do
         local record = found[i]
         -- a plain record of an open type passes without being looked into; a missing one is a dangling reference
