@@ -10,7 +10,7 @@ import pytest
 from django_jobs.values import State
 from tests.survival.conftest import LONG
 from tests.survival.pools import Site
-from tests.survival.processes import is_alive, open_files, send_signal, zombies
+from tests.survival.processes import is_alive, send_signal
 from tests.survival.project.kinds import ENDLESS, POISON
 from tests.survival.waiting import wait_until
 
@@ -131,25 +131,6 @@ def test_a_child_that_is_killed_is_replaced_and_its_jobs_run_at_once(site: Site)
     verdict = site.verdict()
     assert not verdict.lost
     assert not site.counts()["dead"]
-
-
-def test_children_that_die_by_the_dozen_leave_neither_zombies_nor_open_files(site: Site) -> None:
-    """As the first process of a container, where orphans of others become its children, too."""
-    producer = site.producer()
-    pool = site.pool(first_process=True)
-    for turn in range(500 if LONG else 8):
-        producer.send("orphans", 1, prefix=f"turn{turn}")
-        site.ledger.wait("start", turn + 1)
-        send_signal(site.ledger.read()[-1].pid, signal.SIGKILL)
-        wait_until(lambda t=turn: site.state_of(f"turn{t}-0") == "dead", "it is given up", seconds=20)
-        if turn == 3:
-            open_before = len(open_files(pool.pid))
-    producer.send("work", 5, prefix="after")
-    site.wait_drained()
-    wait_until(lambda: not zombies(pool.pid), "all are reaped", seconds=5)
-    assert len(open_files(pool.pid)) <= open_before + 2
-    assert "giving up" not in pool.text()
-    assert pool.stop() == 0
 
 
 @pytest.mark.accepts("G50", "G53")
