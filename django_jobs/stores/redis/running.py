@@ -69,7 +69,7 @@ class RedisRunning(RedisPart, RunningStore):
             id = bare_id.decode(errors="replace")
             failures, crashes, parked = read_tries(tries) if tries else (0, 0, 0)
             holder = f"{worker}:{id}" if lease_each else worker
-            claims.append(Claim(id, queue, token, record, failures, crashes, parked, now, holder))
+            claims.append(Claim(id, queue, token, record or b"", failures, crashes, parked, now, holder))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
         return Claimed(claims, gone, left, None if due < 0 else due, now)
 

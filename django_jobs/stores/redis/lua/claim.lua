@@ -67,6 +67,12 @@ local function running_under(key)
     return running_of[key]
 end
 
+local function take_slot(key, id)
+    running_of[key] = running_under(key) + 1
+    new_slots[#new_slots + 1] = '0'
+    new_slots[#new_slots + 1] = key .. '\0' .. id
+end
+
 -- This one will not run now: whoever waits behind it for the same limit may.
 local function let_next(controls)
     local key = limit_key(controls)
@@ -100,9 +106,7 @@ local function admissible(id, record, score)
             block(key, id, score, letter)
             return false
         end
-        running_of[key] = running_under(key) + 1
-        new_slots[#new_slots + 1] = '0'
-        new_slots[#new_slots + 1] = key .. '\0' .. id
+        take_slot(key, id)
     end
     unlock(id, controls, true)
     return true
@@ -115,13 +119,10 @@ local function takes_slot(id, record)
     if not key or controls.expires_at or controls.unique then
         return false
     end
-    local taken = running_of[key] or running_under(key)
-    if taken >= (tonumber(controls.limit) or 0) then
+    if running_under(key) >= (tonumber(controls.limit) or 0) then
         return false
     end
-    running_of[key] = taken + 1
-    new_slots[#new_slots + 1] = '0'
-    new_slots[#new_slots + 1] = key .. '\0' .. id
+    take_slot(key, id)
     return true
 end
 
