@@ -12,7 +12,7 @@ import redis
 from tests.servers import redis_program, running_redis
 
 psutil = pytest.importorskip("psutil", reason="measures memory")
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.redis
 
 JOBS = 5_000
 #: `drain` sends so many more, before its clock starts.

@@ -49,7 +49,6 @@ async def bad() -> None:
 @pytest.mark.skipif(
     find_spec("mypy") is None and os.environ.get("CI", "").lower() != "true", reason="mypy is not installed"
 )
-@pytest.mark.timeout(240)
 def test_calls_keep_the_signature_of_the_function(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     program = tmp_path / "shop_jobs.py"

@@ -11,7 +11,7 @@ from tests.survival.pools import Site
 from tests.survival.storms import Storm
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 150)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 300)]
 
 JOBS = 20_000 if LONG else 600
 KILLS = 60 if LONG else 8

@@ -17,7 +17,7 @@ from tests.survival.proxy import Proxy
 from tests.survival.servers import RedisServer
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(600 if LONG else 120)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(600 if LONG else 300)]
 
 
 def freeze(pool: Pool, number: int) -> None:

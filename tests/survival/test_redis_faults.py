@@ -20,7 +20,7 @@ from tests.survival.proxy import Proxy
 from tests.survival.servers import RedisServer
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 180)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 300)]
 
 
 @pytest.fixture

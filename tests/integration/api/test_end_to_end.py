@@ -135,7 +135,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.mark.accepts("K06", "K17", "K18", "K28")
-@pytest.mark.timeout(280 if JOBS < 1000 else 3600)
+@pytest.mark.timeout(300 if JOBS < 1000 else 3600)
 def test_no_job_is_lost_when_server_workers_and_push_worker_are_killed(site: Site) -> None:
     site.start("web")
     site.start("workers")
