@@ -6,17 +6,25 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Callable
+from time import monotonic
 from types import FrameType
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
+#: Seconds after the first order to stop in which another is the same one: a terminal or `timeout` tells the whole
+#: process group, and a supervisor in it passes on what it got.  Who means "now" has to wait as long.
+SAME_ORDER = 0.5
+
 
 class Signals:
-    """The signals this process got: `stops` counts SIGTERM and SIGINT; a byte on `fileno()` wakes the loop up."""
+    """The signals this process got: `stops` counts orders to stop; a byte on `fileno()` wakes the loop up."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.clock = clock
         self.stops = 0
+        self._first_stop = 0.0
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -61,6 +69,11 @@ class Signals:
         os.close(self._write)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        now = self.clock()
+        if not self.stops:
+            self._first_stop = now
+        elif now - self._first_stop < SAME_ORDER:
+            return
         self.stops += 1
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -12,7 +12,7 @@ from django_jobs.values import State
 from tests.integration.workers import WorkerSite, site
 from tests.survival.ledger import Event
 from tests.survival.processes import is_alive, send_signal
-from tests.survival.waiting import wait_until
+from tests.survival.waiting import SLOW, wait_until
 
 __all__ = ["site"]
 
@@ -47,7 +47,7 @@ def test_running_jobs_end_before_the_worker_does(site: WorkerSite, number: int) 
     waiting = [site.put("work") for _ in range(20)]
     pool.process.send_signal(number)
 
-    assert pool.process.wait(5) == 0
+    assert pool.process.wait(60) == 0
     assert {site.info(id).state for id in running} == {State.SUCCEEDED}
     for id in waiting:
         assert len(starts(site, id)) == (site.info(id).state is State.SUCCEEDED)
@@ -56,24 +56,24 @@ def test_running_jobs_end_before_the_worker_does(site: WorkerSite, number: int) 
 
 @pytest.mark.accepts("P11")
 def test_a_job_can_see_the_end_coming(site: WorkerSite) -> None:
-    pool = site.pool()
+    pool = site.pool("--drain-timeout", "60")
     id = site.put("until_stopped")
     started(site, id)
     began = monotonic()
 
     assert pool.stop() == 0
-    assert monotonic() - began < 2
+    assert monotonic() - began < SLOW * 2
     assert site.info(id).result == b'"stopped in order"'
 
 
 def test_an_idle_worker_stops_at_once(site: WorkerSite) -> None:
-    pool = site.pool(processes=2)
+    pool = site.pool("--drain-timeout", "60", processes=2)
     site.wait(site.put("work"))
     wait_until(lambda: len(pool.children()) == 4, "all children are there", seconds=5)
     began = monotonic()
 
     assert pool.stop() == 0
-    assert monotonic() - began < 1
+    assert monotonic() - began < SLOW * 1
 
 
 @pytest.mark.accepts("G80")
@@ -90,6 +90,21 @@ def test_what_does_not_end_in_time_is_handed_back_uncounted_after_its_process_is
     assert started(site, id, times=2).pid != first.pid
 
 
+def test_one_stop_that_arrives_by_several_ways_is_one_stop(site: WorkerSite) -> None:
+    """A terminal or `timeout` tells the whole process group, and who supervises it tells the parent as well."""
+    pool = site.pool("--drain-timeout", "60")
+    id = site.put("work", 700)
+    started(site, id)
+    everybody = (pool.pid, *pool.children())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        for pid in everybody:
+            send_signal(pid, number)
+
+    assert pool.process.wait(10) == 0
+    assert site.info(id).state is State.SUCCEEDED
+    assert "told twice" not in pool.text()
+
+
 @pytest.mark.accepts("O10")
 def test_a_second_signal_means_now(site: WorkerSite) -> None:
     pool = site.pool("--drain-timeout", "60")
@@ -98,11 +113,11 @@ def test_a_second_signal_means_now(site: WorkerSite) -> None:
     pool.process.send_signal(signal.SIGTERM)
     wait_until(lambda: "stops" in pool.text() or pool.process.poll() is None, "the first is seen", seconds=2)
     began = monotonic()
-    while pool.process.poll() is None and monotonic() - began < 5:
+    while pool.process.poll() is None and monotonic() - began < SLOW * 5:
         pool.process.send_signal(signal.SIGTERM)
 
-    assert pool.process.wait(5) == 0
-    assert monotonic() - began < 3
+    assert pool.process.wait(60) == 0
+    assert monotonic() - began < SLOW * 3
     assert site.info(id).state is State.QUEUED
     assert site.info(id).crashes == 0
 
@@ -123,6 +138,7 @@ def test_an_at_most_once_job_that_was_cut_short_is_dead_not_run_again(site: Work
 
 @pytest.mark.accepts("G04", "G51")
 def test_a_dead_childs_jobs_run_again_at_once(site: WorkerSite) -> None:
+    site.jobs_settings["LEASE"] = 60
     pool = site.pool(threads=2)
     victims = [site.put("until_stopped") for _ in range(2)]
     pid = {started(site, id).pid for id in victims}.pop()
@@ -131,7 +147,7 @@ def test_a_dead_childs_jobs_run_again_at_once(site: WorkerSite) -> None:
 
     for id in victims:
         assert started(site, id, times=2).pid != pid
-    assert monotonic() - began < 1.5, "not the lease, but at once"
+    assert monotonic() - began < SLOW * 1.5, "not the lease, but at once"
     for id in victims:
         info = site.info(id)
         assert (info.crashes, info.failures) == (1, 0)
@@ -167,12 +183,14 @@ def test_jobs_of_a_killed_worker_run_elsewhere_after_the_lease(site: WorkerSite)
     doomed = site.pool()
     id = site.put("until_stopped")
     started(site, id)
-    doomed.kill_all()
     began = monotonic()
+    doomed.kill_all()
     site.pool()
 
-    started(site, id, times=2, seconds=2 + 5)
-    assert monotonic() - began > 0.5, "a lease is not cut short"
+    started(site, id, times=2)
+    took = monotonic() - began
+    assert took > 0.5, "a lease is not cut short"
+    assert took < 2 + 5 + SLOW * 2, "a lease, the search, and the start of a process"
     assert site.info(id).crashes == 1
 
 
@@ -184,7 +202,7 @@ def test_a_worker_that_was_frozen_ends_what_runs_elsewhere_by_now(site: WorkerSi
     for pid in pids:
         send_signal(pid, signal.SIGSTOP)
     site.pool()
-    second = started(site, id, times=2, seconds=2 + 5 + 3).pid
+    second = started(site, id, times=2, seconds=10).pid
     for pid in pids:
         send_signal(pid, signal.SIGCONT)
 
@@ -227,7 +245,7 @@ def test_a_time_limit_ends_any_job_and_harms_nobody(site: WorkerSite, how: str) 
     began = monotonic()
 
     info = site.wait(id, State.DEAD, seconds=5)
-    assert monotonic() - began < 1 + 2
+    assert monotonic() - began < 1 + SLOW * 2
     (attempt,) = info.attempts
     assert (attempt.outcome, info.failures, info.crashes) == ("timeout", 1, 0)
     assert "time limit of 1 s" in attempt.error
@@ -249,17 +267,12 @@ def test_a_job_that_took_too_long_is_retried_like_any_failure(site: WorkerSite) 
 
 def test_jobs_with_time_limits_run_side_by_side(site: WorkerSite) -> None:
     site.pool(threads=6)
-    ids = [site.put("work", 1500, timeout=10_000) for _ in range(5)]
-    for id in ids:
-        site.wait(id, seconds=8)
+    ids = [site.put("until_stopped", timeout=60_000) for _ in range(5)]
+    site.ledger.wait("start", 4)
 
-    events = [event for event in site.ledger.read() if event.kind in ("start", "end")]
-    running = most = 0
-    for event in events:
-        running += 1 if event.kind == "start" else -1
-        most = max(most, running)
-    assert most >= 4
-    assert len({event.pid for event in events}) >= 4
+    assert site.ledger.count("end") == 0
+    assert len({event.pid for event in site.ledger.read()}) >= 4, "each in a process of its own"
+    site.store.cancel("default", ids)
 
 
 def test_a_long_job_keeps_its_lease_while_it_holds_the_interpreter(site: WorkerSite) -> None:
