@@ -107,7 +107,7 @@ def test_clients_of_a_full_queue_are_asked_to_come_again_and_served_when_there_i
     assert waiting(site) == BOUND, "bounded, so the wait is bounded"
 
     pool = site.pool("--burst")
-    assert pool.process.wait(20) == 0
+    assert pool.process.wait(60) == 0
     assert client.post("/place").status_code == 202
     assert client.post("/try").status_code == 202
 

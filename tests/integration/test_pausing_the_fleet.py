@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from time import monotonic, monotonic_ns
+from time import monotonic_ns
 from uuid import uuid4
 
 import pytest
@@ -16,9 +16,10 @@ from django.test import override_settings
 from django_jobs import job, operations
 from django_jobs.stores import use_store
 from django_jobs.values import State
+from django_jobs.worker.fetcher import LONGEST_WAIT
 from tests.integration.workers import WorkerSite
 from tests.survival.pools import Pool
-from tests.survival.waiting import wait_until
+from tests.survival.waiting import SLOW, wait_until
 
 Q = "default"
 
@@ -86,28 +87,39 @@ def test_a_paused_queue_starts_nothing_anywhere_while_running_jobs_finish_and_ot
     assert stats.counts["queued"] == 21
 
     operations.resume(Q)
-    began = monotonic()
     for id in held:
         site.wait(id)
-    assert monotonic() - began < 2, "resumed at once, not at the next look"
     site.store.cancel(Q, [alone])
+
+
+def test_a_queue_that_is_resumed_goes_on_at_once(site: WorkerSite, fleet: list[Pool]) -> None:
+    """Not at somebody's next look, every LONGEST_WAIT: most of five rounds would wait longer for it."""
+    waits = []
+    for _ in range(5):
+        operations.pause(Q)
+        held = site.put("work")
+        resumed = site.store.now()
+        operations.resume(Q)
+        waits.append(site.wait(held).at - resumed)
+    assert sorted(waits)[2] < LONGEST_WAIT * 1000 / 4, f"ms: {waits}"
 
 
 @pytest.mark.accepts("G66", "G49")
 def test_after_a_pause_in_full_swing_nothing_more_is_claimed(site: WorkerSite, fleet: list[Pool]) -> None:
     """What a worker holds by then still starts: a fraction of a second's work, never more."""
-    jobs = {site.put("work", 20) for _ in range(300)}
+    jobs = {site.put("work", 100) for _ in range(300)}
     wait_until(lambda: len(jobs & started(site)) > 20, "they run", every=0.005)
     operations.pause(Q)
     paused = monotonic_ns()
     (stats,) = site.store.stats([Q])
     wait_until(lambda: site.store.stats([Q])[0].counts["running"] == 0, "what was held has ended")
-    assert site.store.stats([Q])[0].counts["queued"] >= stats.counts["queued"] > 0
+    (after,) = site.store.stats([Q])
+    assert after.counts["queued"] >= stats.counts["queued"] > 0
     late = [event for event in site.ledger.read() if event.kind == "start" and event.at > paused]
-    assert all(event.at - paused < 1e9 for event in late), "ns"
+    assert all(event.at - paused < SLOW * 1e9 for event in late), "ns"
     assert len(late) < 60
     operations.resume(Q)
-    wait_until(lambda: site.store.stats([Q])[0].counts["succeeded"] >= len(jobs), "they go on", seconds=20)
+    wait_until(lambda: site.store.stats([Q])[0].counts["succeeded"] > after.counts["succeeded"], "they go on")
 
 
 @pytest.mark.accepts("G11", "G66")
@@ -126,12 +138,15 @@ def test_a_paused_type_is_held_back_everywhere_and_the_others_pass(site: WorkerS
 
 @pytest.mark.parametrize("name", [None, "add"], ids=["queue", "type"])
 def test_a_pause_ends_by_itself_at_its_time(site: WorkerSite, fleet: list[Pool], name: str | None) -> None:
-    until = site.store.now() + 1200
-    operations.pause(Q, name=name, reason="maintenance", until=until)
-    held = [site.put("add", 1, n) for n in range(10)]
-    ends = [site.wait(id).at for id in held]
-    assert min(ends) >= until
-    assert max(ends) - until <= 1000, "at its time, not at somebody's next look"
+    """Not at somebody's next look, every LONGEST_WAIT: most of five rounds would be later with it."""
+    late = []
+    for _ in range(5):
+        until = site.store.now() + 400
+        operations.pause(Q, name=name, reason="maintenance", until=until)
+        ends = [site.wait(id).at for id in [site.put("add", 1, n) for n in range(3)]]
+        assert min(ends) >= until
+        late.append(min(ends) - until)
+    assert sorted(late)[2] <= LONGEST_WAIT * 1000 / 8, f"ms: {late}"
     stats = site.store.stats([Q])[0]
     assert (stats.paused, stats.paused_types) == (None, {})
 

@@ -15,7 +15,7 @@ from django_jobs.values import State
 from tests.integration.workers import WorkerSite
 from tests.survival.processes import is_alive
 from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from tests.survival.waiting import SLOW, wait_until
 
 pytestmark = pytest.mark.redis
 
@@ -62,9 +62,9 @@ def test_a_worker_that_cannot_renew_kills_its_jobs_and_ends(site: WorkerSite, se
 
     wait_until(lambda: not any(map(is_alive, pids)), "its jobs are ended by the end of the lease", seconds=5)
     # Plus the time that one call takes to find that nobody answers.
-    assert 0.5 < monotonic() - began < 2 + 2.5
-    assert pool.process.wait(10) != 0
-    assert monotonic() - began < 2 * 2 + 2
+    assert 0.5 < monotonic() - began < 2 + SLOW * 2.5
+    assert pool.process.wait(60) != 0
+    assert monotonic() - began < 2 * 2 + SLOW * 2
 
 
 def test_a_worker_stops_in_time_though_the_store_is_silent(site: WorkerSite, server: RedisServer) -> None:
@@ -76,8 +76,8 @@ def test_a_worker_stops_in_time_though_the_store_is_silent(site: WorkerSite, ser
     try:
         began = monotonic()
         pool.process.send_signal(signal.SIGTERM)
-        pool.process.wait(10)
-        assert monotonic() - began < 1 + 5.5
+        pool.process.wait(60)
+        assert monotonic() - began < 1 + 5 + SLOW * 0.5
     finally:
         server.process.send_signal(signal.SIGCONT)
 

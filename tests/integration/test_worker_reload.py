@@ -62,8 +62,8 @@ def test_a_change_of_code_starts_the_worker_again(site: WorkerSite, tmp_path: Pa
         wait_until(changed, "the new code runs", seconds=9, every=0.5)
         assert process.poll() is None
         process.terminate()
-        assert process.wait(5) == 0, (tmp_path / "log").read_text()
+        assert process.wait(60) == 0, (tmp_path / "log").read_text()
     finally:
         process.kill()
-        process.wait(5)
+        process.wait(60)
         log.close()

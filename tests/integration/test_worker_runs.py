@@ -14,7 +14,7 @@ from django_jobs.values import State
 from tests.integration.workers import WorkerSite, site
 from tests.survival.checker import most_at_once
 from tests.survival.pools import ROOT, Pool
-from tests.survival.waiting import wait_until
+from tests.survival.waiting import SLOW, wait_until
 
 __all__ = ["site"]
 
@@ -114,11 +114,11 @@ def test_a_slow_job_does_not_hold_up_what_was_claimed_with_it(site: WorkerSite) 
     quick = [site.put("work") for _ in range(20)]
 
     for id in quick:
-        site.wait(id, seconds=3)
+        site.wait(id)
     assert site.info(slow).state is State.RUNNING
     ends = {event.id: event.at for event in site.ledger.read() if event.kind == "end"}
     began = next(event.at for event in site.ledger.read() if event.kind == "start" and event.id == slow)
-    assert (max(ends[id] for id in quick) - began) / 1e6 < 1000, "ms"
+    assert (max(ends[id] for id in quick) - began) / 1e9 < SLOW * 1, "the slow job takes a minute"
 
 
 def test_jobs_that_turn_out_slower_than_those_before_are_shared_among_idle_threads(site: WorkerSite) -> None:
@@ -132,14 +132,15 @@ def test_jobs_that_turn_out_slower_than_those_before_are_shared_among_idle_threa
     for id in slow:
         site.wait(id)
     events = [event for event in site.ledger.read() if event.id in slow]
-    took = (max(event.at for event in events) - min(event.at for event in events)) / 1e9
-    assert took < 2.5, "one thread alone would need 4 s"
+    span = max(event.at for event in events) - min(event.at for event in events)
+    busy = sum(event.at if event.kind == "end" else -event.at for event in events)
+    assert busy / span > 1.6, "jobs at a time; one thread alone runs one"
 
 
 def test_many_async_jobs_run_at_once_in_one_process(site: WorkerSite) -> None:
-    ids = [site.put("awork", 400) for _ in range(60)]
+    ids = [site.put("awork", 1500) for _ in range(60)]
     site.pool("--async-concurrency", "60", threads=2)
-    site.ledger.wait("end", 60, seconds=8)
+    site.ledger.wait("end", 60)
 
     events = site.ledger.read()
     starts = [event.at for event in events if event.kind == "start"]
@@ -225,7 +226,7 @@ def test_an_operator_stops_a_worker_from_afar(site: WorkerSite) -> None:
     wait_until(site.store.workers, "the worker is known", seconds=5)
 
     assert site.store.command_worker("east-1", "stop")
-    assert pool.process.wait(5) == 0
+    assert pool.process.wait(60) == 0
 
 
 def test_a_quiet_worker_lives_and_claims_nothing(site: WorkerSite) -> None:

@@ -47,7 +47,7 @@ class Pool:
     def kill(self) -> None:
         """SIGKILL the parent; its children have to notice by themselves."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def kill_all(self) -> None:
         """SIGKILL parent and children at once, as when a machine dies."""
@@ -55,9 +55,9 @@ class Pool:
         self.process.kill()
         for pid in children:
             send_signal(pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
-    def stop(self, seconds: float = 15) -> int:
+    def stop(self, seconds: float = 60) -> int:
         """SIGTERM, once it listens to signals; the exit status."""
         wait_until(lambda: self.process.poll() is not None or catches(self.pid, signal.SIGTERM), "it listens")
         self.process.send_signal(signal.SIGTERM)
@@ -241,7 +241,7 @@ class Producer:
     def close(self) -> None:
         """End it."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with suppress(OSError):  # what was not written any more

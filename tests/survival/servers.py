@@ -74,13 +74,13 @@ class RedisServer:
         """SIGKILL, as the kernel does when memory is short."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def shutdown(self) -> None:
         """An orderly SHUTDOWN."""
         assert self.process is not None
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def close(self) -> None:
         """The test is over."""

@@ -11,7 +11,7 @@ from tests.survival.checker import repeated_for_no_reason
 from tests.survival.conftest import LONG
 from tests.survival.pools import Pool, Producer, Site
 from tests.survival.processes import send_signal
-from tests.survival.waiting import wait_until
+from tests.survival.waiting import SLOW, wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
@@ -79,7 +79,7 @@ def test_a_worker_that_dies_there_loses_nothing(site: Site, point: str) -> None:
             assert doomed.stop() in (0, -signal.SIGKILL)
         killed |= doomed.seen
         assert healthy.stop() == 0
-        assert took < LEASE + 5 + 6, "a lease, the search for lost ones, and the start and the work of a process"
+        assert took < LEASE + 5 + SLOW * 6, "a lease, the search for lost ones, and the start and the work of a process"
     site.verdict()
     repeated = repeated_for_no_reason(site.ledger.read(), dict.fromkeys(killed, 0))
     assert all("flaky" in id for id in repeated), repeated

@@ -18,7 +18,7 @@ from tests.survival.pools import Site
 from tests.survival.processes import send_signal
 from tests.survival.proxy import Proxy
 from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from tests.survival.waiting import SLOW, wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 300)]
 
@@ -169,7 +169,7 @@ def test_a_line_that_falls_silent(far_site: Site, proxy: Proxy) -> None:
     proxy.silent.set()
     began = monotonic()
     wait_until(lambda: "does not answer" in pool.text(), "the worker notices", seconds=8)
-    assert monotonic() - began < 7
+    assert monotonic() - began < 5 + SLOW * 2
     Event().wait(12 if LONG else 0)
     proxy.heal()
     far_site.wait_drained(seconds=30)
@@ -195,13 +195,13 @@ def test_redis_killed_and_restarted_again_and_again(site: Site, server: RedisSer
         up = monotonic()
         before = site.ledger.count("end")
         wait_until(lambda b=before: site.ledger.count("end") > b, "workers go on", seconds=10)
-        assert monotonic() - up < 6, "within 5 s"
+        assert monotonic() - up < 5 + SLOW * 1, "within 5 s"
         for producer in producers:
             errors |= producer.answer()["errors"]
     site.wait_drained(seconds=120)
     assert all(pool.stop() == 0 for pool in pools)
     assert {name for name, _ in errors.values()} <= {"StoreUnavailable"}
-    assert max([seconds for _, seconds in errors.values()], default=0) < 6
+    assert max([seconds for _, seconds in errors.values()], default=0) < 5 + SLOW * 1
     verdict = site.verdict()
     print(f"\n{rounds} restarts: {verdict}, {len(errors)} errors told")
     assert verdict.duplicates <= rounds * 3 * 4 * 60
@@ -225,7 +225,7 @@ def test_a_wake_up_key_of_any_kind_stops_nobody(site: Site, server: RedisServer)
             began = monotonic()
             producer.send("work", 5, prefix=f"turn{turn}")
             site.wait_drained(seconds=10)
-            assert monotonic() - began < 4
+            assert monotonic() - began < SLOW * 4
     assert pool.stop() == 0
     site.store.reconcile("default")  # what nobody needed meanwhile is set aside within a minute
     assert site.verdict().duplicates == 0
@@ -240,8 +240,8 @@ def test_told_to_stop_while_redis_is_away(far_site: Site, proxy: Proxy) -> None:
     proxy.silent.set()
     began = monotonic()
     pool.process.send_signal(signal.SIGTERM)
-    pool.process.wait(15)
-    assert monotonic() - began < 1 + 5 + 1
+    pool.process.wait(60)
+    assert monotonic() - began < 1 + 5 + SLOW * 1
     proxy.heal()
     second = far_site.pool()
     far_site.wait_drained(seconds=30)
@@ -275,7 +275,7 @@ def test_a_full_redis_refuses_new_jobs_and_drains(site: Site, server: RedisServe
         producer.ask("work", [f"late-{n}" for n in range(20)], 1)
         refused = producer.answer()["errors"]
         assert {name for name, _ in refused.values()} == {"StoreFull"}
-        assert max(seconds for _, seconds in refused.values()) < 1
+        assert max(seconds for _, seconds in refused.values()) < SLOW * 1
         pool = site.pool()
         site.ledger.wait("end", 10)
         busy = {event.pid for event in site.ledger.read()} & set(pool.children())

@@ -120,7 +120,7 @@ class Fleet:
     def close(self) -> None:
         for process in self.running:
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
 
 @pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])

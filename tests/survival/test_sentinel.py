@@ -39,7 +39,7 @@ def sentinel(server: RedisServer, replica: RedisServer, tmp_path: Path) -> Itera
         wait_until(lambda: knows_a_replica(client), "it has found the replica", seconds=20)
     yield port
     process.kill()
-    process.wait(10)
+    process.wait(60)
 
 
 def knows_a_replica(client: redis.Redis) -> bool:

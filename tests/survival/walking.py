@@ -173,7 +173,13 @@ class Walk:
         return self.store.cancel(QUEUE, self._some())
 
     def revive(self) -> object:
-        return self.store.revive(QUEUE, self._some())
+        ids = self._some()
+        if self.rng.random() < 0.5:
+            return self.store.revive(QUEUE, ids)
+        shape = self.rng.choice(SHAPES)
+        record = encode(Job(ids[0], QUEUE, "shop.one", b"[[1],{}]", self.clock(), controls=shape))
+        self.sent.add(record)
+        return self.store.revive(QUEUE, ids[:1], record=record)
 
     def delete(self) -> object:
         return self.store.delete(QUEUE, self._some())
