@@ -14,8 +14,8 @@ local place = lane == 'alone' and alone or queued
 local lane_wake = lane == 'alone' and wake_alone or wake
 local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
 
-local function tries_of(ids)
-    return redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
+local function tries_of(ids, size)
+    return size > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
 end
 
 -- The same call again: the jobs of the first answer, as far as they are still held.
@@ -37,7 +37,8 @@ local function again(text)
         return {now, redis.call('ZCARD', place), next_due(), 0, gone, {}, {}, {}}
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
-    return {now, redis.call('ZCARD', place), next_due(), tonumber(token), gone, ids, records, tries_of(ids)}
+    local tried = tries_of(ids, redis.call('HLEN', tries))
+    return {now, redis.call('ZCARD', place), next_due(), tonumber(token), gone, ids, records, tried}
 end
 
 local before = answered()
@@ -49,11 +50,15 @@ local closed, closed_types, opens = pauses()
 if closed then
     return {now, 0, opens, 0, {}, {}, {}, {}}
 end
+-- An error undoes nothing, so a key of another type must be met before a job is taken out that needs it: these two
+-- here, what only some jobs need in look_ahead.
+redis.call('ZREM', leases, '') -- first write: needs no memory
+local running = redis.call('HLEN', claims)
 promote_due(100)
 admit_resumed(closed_types, 200)
 local room = math.huge -- in the whole queue
 if max_running > 0 then
-    room = max_running - redis.call('HLEN', claims)
+    room = max_running - running
     limit = math.min(limit, room)
 end
 
@@ -126,21 +131,57 @@ local function takes_slot(id, record)
     return true
 end
 
--- Scores are asked for only where a job may have to be put away with its own: texts of numbers are dear.
-local function scores_of(batch, found)
-    local all, wanted = closed_types ~= nil, {}
-    for i = 1, #batch do
-        local controls = not all and controls_of(found[i])
-        local key = limit_key(controls)
-        if key then
-            wanted[key] = (wanted[key] or running_under(key)) + 1
-            all = wanted[key] > (tonumber(controls.limit) or 0)
-        end
+local met, broken = {}, nil -- key that was looked at → its size; what Redis says of the first that has another type
+local function meet(command, key)
+    if not broken and not met[key] then
+        met[key] = redis.pcall(command, key)
+        broken = type(met[key]) == 'table' and met[key] or nil
     end
-    return all and redis.call('ZMSCORE', place, unpack(batch)) or {}
 end
 
-redis.call('ZREM', leases, '') -- first write: needs no memory, and of another type it fails before a job is taken out
+-- What jobs that are put away need, and those that are let in for them.
+local function meet_places()
+    for _, key in ipairs({slots, queued, alone, expired}) do
+        meet('ZCARD', key)
+    end
+    meet('HLEN', waits)
+    if archiving then
+        meet('LLEN', archive)
+        meet('HLEN', results)
+        meet('HLEN', attempts)
+    end
+end
+
+-- Are the keys sound that these jobs will need?  Returns their scores, but only where one may have to be put away
+-- with its own: texts of numbers are dear.
+local function look_ahead(batch, found)
+    meet('HLEN', tries)
+    local away, wanted = closed_types ~= nil, {}
+    for i = 1, #batch do
+        local controls = controls_of(found[i])
+        if controls then
+            local expires_at = tonumber(controls.expires_at)
+            away = away or (expires_at and expires_at <= now)
+            if controls.unique then
+                meet('HLEN', unique)
+            end
+            local key = limit_key(controls)
+            if key then
+                meet('ZCARD', slots)
+                if broken then
+                    return {}
+                end
+                wanted[key] = (wanted[key] or running_under(key)) + 1
+                away = away or wanted[key] > (tonumber(controls.limit) or 0)
+            end
+        end
+    end
+    if away then
+        meet_places()
+    end
+    return away and not broken and redis.call('ZMSCORE', place, unpack(batch)) or {}
+end
+
 local looked_at = 0
 while looked_at - #ids < PASS_OVER do
     local want = limit - #ids
@@ -151,9 +192,15 @@ while looked_at - #ids < PASS_OVER do
     if #batch == 0 then
         break
     end
-    looked_at = looked_at + #batch
     local found = redis.call('HMGET', jobs, unpack(batch))
-    local scores = scores_of(batch, found)
+    local scores = look_ahead(batch, found)
+    if broken then
+        if looked_at == 0 then
+            return broken
+        end
+        break -- these run; the next call begins with what is left
+    end
+    looked_at = looked_at + #batch
     redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
     for i, id in ipairs(batch) do
         local record = found[i]
@@ -172,7 +219,7 @@ end
 local left = redis.call('ZCARD', place)
 local token, tried = 0, {}
 if #ids > 0 then
-    tried = tries_of(ids)
+    tried = tries_of(ids, met[tries])
     token = next_number(1)
     local stamp = string.format('%d:%d:', token, now) .. worker
     for i, id in ipairs(ids) do

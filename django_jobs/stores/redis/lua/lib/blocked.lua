@@ -16,16 +16,17 @@ local function parts_of(member)
     return id, tonumber(score), lane, key
 end
 
--- Take up to `limit` jobs of one key back to queued, at the place they had.
+-- Take up to `limit` jobs of one key back to queued, at the place they had.  Must come after a write that needs no
+-- memory.  Into the lane first: where that has another type, the job stays blocked.
 local function admit(key, limit)
     local members = redis.call('ZRANGEBYLEX', blocked, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, limit)
     for _, member in ipairs(members) do
-        redis.call('ZREM', blocked, member)
         local id, score, lane = parts_of(member)
         if id and redis.call('HGET', waits, id) == member then -- else it is elsewhere by now
-            redis.call('HDEL', waits, id)
             redis.call('ZADD', lane == 'a' and alone or queued, score, id)
+            redis.call('HDEL', waits, id)
         end
+        redis.call('ZREM', blocked, member)
     end
     if #members > 0 then
         wake_up(wake)

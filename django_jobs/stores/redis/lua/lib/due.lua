@@ -9,11 +9,13 @@ local function promote_from(zset, limit)
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
+    redis.call('ZCARD', queued) -- of another type it fails before a job is taken out
+    redis.call('ZCARD', alone)
     redis.call('ZREM', zset, unpack(ids)) -- first write: needs no memory
     local moved = 0
     for i, id in ipairs(ids) do
         if records[i] then
-            make_ready(id, controls_of(records[i]), false, has_crashed(tried[i]))
+            make_ready(id, controls_of(records[i]), nil, has_crashed(tried[i]))
             moved = moved + 1
         end
     end

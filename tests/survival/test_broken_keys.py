@@ -1,0 +1,133 @@
+"""A key of another type stops a claim before it has taken a job out: what never ran is not given up for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from django_jobs.codec import decode, encode
+from django_jobs.exceptions import StoreCorrupt
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis.keys import QUEUE_KEYS
+from django_jobs.values import PLAIN, Claim, Controls, Done, Job, Lane, NewJob, State
+from tests.survival.conftest import Clock
+
+pytestmark = pytest.mark.redis
+
+QUEUE = "broken"
+LEASE = 2_000
+ONCE = Controls(at_most_once=True, unique="u" * 64, unique_mode="queued", limit_key="one", limit=1)
+Prepare = Callable[[RedisStore, Clock], None]
+
+
+def put(store: RedisStore, clock: Clock, id: str, controls: Controls = ONCE, name: str = "work", wait: int = 0) -> None:
+    record = encode(Job(id, QUEUE, name, b"[[],{}]", clock(), controls=controls))
+    run_at = clock() + wait if wait else 0
+    store.enqueue(QUEUE, [NewJob(id, record, controls, run_at)])
+
+
+def claim(store: RedisStore, limit: int = 10) -> list[Claim]:
+    """What there is in both lanes, as far as it can be had."""
+    claims: list[Claim] = []
+    for lane in reversed(Lane):
+        with suppress(StoreCorrupt):
+            claims += store.claim(QUEUE, "worker", limit, lane=lane, lease=LEASE).claims
+    return claims
+
+
+def complete(store: RedisStore, claims: list[Claim]) -> None:
+    done = [Done(each, controls=decode(each.id, QUEUE, each.record).controls) for each in claims]
+    assert store.complete(QUEUE, done) == []
+
+
+def queued(store: RedisStore, clock: Clock) -> None:
+    put(store, clock, "once")
+
+
+def due(store: RedisStore, clock: Clock) -> None:
+    put(store, clock, "once", wait=500)
+    clock.now += 600
+
+
+def behind_an_expired_one(store: RedisStore, clock: Clock) -> None:
+    limited = Controls(priority=5, alone=True, expires_at=clock() + 10, limit_key="one", limit=1)
+    put(store, clock, "expired", limited)
+    put(store, clock, "once")
+    clock.now += 600
+
+
+def beside_plain_ones(store: RedisStore, clock: Clock) -> None:
+    """What is taken before the broken key is met must not be lost either."""
+    blocked = Controls(priority=5, alone=True, limit_key="one", limit=1)
+    put(store, clock, "first", blocked)
+    put(store, clock, "second", blocked)
+    put(store, clock, "once", Controls(at_most_once=True))
+    put(store, clock, "locked", Controls(at_most_once=True, unique="l" * 64, unique_mode="queued"))
+
+
+def blocked_by_a_pause_that_is_over(store: RedisStore, clock: Clock) -> None:
+    put(store, clock, "once")
+    store.pause(QUEUE, name="work", until=clock() + 500)
+    assert claim(store) == []
+    assert store.get(QUEUE, "once").state is State.BLOCKED  # type: ignore[union-attr]
+    clock.now += 600
+
+
+#: How the jobs stand, and the keys that say so: of those nothing else could tell.
+SCENES: list[tuple[Prepare, set[str]]] = [
+    (queued, {"alone"}),
+    (due, {"scheduled"}),
+    (behind_an_expired_one, {"alone"}),
+    (beside_plain_ones, {"alone"}),
+    (blocked_by_a_pause_that_is_over, {"blocked", "waits"}),
+]
+
+
+@pytest.mark.parametrize(("prepare", "known_by"), SCENES, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_job_that_may_run_once_runs_once_whichever_key_is_broken(
+    law_store: RedisStore, virtual: Clock, prepare: Prepare, known_by: set[str]
+) -> None:
+    raw, names = law_store.transport.client, law_store.keys.of(QUEUE)
+    for key in sorted(QUEUE_KEYS.keys() - known_by - {"jobs"}):
+        raw.flushall()
+        prepare(law_store, virtual)
+        waiting = {id.decode() for id in raw.hkeys(names["jobs"])} - {"expired"}
+        raw.delete(names[key])
+        raw.execute_command("SET" if QUEUE_KEYS[key] == "list" else "RPUSH", names[key], "junk")
+        held = [each for limit in (3, 3, 1) for each in claim(law_store, limit)]
+        for _ in range(4):
+            law_store.reconcile(QUEUE)
+        ran = [each.id for each in held]
+        complete(law_store, held)
+        while claims := claim(law_store):
+            ran += [each.id for each in claims]
+            complete(law_store, claims)
+        assert Counter(ran) == dict.fromkeys(waiting, 1), key
+        assert raw.zcard(names["dead"]) == 0, key
+        assert fsck(law_store, QUEUE) == [], key
+
+
+@pytest.mark.parametrize("key", ["claims", "unique", "slots", "tries", "leases"])
+def test_a_claim_that_meets_a_broken_key_leaves_the_job_where_it_was(
+    law_store: RedisStore, virtual: Clock, key: str
+) -> None:
+    raw, names = law_store.transport.client, law_store.keys.of(QUEUE)
+    put(law_store, virtual, "once")
+    before = raw.zrange(names["alone"], 0, -1, withscores=True)
+    raw.delete(names[key])
+    raw.set(names[key], "junk")
+    for _ in range(2):
+        with pytest.raises(StoreCorrupt):
+            law_store.claim(QUEUE, "worker", 10, lane=Lane.ALONE, lease=LEASE)
+    assert raw.zrange(names["alone"], 0, -1, withscores=True) == before
+    assert fsck(law_store, QUEUE) == [f"{key} is a string, not a {QUEUE_KEYS[key]}"]
+
+
+def test_a_broken_key_that_no_job_needs_stops_nobody(law_store: RedisStore, virtual: Clock) -> None:
+    put(law_store, virtual, "plain", PLAIN)
+    law_store.transport.client.set(law_store.keys.of(QUEUE)["unique"], "junk")
+    assert [each.id for each in claim(law_store)] == ["plain"]
