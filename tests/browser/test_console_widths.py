@@ -1,4 +1,4 @@
-"""Pages whose width depends on more than their data: on the admin's own layout, and on the names of jobs."""
+"""Pages whose looks depend on more than their data: on the admin's own layout and style, and on the names of jobs."""
 
 from __future__ import annotations
 
@@ -46,6 +46,22 @@ def test_the_overview_on_the_apps_own_page_has_the_width_of_the_window(
     assert max(tiles) <= 0, "a label is wider than its tile"
     scrolled = page.locator(".jobs-scroll").evaluate_all("all => all.map(each => each.scrollWidth - each.clientWidth)")
     assert max(scrolled) <= 0, "a table is cut off"
+
+
+def test_breadcrumbs_have_the_admins_colour_and_tabs_no_line_in_every_admin(
+    console_store: SqliteStore, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("queues/")
+    ours, theirs = page.evaluate(
+        "() => { const bar = document.body.appendChild(document.createElement('i'));"
+        " bar.style.background = 'var(--breadcrumbs-bg)';"
+        " return [document.querySelector('.breadcrumbs'), bar].map(e => getComputedStyle(e).backgroundColor) }"
+    )
+    assert ours == theirs != "rgba(0, 0, 0, 0)"
+    lines = page.locator(".jobs-tabs a, .jobs-tile").evaluate_all(
+        "links => links.map(link => getComputedStyle(link).textDecorationLine)"
+    )
+    assert set(lines) == {"none"}
 
 
 @pytest.mark.usefixtures("_job_with_a_long_name")
