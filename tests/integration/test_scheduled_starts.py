@@ -22,7 +22,7 @@ from django_jobs.values import Controls, Job, NewJob, State
 from tests.integration.stand_ins import work
 from tests.integration.workers import WorkerSite
 from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from tests.survival.waiting import SLOW, wait_until
 
 Q = "default"
 
@@ -45,16 +45,16 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]
 def test_a_scheduled_job_starts_within_a_tenth_of_a_second_of_its_time(site: WorkerSite) -> None:
     """Twenty jobs at odd times, enqueued out of order, on a worker that has nothing else to do.
 
-    One of them may be late, and the best of three rounds counts: on a machine that runs other tests the kernel may keep
-    any process waiting that long.
+    Half of them, in the best of five rounds: on a machine that runs other things the kernel may keep any process
+    waiting that long.
     """
     pool = site.pool(threads=2)
-    work.enqueue().wait(20)
+    work.enqueue().wait(60)
     rounds = []
-    for _ in range(3):
+    for _ in range(5):
         rounds.append(late := lateness(site))
         assert late[0] >= -1, "never before its time"
-        if late[-2] <= 100 and statistics.median(late) <= 50:
+        if late[-2] <= SLOW * 100 and statistics.median(late) <= 100:
             break
     else:
         pytest.fail(f"late in every round, ms: {rounds}")
@@ -69,7 +69,7 @@ def lateness(site: WorkerSite) -> list[int]:
     ]
     due = {handle.id: handle.refresh()._info.at for handle in handles}
     for handle in handles:
-        handle.wait(20)
+        handle.wait(60)
     ended = {id: site.info(id) for id in due}
     return sorted(info.at - info.run_ms - due[id] for id, info in ended.items())
 
@@ -78,7 +78,7 @@ def lateness(site: WorkerSite) -> list[int]:
 def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: Path) -> None:
     """Scripts take a few ms each, and no call moves more than a hundred jobs to the queue.
 
-    On a busy machine the scheduler holds up any call now and then, a PING too: one in a hundred is forgiven 20 ms.
+    On a busy machine the scheduler holds up any call now and then, a PING too: one in a hundred is forgiven.
     """
     server = RedisServer(tmp_path / "redis", append_only=False).start()
     site = WorkerSite(tmp_path, server.url, LEASE=30, HISTORY={"succeeded": 1000})
@@ -100,7 +100,7 @@ def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: 
                 key,
                 due,
             )
-            client.config_set("slowlog-log-slower-than", 20_000)
+            client.config_set("slowlog-log-slower-than", SLOW * 20_000)
             client.slowlog_reset()
             client.config_resetstat()
             assert 0 < site.store.promote(Q) <= 100
@@ -110,7 +110,7 @@ def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: 
             slow = sum(b"EVAL" in entry["command"] for entry in client.slowlog_get(128))
             scripts = client.info("commandstats")["cmdstat_evalsha"]
             assert slow <= scripts["calls"] / 100
-            assert scripts["usec_per_call"] <= 5_000
+            assert scripts["usec_per_call"] <= SLOW * 5_000
     finally:
         site.close()
         server.close()
@@ -129,7 +129,7 @@ def drain(site: WorkerSite, client: redis.Redis, number: int) -> None:
         return site.store.stats([Q])[0].totals.get("succeeded", 0) == number
 
     wait_until(is_done, "all have run", seconds=120, every=0.05)
-    assert statistics.median(waits) <= 0.02, "others are served in between"
+    assert statistics.median(waits) <= SLOW * 0.02, "others are served in between"
 
 
 # -- moved and cancelled ----------------------------------------------------------------
@@ -138,15 +138,15 @@ def drain(site: WorkerSite, client: redis.Redis, number: int) -> None:
 def test_a_scheduled_job_can_be_moved_forward_and_back(site: WorkerSite) -> None:
     """Its worker, asleep until the old time, hears of the new one."""
     pool = site.pool()
-    work.enqueue().wait(20)
+    work.enqueue().wait(60)
     handle = work.enqueue_in(3600)
     now = site.store.now()
     assert operations.reschedule(Q, [handle.id], now + 7_200_000).moved == [handle.id]
     assert site.info(handle.id).at == now + 7_200_000
     moved_at = site.store.now()
     assert operations.reschedule(Q, [handle.id], moved_at + 300).moved == [handle.id]
-    handle.wait(5)
-    assert 300 <= site.info(handle.id).at - moved_at < 1500
+    handle.wait(60)
+    assert 300 <= site.info(handle.id).at - moved_at < 300 + SLOW * 1000
     assert pool.stop() == 0
 
 
@@ -163,7 +163,7 @@ def test_a_cancelled_scheduled_job_never_starts(site: WorkerSite) -> None:
     handle, other = work.enqueue_in(0.8), work.enqueue_in(1.2)
     assert handle.cancel() is True
     assert get_job(handle.id, queue=Q).state == State.CANCELLED
-    other.wait(15)
+    other.wait(60)
     assert handle.refresh().state == State.CANCELLED
     assert [event.id for event in site.ledger.read() if event.kind == "start"] == [other.id]
     assert operations.reschedule(Q, [handle.id], site.store.now()).moved == [], "what has ended stays"

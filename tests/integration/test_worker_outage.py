@@ -36,6 +36,7 @@ def site(server: RedisServer, tmp_path: Path) -> Iterator[WorkerSite]:
 
 
 def test_work_goes_on_after_a_short_outage_and_is_settled_once(site: WorkerSite, server: RedisServer) -> None:
+    site.jobs_settings["LEASE"] = 15  # much longer than the outage
     pool = site.pool(threads=2)
     id = site.put("work", 600)
     site.ledger.wait("start", 1, seconds=5)

@@ -209,6 +209,7 @@ def test_workers_say_who_they_are_and_what_they_do(site: WorkerSite) -> None:
 
 @pytest.mark.accepts("G67")
 def test_a_worker_says_that_it_lives_several_times_within_a_lease(site: WorkerSite) -> None:
+    site.jobs_settings["LEASE"] = 4
     site.pool("--name", "east-1")
     beats: set[int] = set()
 
@@ -216,9 +217,9 @@ def test_a_worker_says_that_it_lives_several_times_within_a_lease(site: WorkerSi
         beats.update(worker.seen_at for worker in site.store.workers())
         return len(beats)
 
-    wait_until(lambda: counted() >= 8, "it has said so eight times", seconds=15)
+    wait_until(lambda: counted() >= 6, "it has said so six times")
     gaps = [later - earlier for earlier, later in pairwise(sorted(beats))]
-    assert statistics.median(gaps) <= 2_000 / 4, "ms, of a lease of 2 s"
+    assert statistics.median(gaps) <= 4_000 / 4, "ms, of a lease of 4 s"
 
 
 def test_an_operator_stops_a_worker_from_afar(site: WorkerSite) -> None:

@@ -28,7 +28,7 @@ def freeze(pool: Pool, number: int) -> None:
 
 @pytest.mark.accepts("R33", "G50", "R24")
 def test_a_job_of_many_leases_starts_once_while_its_worker_is_healthy(site: Site) -> None:
-    site.jobs_settings["LEASE"] = 1
+    site.jobs_settings["LEASE"] = 2
     producer = site.producer()
     pools = [site.pool(), site.pool()]
     producer.send("work", 2, 11_000)

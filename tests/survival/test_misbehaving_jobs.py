@@ -87,11 +87,11 @@ def test_many_time_limits_leak_nothing(site: Site) -> None:
 
 @pytest.mark.accepts("G50", "P03")
 def test_a_job_that_lets_no_other_thread_run_for_five_leases_is_not_taken_over(site: Site) -> None:
-    site.jobs_settings["LEASE"] = 1
+    site.jobs_settings["LEASE"] = 2
     producer = site.producer()
     pools = [site.pool(), site.pool()]
-    producer.send("holds_gil", 1, 5.0)
-    site.ledger.wait("end", 1, seconds=20)
+    producer.send("holds_gil", 1, 10.0)
+    site.ledger.wait("end", 1)
     site.wait_drained()
     assert all(pool.stop() == 0 for pool in pools)
     assert site.verdict().duplicates == 0
