@@ -24,6 +24,7 @@ from django_jobs.stores.base import Store, StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import Controls, Job, NewJob, Options
+from django_jobs.worker.outage import cut_off
 from tests.cluster import running_cluster
 from tests.servers import redis_program, running_redis
 
@@ -57,6 +58,13 @@ def _no_store_left_behind() -> Iterator[None]:
     """What a test put in use with `use_store`, or made by `get_store`, is not the next test's."""
     yield
     use_store(None)
+
+
+@pytest.fixture(autouse=True)
+def _no_outage_left_behind() -> Iterator[None]:
+    """Who could not reach its store in one test must not keep the next test's from saying so."""
+    yield
+    cut_off.forget()
 
 
 # -- databases in memory -----------------------------------------------------------

@@ -1,9 +1,13 @@
-"""Patience with a store that cannot be reached: growing pauses, and one log line per outage."""
+"""Patience with a store that cannot be reached: growing pauses, and one log line per process and outage."""
 
 from __future__ import annotations
 
 import logging
+import os
 import random
+from threading import Lock
+
+from django_jobs.exceptions import StoreUnavailable
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -12,7 +16,7 @@ LONGEST_PAUSE = 5.0
 
 
 class Outage:
-    """One who calls the store and may fail: says so once, waits longer each time, says when it is over."""
+    """One who calls the store and may fail: waits longer each time, and sees to it that people hear of it once."""
 
     def __init__(self, who: str) -> None:
         self.who = who
@@ -25,7 +29,10 @@ class Outage:
     def failed(self, error: Exception) -> float:
         """The call failed.  Returns the seconds to wait before the next."""
         if not self._pause:
-            logger.error("%s: the store does not answer, trying again until it does: %s", self.who, error)
+            if isinstance(error, StoreUnavailable):
+                cut_off.add(self, error)
+            else:
+                logger.error("%s failed and is tried again until it works: %s", self.who, error)
         self._pause = min(max(self._pause * 2, SHORTEST_PAUSE), LONGEST_PAUSE)
         # Jitter: a whole fleet has lost its store at the same moment and must not come back at the same moment.
         return self._pause * (0.5 + random.random() / 2)
@@ -35,5 +42,47 @@ class Outage:
         if not self._pause:
             return False
         self._pause = 0.0
-        logger.warning("%s: the store answers again", self.who)
+        if not cut_off.remove(self):
+            logger.warning("%s works again", self.who)
         return True
+
+
+class CutOff:
+    """Who in this process cannot reach the store: the first says so for all of them, the last that it is over.
+
+    The price: where a second server of a Cluster falls silent meanwhile, that is said at DEBUG only."""
+
+    def __init__(self) -> None:
+        self._who: set[Outage] = set()
+        self._lock = Lock()
+
+    def add(self, outage: Outage, error: StoreUnavailable) -> None:
+        with self._lock:
+            is_first = not self._who
+            self._who.add(outage)
+        logger.log(
+            logging.ERROR if is_first else logging.DEBUG,
+            "%s: the store does not answer. Jobs wait, none is lost, and work goes on when it answers again. %s",
+            outage.who,
+            error,
+        )
+
+    def remove(self, outage: Outage) -> bool:
+        """It can reach the store again.  False: that was not what it suffered from."""
+        with self._lock:
+            if outage not in self._who:
+                return False
+            self._who.remove(outage)
+            is_last = not self._who
+        logger.log(
+            logging.WARNING if is_last else logging.DEBUG, "%s: the store answers again, work goes on", outage.who
+        )
+        return True
+
+    def forget(self) -> None:
+        """A forked child speaks for itself."""
+        self._who.clear()
+
+
+cut_off = CutOff()
+os.register_at_fork(after_in_child=cut_off.forget)

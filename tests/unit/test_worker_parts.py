@@ -17,7 +17,6 @@ from django_jobs.values import NewJob, Recovered, State
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.channel import pair
 from django_jobs.worker.chores import Chores
-from django_jobs.worker.outage import LONGEST_PAUSE, Outage
 from django_jobs.worker.settler import Settler
 from django_jobs.worker.sizing import BatchSizer
 from django_jobs.worker.steward import INTERVAL, SLOW, Steward
@@ -122,18 +121,6 @@ def test_what_the_store_cannot_take_now_is_settled_later_and_held_up_nobody(
     states = {memory_store.get("default", job.id).state for job in jobs}  # type: ignore[union-attr]
     assert states == {State.SUCCEEDED}
     assert caplog.text.count("does not answer") == 1
-
-
-def test_an_outage_is_said_once_and_its_pauses_grow_to_a_limit(caplog: pytest.LogCaptureFixture) -> None:
-    outage = Outage("Somebody")
-    pauses = [outage.failed(StoreUnavailable()) for _ in range(12)]
-
-    assert outage.is_on
-    assert max(pauses) <= LONGEST_PAUSE
-    assert pauses[0] <= 0.1 < pauses[-1]
-    assert outage.worked()
-    assert not outage.worked()
-    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
 
 
 # -- chores ------------------------------------------------------------------------------

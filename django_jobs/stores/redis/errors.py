@@ -65,8 +65,5 @@ def translate(error: Exception, where: str) -> StoreError:
     if "WRONGTYPE" in text:
         return StoreCorrupt(f"A key of ours holds another type ({text}). `manage.py jobs doctor` tells which.")
     if is_passing(error):
-        return StoreUnavailable(
-            f"Redis at {where} cannot be reached ({text or type(error).__name__}). The job may or may not exist; "
-            "enqueue with the same job_id is safe to repeat."
-        )
+        return StoreUnavailable(f"Redis at {where} cannot be reached ({text or type(error).__name__}).")
     return StoreError(f"Redis at {where} answered: {text}")

@@ -15,6 +15,7 @@ from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.values import PLAIN, Added, Claim, Claimed, Lane, NewJob
 
 _ADDED = {word.value.encode(): word for word in Added}
+_IN_DOUBT = "The job may or may not exist; enqueue with the same job_id is safe to repeat."
 
 
 class RedisRunning(RedisPart, RunningStore):
@@ -32,17 +33,20 @@ class RedisRunning(RedisPart, RunningStore):
             return []
         if len(jobs) > MAX_BATCH:
             raise ValueError(f"enqueue takes at most {MAX_BATCH} jobs a call, not {len(jobs)}.")
-        if queue not in self._known_queues:
-            self._register(queue)
         args: list[Argument] = [max_length]
-        if all(map(_is_plain, jobs)) and _distinct(jobs):
+        try:
+            if queue not in self._known_queues:
+                self._register(queue)
+            if all(map(_is_plain, jobs)) and _distinct(jobs):
+                for job in jobs:
+                    args += (job.id, job.record)
+                return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args)]
             for job in jobs:
-                args += (job.id, job.record)
-            return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args)]
-        for job in jobs:
-            fire = f"{job.fire[1]}:{job.fire[0]}" if job.fire else ""
-            args += (job.id, job.record, job.run_at, job.on_conflict, fire)
-        return [_ADDED[word] for word in self._run_once("enqueue", queue, *args)]
+                fire = f"{job.fire[1]}:{job.fire[0]}" if job.fire else ""
+                args += (job.id, job.record, job.run_at, job.on_conflict, fire)
+            return [_ADDED[word] for word in self._run_once("enqueue", queue, *args)]
+        except StoreUnavailable as error:
+            raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
 
     def _register(self, queue: str) -> None:
         """Remember the queue's name, once per process: names live elsewhere than the queue's own slot."""
