@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,18 +12,19 @@ from pathlib import Path
 import redis
 
 from tests.servers import guarded
+from tests.survival.servers import free_port
 
 SLOTS = 16384
 NODES = 3
 #: Seconds until the nodes must agree.
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @contextmanager
 def running_cluster(program: str, *options: str) -> Iterator[str]:
     """Start three nodes that share the slots, yield the STORE setting, and kill them."""
     folder = Path(tempfile.mkdtemp(prefix="djc"))
-    ports = _free_ports(NODES)
+    ports = [free_port(neighbours=1) for _ in range(NODES)]  # for the nodes' talk among themselves
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         for port in ports:
@@ -62,17 +62,3 @@ def _until(true: object) -> None:
                 return
         time.sleep(0.02)
     raise RuntimeError("The cluster's nodes did not come to agree.")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports with a free neighbour each, for the nodes' talk among themselves."""
-    found: list[int] = []
-    while len(found) < count:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            with suppress(OSError, OverflowError):
-                other.bind(("127.0.0.1", port + 1))
-                if port not in found and port + 1 not in found and port - 1 not in found:
-                    found.append(port)
-    return found

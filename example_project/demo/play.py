@@ -16,7 +16,7 @@ from demo.remote import RemoteWork
 from demo.services import MailSink, Partner, free_port
 from shop.models import FrontPage
 
-START_SECONDS, WORK_SECONDS = 30, 60
+START_SECONDS, WORK_SECONDS = 60, 150
 LOOK_EVERY = 0.2
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-SECONDS = 110
+SECONDS = 280
 
 
 def play(tmp_path: Path, store: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import pytest
@@ -18,11 +20,17 @@ from tests.survival.processes import die_with_parent
 from tests.survival.waiting import wait_until
 
 
-def free_port() -> int:
-    """A TCP port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port(neighbours: int = 0) -> int:
+    """A TCP port nobody listens on, with so many free ones behind it.
+
+    It is none of those that the kernel gives to connections (from 32768): while a server is down, one of its clients
+    could get its port, and the server would not start again."""
+    while True:
+        port = SystemRandom().randrange(10_000, 32_000)
+        with ExitStack() as stack, suppress(OSError):
+            for each in range(port, port + neighbours + 1):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", each))
+            return port
 
 
 class RedisServer:

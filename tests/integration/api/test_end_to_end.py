@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.survival.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 REMOTE = ROOT / "example_project" / "remote"
@@ -67,13 +68,13 @@ class Site:
     def kill(self, part: str, number: int = signal.SIGKILL) -> None:
         process = self.running.pop(part)
         os.killpg(process.pid, number)
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
     def close(self) -> None:
         for part in list(self.running):
             self.kill(part)
 
-    def ask(self, method: str, path: str, body: Any = None, patience: float = 30.0) -> Any:
+    def ask(self, method: str, path: str, body: Any = None, patience: float = 120.0) -> Any:
         """One request, sent again while the server is away: that is what ids of the caller's are for."""
         data = json.dumps(body if body is not None else {}).encode() if method != "GET" else None
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -81,7 +82,7 @@ class Site:
         deadline = time.monotonic() + patience
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=30) as answer:
+                with urllib.request.urlopen(request, timeout=60) as answer:
                     return json.load(answer)
             except urllib.error.HTTPError as error:
                 with error:
@@ -114,13 +115,6 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     if request.param == "redis":
@@ -135,7 +129,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.mark.accepts("K06", "K17", "K18", "K28")
-@pytest.mark.timeout(300 if JOBS < 1000 else 3600)
+@pytest.mark.timeout(600 if JOBS < 1000 else 3600)
 def test_no_job_is_lost_when_server_workers_and_push_worker_are_killed(site: Site) -> None:
     site.start("web")
     site.start("workers")
@@ -179,8 +173,8 @@ def settle(site: Site, count: int) -> None:
             call_all(site)
         return states["succeeded"] + states["dead"] == count
 
-    site.until("every job has ended", ended, 200 if JOBS < 1000 else 3000)
-    site.until("the archive has them", lambda: len(history(site)) == count, 60)
+    site.until("every job has ended", ended, 400 if JOBS < 1000 else 3000)
+    site.until("the archive has them", lambda: len(history(site)) == count, 120)
 
 
 def call_all(site: Site) -> None:
@@ -216,7 +210,7 @@ def test_a_worker_in_shell_does_jobs_and_django_leaves_them_to_it(site: Site) ->
         site.ask("PUT", f"v1/jobs/sums/{number}", {"data": {"text": text}})
     site.ask("PUT", "v1/jobs/sums/bad", {"data": "no text"})
     site.start("pull")
-    site.until("all have ended", lambda: site.states()["succeeded"] + site.states()["dead"] == len(texts) + 1, 60)
+    site.until("all have ended", lambda: site.states()["succeeded"] + site.states()["dead"] == len(texts) + 1, 120)
 
     for number, text in enumerate(texts):
         job = site.ask("GET", f"v1/jobs/sums/{number}")
