@@ -189,9 +189,9 @@ def send_after_commit(ready: list[Ready], commit: _Commit, number: int) -> None:
     Django stops at the first callback that raises, so a refusal waits until the transaction's last job had its turn.
     """
     now = new_job.now_ms()
+    # Not what was cancelled, nor what was sent: test tools may call the callbacks of a TestCase themselves.
+    ready = [each for each in ready if each.handle.state == DEFERRED]
     for each in ready:
-        if each.handle.state != DEFERRED:  # ran before: test tools may call the callbacks of a TestCase themselves
-            return
         each.handle.state = State.SCHEDULED if each.new.run_at > now else State.QUEUED
     try:
         send(ready)

@@ -36,7 +36,7 @@ class JobHandle:
         #: what the store answered; None before it was asked.
         self.added: Added | None = None
         self._info = info
-        #: the store has nothing to add: the job ran where it was enqueued.
+        #: the store has nothing to add: the job ran where it was enqueued, or was cancelled before it was sent.
         self._is_final = False
 
     def __repr__(self) -> str:
@@ -54,7 +54,7 @@ class JobHandle:
         """Ask the store for the job as it is now, and return this handle.
 
         Raises JobNotFound if it is not there (any more).  A handle that is deferred, duplicate or full stays as it is,
-        and so does that of a job which ran where it was enqueued (EAGER).
+        and so does that of a job which ran where it was enqueued (EAGER) or was cancelled before its commit.
         """
         if self._is_final or self.state in (DEFERRED, DUPLICATE, FULL):
             return self
@@ -130,9 +130,12 @@ class JobHandle:
     def cancel(self) -> bool:
         """Cancel a waiting job; ask a running one to stop.  True if the job is cancelled now.
 
-        A running one is asked (`ctx.should_stop`) and ends as cancelled unless it succeeds; `refresh()` tells."""
+        A running one is asked (`ctx.should_stop`) and ends as cancelled unless it succeeds; `refresh()` tells.
+        One that waits for its commit is never sent, and leaves no trace in the store."""
+        if self.state == DEFERRED:
+            self.state, self._is_final = State.CANCELLED, True
         if self._is_final:
-            return False
+            return self.state == State.CANCELLED
         answers = get_store().cancel(self.queue, [self.id])
         if self.id in answers:
             self.state, self._info = answers[self.id], None

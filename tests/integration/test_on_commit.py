@@ -56,6 +56,14 @@ class TestEveryWayIn:
         (stats,) = get_store().stats(["default"])
         assert sum(stats.counts.values()) == 0
 
+    def test_sends_nothing_that_was_cancelled_before_the_commit(self, way_in: str) -> None:
+        with transaction.atomic():
+            handle = enqueue(way_in)
+            assert handle.cancel()
+        assert handle.state == "cancelled"
+        (stats,) = get_store().stats(["default"])
+        assert sum(stats.counts.values()) == 0
+
 
 def test_waiting_for_a_job_that_waits_for_the_commit_is_refused_at_once() -> None:
     with transaction.atomic():
@@ -100,6 +108,30 @@ class TestTransactions:
     def test_what_is_wrong_with_a_call_is_said_before_the_commit(self) -> None:
         with transaction.atomic(), pytest.raises(TypeError, match="cannot be called like this"):
             receipt.enqueue()  # type: ignore[call-arg]
+
+    def test_of_jobs_enqueued_together_only_the_cancelled_one_is_left_out(self) -> None:
+        with transaction.atomic():
+            first, second, third = receipt.enqueue_many([(1,), (2,), (3,)])
+            second.cancel()
+        assert [stored(each) for each in (first, second, third)] == [True, False, True]
+
+    def test_a_handle_that_was_cancelled_before_the_commit_stays_cancelled(self) -> None:
+        with transaction.atomic():
+            handle = receipt.enqueue(7)
+            handle.cancel()
+        assert handle.refresh().state == "cancelled"
+        assert handle.cancel()
+        with pytest.raises(JobFailed, match="ended as cancelled"):
+            handle.wait()
+
+    def test_a_refusal_is_raised_though_the_last_job_of_the_transaction_was_cancelled(self) -> None:
+        def refused_then_cancelled() -> None:
+            strict.enqueue(1)
+            receipt.enqueue(7).cancel()
+
+        strict.enqueue(1)
+        with pytest.raises(DuplicateJob), transaction.atomic():
+            refused_then_cancelled()
 
     def test_a_deferred_handle_stays_so_when_it_is_asked(self) -> None:
         with transaction.atomic():
