@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 from django.db.backends.signals import connection_created
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from django_jobs import registry
 from django_jobs.codec import encode
@@ -29,7 +29,7 @@ from tests.cluster import running_cluster
 from tests.servers import redis_program, running_redis
 
 # A busy machine needs longer for an example now and then: a test that must be fast measures what it means itself.
-settings.register_profile("suite", deadline=None)
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 

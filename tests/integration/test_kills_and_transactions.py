@@ -15,10 +15,12 @@ from tests.integration.databases import DatabaseSite, Server
 from tests.postgres import Postgres
 from tests.survival.waiting import wait_until
 
-#: COMMIT takes a second where the first attempt of a "slow" job wrote: a constraint is checked then.
+#: ms: enough for the second attempt on a slow machine; each row of the first holds its COMMIT up for as long.
+LIMIT = 1500
+#: COMMIT takes three seconds where the first attempt of a "slow" job wrote: a constraint is checked then.
 SLOW_COMMIT = """
     CREATE OR REPLACE FUNCTION takes_its_time() RETURNS trigger LANGUAGE plpgsql AS
-        'BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END';
+        'BEGIN PERFORM pg_sleep(1.5); RETURN NULL; END';
     DROP TRIGGER IF EXISTS at_commit ON database_project_note;
     CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON database_project_note DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW WHEN (NEW.attempt = 1 AND NEW.text LIKE 'slow commit%') EXECUTE FUNCTION takes_its_time();
@@ -51,7 +53,7 @@ def was_killed_once_and_succeeded(info: JobInfo) -> bool:
 @pytest.mark.postgres
 def test_killed_before_the_commit_nothing_of_that_attempt_is_there(on_postgres: DatabaseSite, server: Server) -> None:
     text = uuid4().hex
-    info = on_postgres.wait(on_postgres.put("timed_halves", "default", text, "/never", timeout=500))
+    info = on_postgres.wait(on_postgres.put("timed_halves", "default", text, "/never", timeout=LIMIT))
 
     assert was_killed_once_and_succeeded(info), info
     assert server.attempts(text) == [2, 2]
@@ -64,7 +66,7 @@ def test_killed_during_the_commit_postgresql_has_all_of_that_attempt_or_nothing(
     server.connection.execute(SLOW_COMMIT)
     text, flag = f"slow commit {uuid4().hex}", on_postgres.flag()
     flag.touch()
-    id = on_postgres.put("timed_halves", "default", text, str(flag), timeout=500)
+    id = on_postgres.put("timed_halves", "default", text, str(flag), timeout=LIMIT)
     query = "SELECT 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND state = 'active'"
     wait_until(lambda: server.ask(query), "it commits", seconds=5)
 
@@ -82,7 +84,7 @@ def test_killed_during_the_commit_sqlite_has_nothing_of_that_attempt(on_sqlite: 
     # Who reads holds up the COMMIT of who writes: the job is killed while it waits there.
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM database_project_note").fetchall()
-    id = on_sqlite.put("timed_halves", "default", text, str(flag), timeout=500)
+    id = on_sqlite.put("timed_halves", "default", text, str(flag), timeout=LIMIT)
     wait_until(lambda: on_sqlite.info(id).attempts, "it was killed", seconds=10)
     reader.execute("COMMIT")
 

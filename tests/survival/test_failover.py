@@ -34,7 +34,7 @@ def replica(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_workers_follow_to_the_new_primary(server: RedisServer, replica: RedisServer, tmp_path: Path, how: str) -> None:
     """The proxy is the address that moves, as Sentinel, a service name or a load balancer does it."""
     proxy = Proxy(server.port)
-    site = Site(tmp_path, proxy.url)
+    site = Site(tmp_path, proxy.url, LEASE=6)
     try:
         producer, pools = site.producer(), [site.pool(), site.pool()]
         producer.ask("work", [f"j-{n}" for n in range(3_000)], 5)

@@ -15,7 +15,10 @@ from django_jobs.stores.base import Store
 from tests.integration.api.conftest import ALL, SETTINGS, Api
 
 FUZZ = settings(
-    max_examples=150, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
