@@ -22,7 +22,8 @@ class OperatingStore(ABC):
         """scheduled, retry, blocked, dead, cancelled, expired → queued, now.
 
         From a finished state failures and crashes start again at 0 (the log stays).  With `record` (one id only)
-        the record is replaced in the same step: arguments edited by a person.  Returns the ids that moved."""
+        the record is replaced in the same step: arguments edited by a person; a unique key that it no longer has is
+        freed.  The lock is taken where it is free, unless for a period.  Returns the ids that moved."""
 
     @abstractmethod
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:

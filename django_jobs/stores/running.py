@@ -35,8 +35,9 @@ class RunningStore(ABC):
     def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
         """→ queued or scheduled.  One answer per job, in order; at most MAX_BATCH jobs.
 
-        With `max_length`, when queued + blocked + the jobs of this call exceed it, every job that would be added
-        is FULL and none is added.  Lane `alone` is taken where controls.alone or at_most_once.
+        With `max_length`, when queued + blocked + the jobs of this call that would be queued exceed it, each of
+        those is FULL and none of them is added.  What adds nothing takes no room, nor do jobs of a later time.
+        Lane `alone` is taken where controls.alone or at_most_once.
         A unique job whose key is held by a job that still covers it is DUPLICATE ("skip", "raise") or REPLACED
         ("replace": new arguments, if the holder still waits; "debounce": and the new run time); a lock whose
         holder is gone or no longer covered is taken over.  The same id is EXISTS, unless the stored record is
@@ -101,8 +102,8 @@ class RunningStore(ABC):
 
     @abstractmethod
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
-        """running → queued, at the front of its priority, not counted: for claims that were not run to an end
-        by a worker that stops.  Returns the stale ids."""
+        """running → queued, at the front of their priority in this order, not counted: for claims that were not run
+        to an end by a worker that stops.  Returns the stale ids."""
 
     @abstractmethod
     def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[Recovered]:
@@ -128,7 +129,8 @@ class RunningStore(ABC):
 
     @abstractmethod
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
-        """Give the claim (same token) to another holder with its own lease.  False: stale."""
+        """Give the claim (same token) to another holder with its own lease; if the job was asked to stop, that one is
+        told.  False: stale."""
 
     @abstractmethod
     def checkin(self, claim: Claim, checkin: bytes) -> bool:

@@ -210,6 +210,13 @@ class TestTransfer:
         store.transfer(first, "remote:a", 300_000)
         assert [r.id for r in store.recover(Q, worker="w")] == ["b"]
 
+    def test_tells_the_new_holder_that_the_job_was_asked_to_stop(self, store, make_job):
+        (claimed,) = start(store, make_job("a"))
+        store.cancel(Q, ["a"])
+        store.transfer(claimed, "remote:a", 300_000)
+        told = store.extend(Q, ["w", "remote:a"], LEASE)
+        assert {holder: list(ids) for holder, ids in told.items()} == {"w": [], "remote:a": ["a"]}
+
 
 class TestLookingWhetherThereIsWork:
     def test_counts_queued_jobs_per_lane_and_queue(self, store, make_job, clock):

@@ -7,6 +7,8 @@ import pytest
 from django_jobs.values import Added, Lane, State
 from tests.contract.acts import FAILED, Q, claim, claim_ids, enqueue, ids_in, state_of, totals
 
+KEY = "ab" * 32
+
 
 class TestAJobThatIsAdded:
     def test_is_queued(self, store, make_job):
@@ -138,6 +140,26 @@ class TestAQueueWithAMaximumLength:
         store.enqueue(Q, [make_job("a")], max_length=1)
         claim(store)
         assert store.enqueue(Q, [make_job("b")], max_length=1) == [Added.ADDED]
+
+    def test_has_no_room_taken_by_what_adds_nothing(self, store, make_job, clock):
+        fire = ("nightly", clock.now)
+        enqueue(store, make_job("a", fire=fire))
+        b = make_job("b", unique=KEY)
+        jobs = [b, b, make_job("twin", unique=KEY), make_job("late", fire=fire), make_job("c")]
+        answers = [Added.ADDED, Added.ADDED, Added.DUPLICATE, Added.FIRED, Added.ADDED]
+        assert store.enqueue(Q, jobs, max_length=3) == answers
+        assert ids_in(store, State.QUEUED) == ["a", "b", "c"]
+
+    def test_says_of_a_duplicate_what_it_is_though_others_are_refused(self, store, make_job):
+        enqueue(store, make_job("a", unique=KEY))
+        twin = make_job("b", unique=KEY)
+        assert store.enqueue(Q, [twin, make_job("c")], max_length=2) == [Added.DUPLICATE, Added.ADDED]
+        assert store.enqueue(Q, [twin, make_job("d")], max_length=2) == [Added.DUPLICATE, Added.FULL]
+
+    def test_has_room_for_what_waits_for_its_time(self, store, make_job, clock):
+        later = make_job("later", run_at=clock.now + 1, unique=KEY)
+        jobs = [make_job("a"), later, make_job("twin", unique=KEY)]
+        assert store.enqueue(Q, jobs, max_length=1) == [Added.ADDED, Added.ADDED, Added.DUPLICATE]
 
 
 class TestAFireOfASchedule:

@@ -255,6 +255,8 @@ class StoreMachine(RuleBasedStateMachine):
             if moves:
                 fresh = {"failures": 0, "crashes": 0} if state in FINISHED else {}
                 self.model.move(id, State.QUEUED, **fresh)
+                if entry.controls.unique:
+                    self.model.locks.setdefault(entry.controls.unique, id)
         else:
             moves = state in WAITING
             assert self.store.reschedule(Q, [id], self.now + 400) == ([id] if moves else [])

@@ -36,6 +36,21 @@ class TestComplete:
         assert (found.token, found.worker, found.checkin) == (0, "", None)
         assert counts(store) == {"succeeded": 2}
 
+    def test_keeps_that_the_result_was_none(self, make_store, make_job):
+        store = make_store(archive=True)
+        complete(store, *start(store, make_job("a")), result=b"", run_ms=0)
+        complete(store, *start(store, make_job("b")), result=b"null", run_ms=0)
+        archived = [job for _, job in store.archive_batch(Q)]
+        for shown in (store.page(Q, State.SUCCEEDED), store.get_many(Q, ["a", "b"]), archived):
+            assert [job.result for job in shown] == [b"null", b"null"]
+        assert info(store, "a").result == b"null"
+
+    def test_alone_leaves_a_result(self, store, make_job):
+        (claimed,) = start(store, make_job("a"))
+        store.bury(claimed, FAILED)
+        store.restore(Q, "b", claimed.record, State.SUCCEEDED)
+        assert [info(store, id).result for id in "ab"] == [None, None]
+
     def test_names_the_stale_ones_and_settles_the_others(self, store, make_job):
         a, b = start(store, make_job("a"), make_job("b"))
         complete(store, a)
@@ -183,6 +198,14 @@ class TestRelease:
         enqueue(store, make_job("second"), make_job("better", priority=1))
         store.release(Q, [first])
         assert claim_ids(store, 3) == ["better", "first", "second"]
+
+    @pytest.mark.parametrize("priority", [-100, 0, 100])
+    def test_keeps_the_order_in_which_they_were_claimed(self, store, make_job, priority):
+        claims = start(store, *[make_job(id, priority=priority) for id in "cbda"])
+        enqueue(store, make_job("0", priority=priority))
+        store.release(Q, claims[2:])
+        store.release(Q, claims[:2])
+        assert claim_ids(store, 5) == ["c", "b", "d", "a", "0"]
 
     def test_puts_jobs_back_in_their_lane(self, store, make_job):
         claims = start(store, make_job("a", alone=True))

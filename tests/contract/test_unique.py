@@ -8,6 +8,7 @@ from django_jobs.values import Added, State
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, info, start, state_of
 
 KEY = "ab" * 32
+OTHER = "cd" * 32
 DAY = 86_400_000
 
 
@@ -200,6 +201,41 @@ class TestEveryPathThatEndsAJob:
         assert taken()
 
 
+class TestARevivalWithAnotherKey:
+    """A person has changed what the job is unique by."""
+
+    @pytest.mark.parametrize("key", [OTHER, None])
+    @pytest.mark.parametrize("mode", ["queued", "running", "success", "period"])
+    def test_frees_the_old_key_and_takes_the_new(self, store, make_job, clock, mode, key):
+        old = make_job("a", run_at=clock.now + 1000, unique=KEY, unique_mode=mode, unique_for=DAY)
+        enqueue(store, old)
+        assert store.revive(Q, ["a"], record=make_job("a", unique=key).record) == ["a"]
+        assert enqueue(store, make_job("b", unique=KEY)) == [Added.ADDED]
+        assert enqueue(store, make_job("c", unique=OTHER)) == [Added.DUPLICATE if key else Added.ADDED]
+
+    def test_leaves_the_old_key_to_another_who_holds_it(self, store, unique, make_job):
+        (claimed,) = start(store, unique("a"))
+        enqueue(store, unique("b"))
+        store.bury(claimed, FAILED)
+        store.revive(Q, ["a"], record=make_job("a", unique=OTHER).record)
+        assert enqueue(store, unique("c")) == [Added.DUPLICATE]
+
+    def test_leaves_the_new_key_to_another_who_holds_it(self, store, unique, make_job):
+        store.bury(start(store, unique("a"))[0], FAILED)
+        enqueue(store, make_job("b", unique=OTHER))
+        assert store.revive(Q, ["a"], record=make_job("a", unique=OTHER).record) == ["a"]
+        store.delete(Q, ["b"])
+        assert enqueue(store, make_job("c", unique=OTHER)) == [Added.ADDED]
+
+    def test_of_a_job_that_lost_its_key_takes_it_where_it_is_free_again(self, store, unique, clock):
+        (claimed,) = start(store, unique("a"))
+        enqueue(store, unique("b"))
+        store.retry(claimed, FAILED, 60_000)
+        store.delete(Q, ["b"])
+        store.revive(Q, ["a"])
+        assert enqueue(store, unique("c")) == [Added.DUPLICATE]
+
+
 class TestALockForAPeriod:
     @pytest.fixture
     def period(self, make_job):
@@ -227,6 +263,13 @@ class TestALockForAPeriod:
         complete(store, *start(store, period("a")))
         assert store.get(Q, "a") is None
         assert enqueue(store, period("b")) == [Added.DUPLICATE]
+
+    def test_that_is_over_is_free_to_one_that_goes_to_retry(self, store, unique, period, clock):
+        (claimed,) = start(store, unique("a"))
+        enqueue(store, period("b"))
+        clock.advance(5000)
+        store.retry(claimed, FAILED, 1000)
+        assert enqueue(store, unique("c")) == [Added.DUPLICATE]
 
     def test_goes_with_the_job_when_a_person_deletes_it(self, store, period):
         enqueue(store, period("a"))

@@ -122,12 +122,17 @@ def attempts_of(lines: str | None) -> tuple[Attempt, ...]:
     return tuple(Attempt(*json.loads(line)) for line in lines.split("\n")) if lines else ()
 
 
+def shown_result(result: bytes | None, run_ms: int) -> bytes | None:
+    """The result: no line is kept for None, and a job that has no run time has not returned anything."""
+    return result if result or run_ms < 0 else b"null"
+
+
 def job_info(found: tuple[Any, ...]) -> JobInfo:
     """One line of `_INFO` as a value."""
     id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at = found
     return JobInfo(
-        id, queue, record, State(state), failures, crashes, at or 0, token, holder or "", result, run_ms,
-        json.loads(checkin) if checkin else None, attempts_of(lines), parked_at,
+        id, queue, record, State(state), failures, crashes, at or 0, token, holder or "", shown_result(result, run_ms),
+        run_ms, json.loads(checkin) if checkin else None, attempts_of(lines), parked_at,
     )  # fmt: skip
 
 

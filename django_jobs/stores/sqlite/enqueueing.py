@@ -23,11 +23,19 @@ class SqliteEnqueueing(SqlitePart, RunningStore):
 
 
 def _fits(move: Transaction, jobs: Sequence[NewJob], max_length: int) -> bool:
-    """Is there room for those of these jobs that would wait in the queue from now on?"""
+    """Is there room for those of these jobs that would wait in the queue from now on?  What adds nothing takes none,
+    nor does an equal of another in this call."""
     entering = 0
+    ids: set[str] = set()
+    keys: set[str | None] = set()
     for job in jobs:
-        at_once = job.run_at <= move.now
-        entering += at_once and move.row(job.id) is None and not _fired(move, job) and _locker(move, job) is None
+        key = job.controls.unique
+        known = job.id in ids or move.row(job.id) is not None or _fired(move, job)
+        if known or (key and key in keys) or _locker(move, job) is not None:
+            continue
+        ids.add(job.id)
+        keys.add(key)
+        entering += job.run_at <= move.now
     return move.count_of(State.QUEUED) + move.count_of(State.BLOCKED) + entering <= max_length
 
 

@@ -45,7 +45,7 @@ class SqliteOperating(SqlitePart, OperatingStore):
                 row = move.replace_record(row, record, _controls(row.id, queue, record))
             fresh = {"failures": 0, "crashes": 0, "parked_at": 0} if row.state in FINISHED else {}
             move.move(row, State.QUEUED, run_ms=-1, **fresh)
-            if record is not None and row.lock and row.lock_mode != "period":
+            if row.lock and row.lock_mode != "period":
                 move.lock(row.lock, row.id)
             return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
-from django_jobs.stores.sqlite.browsing import attempts_of
+from django_jobs.stores.sqlite.browsing import attempts_of, shown_result
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
 from django_jobs.stores.sqlite.settling import trim_succeeded
@@ -90,7 +90,7 @@ def _archived(
     id: str, queue: str, record: bytes, state: str, failures: int, crashes: int, at: int, result: bytes | None,
     run_ms: int, lines: str,
 ) -> JobInfo:  # fmt: skip
-    log = attempts_of(lines)
+    log, result = attempts_of(lines), shown_result(result, run_ms)
     return JobInfo(id, queue, record, State(state), failures, crashes, at, result=result, run_ms=run_ms, attempts=log)
 
 

@@ -18,6 +18,14 @@ local function tries_of(ids, size)
     return size > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
 end
 
+local closed, closed_types, opens = pauses()
+
+-- ms until a job is due or a pause ends
+local function next_look()
+    local due = next_due()
+    return opens >= 0 and (due < 0 or opens < due) and opens or due
+end
+
 -- The same call again: the jobs of the first answer, as far as they are still held.
 local function again(text)
     local token, list = string.match(text, '^(%d*)\n(.*)$')
@@ -34,11 +42,11 @@ local function again(text)
         end
     end
     if #ids == 0 then
-        return {now, redis.call('ZCARD', place), next_due(), 0, gone, {}, {}, {}}
+        return {now, redis.call('ZCARD', place), next_look(), 0, gone, {}, {}, {}}
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = tries_of(ids, redis.call('HLEN', tries))
-    return {now, redis.call('ZCARD', place), next_due(), tonumber(token), gone, ids, records, tried}
+    return {now, redis.call('ZCARD', place), next_look(), tonumber(token), gone, ids, records, tried}
 end
 
 local before = answered()
@@ -46,7 +54,6 @@ if before then
     return again(before)
 end
 
-local closed, closed_types, opens = pauses()
 if closed then
     return {now, 0, opens, 0, {}, {}, {}, {}}
 end
@@ -244,8 +251,4 @@ end
 if left > 0 and #ids < room then -- else nobody gets one before a running job ends, and that wakes somebody
     wake_up(lane_wake)
 end
-local due = next_due()
-if opens >= 0 and (due < 0 or opens < due) then
-    due = opens
-end
-return {now, left, due, token, expired_jobs, ids, records, tried}
+return {now, left, next_look(), token, expired_jobs, ids, records, tried}

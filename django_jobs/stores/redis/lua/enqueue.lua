@@ -51,6 +51,44 @@ local function covered(holder, ends)
     return ends == 0 and redis.call('HEXISTS', jobs, holder) == 1 and not ended_state(holder)
 end
 
+-- The job that has the key and is covered by it.
+local function locker(digest)
+    local holder, ends = lock_holder(digest)
+    return holder and covered(holder, ends) and holder
+end
+
+local function has_fired(fire_at, schedule)
+    return schedule and (tonumber(redis.call('HGET', fired, schedule)) or 0) >= tonumber(fire_at)
+end
+
+local function fire_of(text)
+    return string.match(text, '^(%d+):(.*)$')
+end
+
+-- All or none where a bound is set: is there room for those that would wait in the queue from now on?  What adds nothing
+-- takes none, nor does an equal of another in this call.
+local function all_fit()
+    if room_for(total) then
+        return true
+    end
+    local n, ids, keys = 0, {}, {}
+    for i = FIRST, #ARGV, STRIDE do
+        local id, digest = ARGV[i], digest_of(controls_of(ARGV[i + 1]))
+        local known = ids[id] or redis.call('HEXISTS', jobs, id) == 1 or has_fired(fire_of(ARGV[i + 4]))
+        if not known and not (digest and (keys[digest] or locker(digest))) then
+            ids[id] = true
+            if digest then
+                keys[digest] = true
+            end
+            if tonumber(ARGV[i + 2]) <= now then
+                n = n + 1
+            end
+        end
+    end
+    return room_for(n)
+end
+local fits = all_fit()
+
 local replaced = false
 -- An equal job has the key.  Returns the answer.
 local function conflict(holder, record, run_at, policy)
@@ -78,19 +116,17 @@ local function add(id, record, run_at, policy, fire)
     if stored then
         return seen(stored, record)
     end
-    local fire_at, schedule = string.match(fire, '^(%d+):(.*)$')
-    if schedule and (tonumber(redis.call('HGET', fired, schedule)) or 0) >= tonumber(fire_at) then
+    local fire_at, schedule = fire_of(fire)
+    if has_fired(fire_at, schedule) then
         return 'fired'
     end
     local controls = controls_of(record)
     local digest = digest_of(controls)
-    if digest then
-        local holder, ends = lock_holder(digest)
-        if holder and covered(holder, ends) then
-            return conflict(holder, record, run_at, policy)
-        end
+    local holder = digest and locker(digest)
+    if holder then
+        return conflict(holder, record, run_at, policy)
     end
-    if run_at <= now and not room_for(1) then
+    if run_at <= now and not fits then
         return 'full'
     end
     redis.call('HSET', jobs, id, record) -- first write: refused when Redis is full
@@ -114,30 +150,9 @@ local function add(id, record, run_at, policy, fire)
     return 'added'
 end
 
--- All or none where a bound is set: how many of them would enter the queue now?
-local function all_fit()
-    if max_length == 0 then
-        return true
-    end
-    local n = 0
-    for i = FIRST, #ARGV, STRIDE do
-        if tonumber(ARGV[i + 2]) <= now and redis.call('HEXISTS', jobs, ARGV[i]) == 0 then
-            n = n + 1
-        end
-    end
-    return total == 1 or n == 0 or room_for(n)
-end
-
 local result = {}
-local fits = all_fit()
 for i = FIRST, #ARGV, STRIDE do
-    local id, record = ARGV[i], ARGV[i + 1]
-    local run_at = tonumber(ARGV[i + 2])
-    if not fits and run_at <= now and redis.call('HEXISTS', jobs, id) == 0 then
-        result[#result + 1] = 'full'
-    else
-        result[#result + 1] = add(id, record, run_at, ARGV[i + 3], ARGV[i + 4])
-    end
+    result[#result + 1] = add(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4])
 end
 
 local added = 0

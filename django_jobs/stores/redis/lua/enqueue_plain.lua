@@ -49,11 +49,11 @@ end
 
 call('HSET', jobs, unpack(fields)) -- first write: refused when Redis is full, and nothing is half done
 local last = redis.pcall('INCRBY', seq, n) -- as next_number and make_ready have it, with priority 0
-if type(last) == 'table' or last < n or last >= 2 ^ 45 then
+if type(last) == 'table' or last < n or last >= 2 ^ 44 then
     call('SET', seq, string.format('%.0f', now))
     last = call('INCRBY', seq, n)
 end
-local score = 100 * 2 ^ 45 + last - n
+local score = 100.5 * 2 ^ 45 + last - n
 for i = 1, n do
     members[2 * i - 1], members[2 * i] = format('%d', score + i), fields[2 * i - 1] -- Redis' own text of it is dearer
     local name = match(fields[2 * i], '^[^\n]*\n([^\n]*)\n') or ''

@@ -10,6 +10,7 @@
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
 local out, told = {}, {}
+local front -- one place for all that come back, where they stand by their ids: by age
 
 local function tell(id, record, state, crashes, holder)
     for _, value in ipairs({id, record, state, tostring(crashes), holder}) do
@@ -61,7 +62,8 @@ local function take(id, claim, holder)
         tell(id, record or '', 'cancelled', crashes, holder)
         return
     end
-    make_ready(id, controls, true, crashes > 0)
+    front = front or -next_number(1)
+    make_ready(id, controls, front, crashes > 0)
     relock(id, controls)
     tell(id, record or '', 'queued', crashes, holder)
 end

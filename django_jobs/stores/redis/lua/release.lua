@@ -8,7 +8,7 @@ if before then
     return lines_of(before)
 end
 local stale, released = {}, 0
-for i = 5, #ARGV, 2 do
+for i = #ARGV - 1, 5, -2 do -- backwards, because each goes in front of the one before
     local id = ARGV[i]
     local claim = owns(id, ARGV[i + 1])
     if claim then
@@ -19,12 +19,12 @@ for i = 5, #ARGV, 2 do
             finish('cancelled', id, record, controls, ARGV[4] == 'archive', holder)
             count('cancelled', 1)
         else
-            make_ready(id, controls, true, has_crashed(redis.call('HGET', tries, id)))
+            make_ready(id, controls, -next_number(1), has_crashed(redis.call('HGET', tries, id)))
             relock(id, controls)
         end
         released = released + 1
     else
-        stale[#stale + 1] = id
+        table.insert(stale, 1, id)
     end
 end
 if released > 0 then

@@ -63,7 +63,7 @@ local repairs = {
             if controls and controls.at_most_once then
                 bury(id, record, controls, attempt, archiving)
             else
-                make_ready(id, controls, false, has_crashed(redis.call('HGET', tries, id)))
+                make_ready(id, controls, nil, has_crashed(redis.call('HGET', tries, id)))
             end
             return true
         end

@@ -22,12 +22,16 @@ for i = 5, #ARGV do
             redis.call('HDEL', results, id)
         end
         redis.call('HDEL', stops, id)
+        local controls = controls_of(record)
         if new_record ~= '' then
             redis.call('HSET', jobs, id, new_record)
-            record = new_record
+            local new = controls_of(new_record)
+            if digest_of(new) ~= digest_of(controls) then
+                unlock_for_good(id, controls)
+            end
+            controls = new
         end
-        local controls = controls_of(record)
-        make_ready(id, controls, false, has_crashed(redis.call('HGET', tries, id)))
+        make_ready(id, controls, nil, has_crashed(redis.call('HGET', tries, id)))
         relock(id, controls)
         moved[#moved + 1] = id
     end

@@ -8,6 +8,7 @@ local claim = owns(id, token)
 if not claim then
     return 0
 end
+local asked = string.match(redis.call('HGET', stops, id) or '', '^%d+:')
 local claimed, old = string.match(claim, '^[^:]*:([^:]*):(.*)$')
 redis.call('HDEL', claims, id) -- first write: needs no memory
 if old ~= holder and string.sub(old, -#id - 1) == ':' .. id then
@@ -15,4 +16,7 @@ if old ~= holder and string.sub(old, -#id - 1) == ':' .. id then
 end
 redis.call('HSET', claims, id, token .. ':' .. claimed .. ':' .. holder)
 redis.call('ZADD', leases, now + lease, holder)
+if asked then -- whoever holds the job is told to stop it
+    redis.call('HSET', stops, id, asked .. holder)
+end
 return 1

@@ -1,11 +1,11 @@
--- → queued: into the job's lane, behind its equals (or before them).
+-- → queued: into the job's lane, behind its equals or before them.
 --! keys queued alone seq
 --! use wake
-local STEP = 2 ^ 45 -- arrival numbers fit below; 201 priorities above them fit in a double
+local STEP = 2 ^ 45 -- from one priority to the next: numbers to half of it on either side; 201 of them fit in a double
 
 local function base_score(controls)
     local priority = controls and tonumber(controls.priority) or 0
-    return (100 - math.max(-100, math.min(100, priority))) * STEP
+    return (100.5 - math.max(-100, math.min(100, priority))) * STEP
 end
 
 local function is_alone(controls)
@@ -16,7 +16,7 @@ end
 -- day, above every number it can have given: no job would be accepted or claimed any more without it.
 local function next_number(n)
     local number = redis.pcall('INCRBY', seq, n)
-    if type(number) == 'table' or number < n or number >= STEP then
+    if type(number) == 'table' or number < n or number >= STEP / 2 then
         redis.call('SET', seq, string.format('%.0f', now))
         number = redis.call('INCRBY', seq, n)
     end
@@ -30,11 +30,9 @@ end
 
 -- `alone_too`: a worker died that held it, so until it ends it runs alone whatever its controls say: beside others it
 -- could be charged with the crashes of its neighbours.
-local function make_ready(id, controls, front, alone_too)
-    local score = base_score(controls)
-    if not front then
-        score = score + next_number(1)
-    end
+-- `number`: its place among its equals; nil = behind them all, the negative of the next number = before them all.
+local function make_ready(id, controls, number, alone_too)
+    local score = base_score(controls) + (number or next_number(1))
     if alone_too or is_alone(controls) then
         redis.call('ZADD', alone, score, id)
         wake_up(wake_alone)

@@ -26,10 +26,13 @@ local function lock(id, controls)
     redis.call('HSET', unique, controls.unique, string.format('%.0f:', ends) .. id)
 end
 
--- The job waits or runs again: take the lock if nobody has it.
+-- The job waits or runs again: take the lock if nobody has it, or its period is over.
 local function relock(id, controls)
-    if digest_of(controls) and controls.unique_mode ~= 'period' and not lock_holder(controls.unique) then
-        lock(id, controls)
+    if digest_of(controls) and controls.unique_mode ~= 'period' then
+        local holder, ends = lock_holder(controls.unique)
+        if not holder or (ends > 0 and ends <= now) then
+            lock(id, controls)
+        end
     end
 end
 
