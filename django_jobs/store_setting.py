@@ -20,6 +20,15 @@ _FORMS = {
     "redis+cluster": f"Write 'redis+cluster://host1:6379,host2:6379'. {_ESCAPE}",
 }
 SCHEMES = tuple(_FORMS)
+#: What may stand after the ? of an address.  Nothing that would have the client send a command again by itself, decode
+#: replies or run out of connections, though redis-py takes such options too.
+_EVERYWHERE = ("db", "username", "password", "client_name", "socket_timeout", "socket_connect_timeout")
+_TLS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_cert_reqs")
+_OPTIONS = {
+    "redis": (*_EVERYWHERE, "socket_keepalive"),
+    "rediss": (*_EVERYWHERE, "socket_keepalive", *_TLS, "ssl_check_hostname", "ssl_ciphers"),
+    "unix": _EVERYWHERE,
+}
 _EXAMPLES = "'redis://localhost:6379/0', 'cache:default', 'embedded' (one machine) or 'memory' (tests)"
 
 
@@ -44,6 +53,9 @@ def check_store(store: Any, around: Surroundings) -> list[CheckMessage]:
     if problem := _address_problem(store):
         message = f"DJANGO_JOBS['STORE'] is an address of {kind!r} that {problem}."
         return [Error(message, hint=_FORMS[kind], id="django_jobs.E007")]
+    if wrong_option := option_problem(store):
+        problem, remedy = wrong_option
+        return [Error(f"DJANGO_JOBS['STORE'] {problem}.", hint=remedy, id="django_jobs.E007")]
     return _shared_with_caches(store, around)
 
 
@@ -90,6 +102,19 @@ def _address_problem(url: str) -> str | None:
     if kind == "redis+cluster":
         return "names a database, of which a Cluster has only one"
     return None if len(database) == 1 and database[0].isdecimal() else "ends in something that is no database's number"
+
+
+def option_problem(url: str) -> tuple[str, str] | None:
+    """What is wrong with the options of an address, and what helps.  A name is shown only if it can be no password."""
+    kind, query = url.partition(":")[0], url.partition("?")[2]
+    allowed = _OPTIONS.get(kind, ())
+    for option in filter(None, query.split("&")):
+        name = option.partition("=")[0]
+        if name not in allowed:
+            shown = f" {name!r}" if name.isidentifier() and "@" not in query else ""
+            remedy = f"There are: {', '.join(allowed)}." if allowed else f"An address of {kind!r} has none."
+            return f"has the unknown option{shown} after its ?", f"Leave it out. {remedy}"
+    return None
 
 
 def _has_good_port(host: str) -> bool:

@@ -10,6 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 from redis.sentinel import SentinelConnectionPool
 
+from django_jobs.store_setting import _OPTIONS
+from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.addresses import CONNECT_TIMEOUT, SOCKET_TIMEOUT, pool_from_setting, redacted
 
 CACHES = {
@@ -100,6 +102,19 @@ def test_a_url_that_is_none_is_refused_without_its_password() -> None:
     with pytest.raises(ImproperlyConfigured) as told:
         pool_from_setting("redis://me:s3cret@host:notaport/0")
     assert "s3cret" not in str(told.value)
+
+
+@pytest.mark.parametrize("address", ["redis://h/0", "unix:///r.sock", "redis+sentinel://h/m", "redis+cluster://h"])
+def test_an_option_that_an_address_cannot_have_is_named_with_the_remedy(address: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"has the unknown option 'foo' after its .*Leave it out"):
+        RedisStore.from_setting(f"{address}?foo=1")
+
+
+def test_every_option_that_is_offered_is_one_of_the_client() -> None:
+    for kind, options in _OPTIONS.items():
+        path = "/r.sock" if kind == "unix" else "h/0"
+        query = "&".join(f"{name}={'none' if name == 'ssl_cert_reqs' else 1}" for name in options)
+        pool_from_setting(f"{kind}://{path}?{query}").make_connection()
 
 
 @pytest.mark.parametrize(

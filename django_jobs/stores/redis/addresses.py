@@ -17,6 +17,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
+from django_jobs.store_setting import option_problem
+
 #: Seconds.  connect + one read stay below the 5 s in which enqueue() promises an answer; a read is longer than
 #: the longest blocking wait (2 s).
 CONNECT_TIMEOUT = 1.5
@@ -66,6 +68,7 @@ def pool_from_setting(setting: str) -> redis.ConnectionPool:
     """A pool for everything but Cluster.  Raises ImproperlyConfigured naming the setting and the remedy."""
     if setting.startswith("cache:"):
         return _pool_from_alias(setting.removeprefix("cache:"))
+    refuse_unknown_options(setting)
     if setting.startswith("redis+sentinel://"):
         return _pool_from_sentinels(setting)
     try:
@@ -120,6 +123,7 @@ def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
     """redis+cluster://[user:password@]host:port[,host:port…] → a maker of clients."""
     from redis.cluster import ClusterNode
 
+    refuse_unknown_options(setting)
     parts = urlsplit(setting)
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
@@ -129,6 +133,13 @@ def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
     # Once more, because only then does the client take another node for what concerns no key.
     retry = Retry(NoBackoff(), 1)
     return lambda: redis.RedisCluster(startup_nodes=nodes, retry=retry, max_connections=2**31, **ours, **extra)
+
+
+def refuse_unknown_options(setting: str) -> None:
+    """Raise ImproperlyConfigured: redis-py raises a bare TypeError at the first command, and the parsers here look at
+    none."""
+    if problem := option_problem(setting):
+        raise ImproperlyConfigured(f"DJANGO_JOBS['STORE'] is {redacted(setting)!r}: it {problem[0]}. {problem[1]}")
 
 
 def redacted(setting: str) -> str:
