@@ -39,6 +39,7 @@ class Runner:
         self.waiting: deque[Claim] = deque()
         #: succeeded, not settled.
         self.done: deque[Attempted] = deque()
+        self._settling = Lock()
         #: how many of the batch have run.
         self.ran = 0
         #: the job that runs; since when it (and its batch) occupies the thread, monotonic seconds.
@@ -146,9 +147,13 @@ class Runner:
                     self.waiting.extend(claims)
 
     def settle_done(self) -> None:
-        """Settle what has succeeded so far."""
-        if self.done:
-            self.child.settler.settle_now(_take_all(self.done))
+        """Settle what has succeeded so far.
+
+        Who comes second waits for the call of the first: a thread whose results were on their way would look idle, and
+        its process could end before they are sent."""
+        with self._settling:
+            if self.done:
+                self.child.settler.settle_now(_take_all(self.done))
 
 
 def _take_all(items: deque[T]) -> list[T]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +77,31 @@ def test_what_could_not_be_handed_back_is_offered_again_before_the_next_claim(ru
     store.away = False
     runner._turn()
     assert store.released == [("one", ["a"])]
+
+
+def test_a_thread_is_not_done_before_its_results_are_settled_whoever_took_them(runner: Runner) -> None:
+    """The steward may have taken them a moment before; a process whose threads are done may end at once."""
+    taken, answered, is_done = Event(), Event(), Event()
+
+    def slow(attempts: Sequence[Attempted]) -> None:
+        taken.set()
+        assert answered.wait(60)
+
+    def end_batch() -> None:
+        runner.settle_done()
+        is_done.set()
+
+    runner.child.settler = SimpleNamespace(settle_now=slow)  # type: ignore[assignment]
+    runner.done.append(succeeded("a"))
+    threads = [Thread(target=runner.settle_done, name="steward"), Thread(target=end_batch)]
+    threads[0].start()
+    assert taken.wait(60)
+    threads[1].start()
+    assert not is_done.wait(0.2)
+    answered.set()
+    for thread in threads:
+        thread.join()
+    assert is_done.is_set()
 
 
 class OneChild:
