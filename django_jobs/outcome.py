@@ -131,6 +131,10 @@ def after_failure(
         return RetryIn(formula_ms(attempt.attempt, jitter), attempt._replace(error=note))
 
 
+#: What helps a job whose name is not known here, beside what UnknownJob says.
+WAITS_FOR_ITS_WORKER = "It waits a day for a worker that knows it: restart workers that run older code."
+
+
 def after_unknown_name(name: str, attempt: Attempt, *, parked_at: int, now: int) -> Outcome:
     """Decide about a job whose name is not registered here: a deploy may be on its way, so it waits a day."""
     if parked_at and now - parked_at >= PARK_LIMIT_MS:

@@ -16,6 +16,7 @@ from django_jobs.exceptions import CorruptRecord, InvalidArguments, NotKnownYet,
 from django_jobs.middleware import Middleware, load
 from django_jobs.outcome import (
     NOT_YET_MS,
+    WAITS_FOR_ITS_WORKER,
     Dead,
     HandedOver,
     Outcome,
@@ -100,7 +101,9 @@ class Executor:
         except UnknownJob as error:
             log = self._log(claim, error, "unknown_job")
             outcome = after_unknown_name(job.name, log, parked_at=claim.parked_at, now=self.clock())
-            return Attempted(claim, outcome, job.name, error=error)
+            # As text, which the log shows: it says what helps, and quotes no argument.
+            said = f"{error} {WAITS_FOR_ITS_WORKER}" if isinstance(outcome, SnoozeFor) else error
+            return Attempted(claim, outcome, job.name, error=said)
         if self.close_connections:
             database.before_job()
         if self.stops.jobs:

@@ -171,6 +171,14 @@ def test_a_name_nobody_knows_is_parked_for_a_day_and_then_dead(bench: Bench) -> 
     assert (info.state, info.attempts[-1].outcome) == (State.DEAD, "unknown_job")
 
 
+def test_the_log_says_what_helps_a_name_nobody_knows(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.run(None, name="deploy.me")
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "No job is named 'deploy.me'." in line
+    assert "old name in aliases" in line
+    assert "restart workers that run older code" in line
+
+
 def test_a_parked_job_runs_when_a_worker_knows_its_name(bench: Bench) -> None:
     def late() -> str:
         return "at last"
