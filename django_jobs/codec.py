@@ -2,7 +2,8 @@
 
 Seven lines; the first five are short so that a script finds what it needs without parsing JSON:
 
-    -                     "+" where line 4 has something, else "-"
+    -                     what of line 4 matters where the job starts: "+" look there, "<1000 key" a limit and nothing
+                          else, "=" nothing; "-" where it is empty
     shop.jobs.receipt     the name on the wire
     {"max_attempts": 4}   Options that differ from the default, or empty
     {"priority": 5}       Controls that differ from the default, or empty
@@ -14,6 +15,7 @@ Seven lines; the first five are short so that a script finds what it needs witho
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -22,6 +24,12 @@ from django_jobs.exceptions import CorruptRecord
 from django_jobs.values import DEFAULT_OPTIONS, PLAIN, Controls, Job, Options
 
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+
+
+#: In a line of Controls; inside another value its quotes would be escaped.
+_DIGEST = re.compile(rb'"unique":"([0-9a-f]+)"')
+#: First bytes of records whose fourth line has something.
+_WITH_CONTROLS = (b"+", b"<", b"=")
 
 
 def _differing(value: Any) -> str:
@@ -51,10 +59,17 @@ def _options(line: bytes) -> Options:
     return Options(**_given(line))
 
 
-# Jobs of one type have the same line, unless they are unique or have a time: those pass through.
-@lru_cache(maxsize=512)
+# Jobs of one type have the same line but for the digest, unless they have a time: those pass through.
+_shared = lru_cache(maxsize=512)(_given)
+_alike = lru_cache(maxsize=512)(lambda line: Controls(**_given(line)))
+
+
 def _controls(line: bytes) -> Controls:
-    return Controls(**_given(line))
+    unique = _DIGEST.search(line)
+    if unique is None:
+        return _alike(line)
+    shared = _shared(line[: unique.start(1)] + line[unique.end(1) :])
+    return Controls(**{**shared, "unique": unique[1].decode()})
 
 
 def _meta(line: bytes) -> dict[str, Any]:
@@ -69,8 +84,24 @@ def encode(job: Job) -> bytes:
     options = "" if job.options is DEFAULT_OPTIONS else _options_line(job.options)
     controls = "" if job.controls is PLAIN else _differing(job.controls)
     meta = _dumps(job.meta) if job.meta else ""
-    flag = "+" if controls else "-"
-    return f"{flag}\n{job.name}\n{options}\n{controls}\n{job.enqueued_at}\n{meta}\n".encode() + job.args
+    return f"{_flag(job.controls)}\n{job.name}\n{options}\n{controls}\n{job.enqueued_at}\n{meta}\n".encode() + job.args
+
+
+def _flag(controls: Controls) -> str:
+    """The first line: what a claim need not read further for."""
+    if controls is PLAIN or controls == PLAIN:
+        return "-"
+    if controls.expires_at is not None or (controls.unique is not None and controls.unique_mode == "queued"):
+        return "+"
+    key = controls.limit_key
+    if key is None:
+        return "="
+    return f"<{controls.limit} {key}" if "\n" not in key and "\0" not in key and controls.limit >= 0 else "+"
+
+
+def has_controls(record: bytes) -> bool:
+    """Does a record differ from PLAIN?  Known from its first byte."""
+    return record[:1] in _WITH_CONTROLS
 
 
 def decode(id: str, queue: str, record: bytes) -> Job:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.codec import decode, encode, name_of
+from django_jobs.codec import decode, encode, has_controls, name_of
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.values import Controls, Job, Options
 
@@ -66,8 +66,27 @@ class TestARecord:
         assert name_of(encode(job)) == job.name
 
     @given(JOBS)
-    def test_says_in_its_first_byte_whether_a_store_must_look_at_the_controls(self, job):
-        assert (encode(job)[:1] == b"+") == (job.controls != Controls())
+    def test_says_in_its_first_byte_whether_there_are_controls(self, job):
+        assert has_controls(encode(job)) == (encode(job)[:1] != b"-") == (job.controls != Controls())
+
+    @pytest.mark.parametrize(
+        ("controls", "line"),
+        [
+            (Controls(priority=5, keep_result=60_000), b"="),
+            (Controls(unique="ab" * 32, unique_mode="running"), b"="),
+            (Controls(unique="ab" * 32), b"+"),
+            (Controls(expires_at=5), b"+"),
+            (Controls(limit_key="shop.jobs.report", limit=3), b"<3 shop.jobs.report"),
+            (Controls(limit_key="<3 a b", limit=12), b"<12 <3 a b"),
+            (Controls(limit_key="a\nb", limit=3), b"+"),
+            (Controls(limit_key="a\0b", limit=3), b"+"),
+            (Controls(limit_key="a", limit=3, expires_at=5), b"+"),
+        ],
+    )
+    def test_says_in_its_first_line_what_matters_where_the_job_starts(self, controls, line):
+        record = encode(Job("a", "default", "n", b"[[],{}]", 1, controls=controls))
+        assert record.split(b"\n")[0] == line
+        assert decode("a", "default", record).controls == controls
 
     def test_of_a_plain_job_is_short(self):
         job = Job("a", "default", "shop.jobs.receipt", b"[[7],{}]", 1_790_000_000_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.codec import name_of
+from django_jobs.codec import has_controls, name_of
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis.part import RedisPart, attempt_line, read_claim, read_tries, texts
 from django_jobs.stores.redis.transport import Argument
@@ -24,14 +24,20 @@ class RedisSettling(RedisPart, RunningStore):
         if len(done) > MAX_BATCH:
             raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
         args: list[Argument] = []
+        ended: list[Argument] = []
         run_ms = wait_ms = 0
         for claim, result, run, name, controls, wait in done:
-            what = f"{claim.token}\n{_to_free(claim, controls, name or name_of(claim.record))}"
+            flag = _to_free(claim, controls)
+            what = f"{claim.token}\n{flag}\n{name or name_of(claim.record)}"
             args += (claim.id, what, b"%d:%b" % (run, result))
+            if flag == "c":
+                digest = "" if controls.unique_mode == "period" else controls.unique
+                args += (digest or "", (controls.limit_key or "").replace("\0", ""))
+            ended += (claim.id, claim.token)
             run_ms += run
             wait_ms += wait
         head = (self.options.history, self._archiving, run_ms, wait_ms)
-        return texts(self._settle("complete", queue, (*args[::3], *args[1::3]), *head, *args))
+        return texts(self._settle("complete", queue, tuple(ended), *head, *args))
 
     def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
         state = self._end("retry", claim, attempt_line(attempt), delay, name_of(claim.record))
@@ -140,15 +146,12 @@ class RedisSettling(RedisPart, RunningStore):
         return out
 
 
-def _to_free(claim: Claim, controls: Controls, name: str) -> str:
-    """What lua/complete.lua has to free with the claim: told here, it need not read records again."""
+def _to_free(claim: Claim, controls: Controls) -> str:
+    """What lua/complete.lua has to free with the claim, as its flag: told here, it need not read records again."""
     # The record says it, too, and is much quicker to ask than a dozen fields.
-    plain = not claim.record.startswith(b"+") if claim.record else controls == PLAIN
+    plain = not has_controls(claim.record) if claim.record else controls == PLAIN
     if claim.worker.endswith(claim.id):
-        return f"+\n{name}"  # a holder of this job only, with a lease of its own
+        return "+"  # a holder of this job only, with a lease of its own
     if plain:
-        return f"-\n{name}"
-    if controls is PLAIN or controls.keep_result is not None:
-        return f"+\n{name}"
-    digest = "" if controls.unique is None or controls.unique_mode == "period" else controls.unique
-    return f"c\n{name}\n{digest}\n{(controls.limit_key or '').replace(chr(0), '')}"
+        return "-"
+    return "+" if controls is PLAIN or controls.keep_result is not None else "c"

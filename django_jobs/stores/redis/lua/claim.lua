@@ -71,18 +71,19 @@ end
 
 local expired_jobs = {}
 local ids, records, held = {}, {}, {}
-local running_of = {} -- limit key → how many hold a slot, those of this call included
+local counted, given = {}, {} -- limit key → how many held a slot before this call; how many got one in it
 local new_slots = {}
+local crowd = 0 -- no limit key can have more slots taken than this when the batch in hand runs
+local digests, starters = {}, {} -- the locks that end where their job starts
 
 local function running_under(key)
-    running_of[key] = running_of[key] or slots_taken(key)
-    return running_of[key]
+    counted[key] = counted[key] or slots_taken(key)
+    return counted[key] + (given[key] or 0)
 end
 
-local function take_slot(key, id)
-    running_of[key] = running_under(key) + 1
-    new_slots[#new_slots + 1] = '0'
-    new_slots[#new_slots + 1] = key .. '\0' .. id
+-- A limit that not even everybody together would reach is not counted.
+local function has_room(key, most)
+    return most >= crowd or most <= 0 or running_under(key) < most
 end
 
 -- This one will not run now: whoever waits behind it for the same limit may.
@@ -93,8 +94,30 @@ local function let_next(controls)
     end
 end
 
--- May it run now?  If not, it is put where it belongs.
-local function admissible(id, record, score)
+-- May it run now?  Then its slot is taken, and its lock is let go if that ends here.
+local function starts(id, controls)
+    local expires_at = tonumber(controls.expires_at)
+    if expires_at and expires_at <= now then
+        return false
+    end
+    local key = controls.limit_key
+    if key then
+        if not has_room(key, tonumber(controls.limit) or 0) then
+            return false
+        end
+        given[key] = (given[key] or 0) + 1
+        new_slots[#new_slots + 1] = '0'
+        new_slots[#new_slots + 1] = key .. '\0' .. id
+    end
+    if lock_ends_at_start(controls) then
+        digests[#digests + 1] = controls.unique
+        starters[#starters + 1] = id
+    end
+    return true
+end
+
+-- It does not run now: too late, of a type that is paused, or over its limit.
+local function put_away(id, record, score)
     local controls = controls_of(record)
     local expires_at = controls and tonumber(controls.expires_at)
     if expires_at and expires_at <= now then
@@ -103,39 +126,15 @@ local function admissible(id, record, score)
         expired_jobs[#expired_jobs + 1] = id
         expired_jobs[#expired_jobs + 1] = record
         let_next(controls)
-        return false
+        return
     end
     local letter = lane == 'alone' and 'a' or 's'
     if closed_types and closed_types[name_of(record)] then
         block(pause_key(name_of(record)), id, score, letter)
         let_next(controls)
-        return false
+    else
+        block(limit_key(controls), id, score, letter)
     end
-    local key = limit_key(controls)
-    if key then
-        local most = tonumber(controls.limit) or 0
-        if most > 0 and running_under(key) >= most then
-            block(key, id, score, letter)
-            return false
-        end
-        take_slot(key, id)
-    end
-    unlock(id, controls, true)
-    return true
-end
-
--- The short way for a job that has a limit with room and nothing else to look at.
-local function takes_slot(id, record)
-    local controls = controls_of(record)
-    local key = limit_key(controls)
-    if not key or controls.expires_at or controls.unique then
-        return false
-    end
-    if running_under(key) >= (tonumber(controls.limit) or 0) then
-        return false
-    end
-    take_slot(key, id)
-    return true
 end
 
 local met, broken = {}, nil -- key that was looked at → its size; what Redis says of the first that has another type
@@ -159,34 +158,39 @@ local function meet_places()
     end
 end
 
--- Are the keys sound that these jobs will need?  Returns their scores, but only where one may have to be put away
--- with its own: texts of numbers are dear.
+-- Are the keys sound that these jobs will need?  Returns what matters of each job's controls, false where nothing does,
+-- and their scores, but only where one may have to be put away with its own: texts of numbers are dear.
 local function look_ahead(batch, found)
     meet('HLEN', tries)
-    local away, wanted = closed_types ~= nil, {}
+    local seen, wanted, away = {}, {}, closed_types ~= nil
+    crowd = math.huge
     for i = 1, #batch do
-        local controls = controls_of(found[i])
+        local controls = found[i] and controls_at_start(found[i])
+        seen[i] = controls or false
+        if controls ~= false then
+            meet('HLEN', unique)
+        end
         if controls then
-            local expires_at = tonumber(controls.expires_at)
+            local expires_at, key = tonumber(controls.expires_at), controls.limit_key
             away = away or (expires_at and expires_at <= now)
-            if controls.unique then
-                meet('HLEN', unique)
-            end
-            local key = limit_key(controls)
             if key then
                 meet('ZCARD', slots)
                 if broken then
-                    return {}
+                    return seen, {}
                 end
-                wanted[key] = (wanted[key] or running_under(key)) + 1
-                away = away or wanted[key] > (tonumber(controls.limit) or 0)
+                crowd = met[slots] + #new_slots / 2 + #batch
+                local most = tonumber(controls.limit) or 0
+                if most > 0 and most < crowd then
+                    wanted[key] = (wanted[key] or running_under(key)) + 1
+                    away = away or wanted[key] > most
+                end
             end
         end
     end
     if away then
         meet_places()
     end
-    return away and not broken and redis.call('ZMSCORE', place, unpack(batch)) or {}
+    return seen, away and not broken and redis.call('ZMSCORE', place, unpack(batch)) or {}
 end
 
 local looked_at = 0
@@ -200,7 +204,7 @@ while looked_at - #ids < PASS_OVER do
         break
     end
     local found = redis.call('HMGET', jobs, unpack(batch))
-    local scores = look_ahead(batch, found)
+    local seen, scores = look_ahead(batch, found)
     if broken then
         if looked_at == 0 then
             return broken
@@ -210,10 +214,11 @@ while looked_at - #ids < PASS_OVER do
     looked_at = looked_at + #batch
     redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
     for i, id in ipairs(batch) do
-        local record = found[i]
-        -- a plain record of an open type passes without being looked into; a missing one is a dangling reference
-        if record and (not closed_types and (string.byte(record, 1) ~= 43 or takes_slot(id, record))
-            or admissible(id, record, tonumber(scores[i]))) then
+        local record, controls = found[i], seen[i]
+        if not record then -- a dangling reference
+        elseif (closed_types and closed_types[name_of(record)]) or (controls and not starts(id, controls)) then
+            put_away(id, record, tonumber(scores[i]))
+        else
             ids[#ids + 1] = id
             records[#ids] = record
         end
@@ -222,6 +227,9 @@ end
 
 if #new_slots > 0 then
     redis.call('ZADD', slots, unpack(new_slots))
+end
+if #digests > 0 then
+    unlock_many(digests, starters)
 end
 local left = redis.call('ZCARD', place)
 local token, tried = 0, {}

@@ -4,7 +4,7 @@
 --       4 succeeded jobs kept   5 "archive" or ""   6 sum of run times   7 sum of waiting times (ms)
 --       then per job: id, what, result ("run ms:JSON"), where what is lines: token, flag, name, and the flag says
 --         "-"  there is nothing to free but the claim
---         "c"  two more lines tell what else: digest of its lock or "", limit key or ""
+--         "c"  two more arguments tell what else: digest of its lock or "", limit key or ""
 --         "+"  look into the record
 --
 -- Returns the ids whose claim is stale; nothing of theirs was touched.
@@ -17,25 +17,26 @@ if before then
     return lines_of(before)
 end
 
-local ids = {}
-for i = FIRST, #ARGV, 3 do
-    ids[#ids + 1] = ARGV[i]
-end
-local claimed = redis.call('HMGET', claims, unpack(ids))
-
-local known = {} -- what → {token with colon, flag, name, digest, limit key}: one batch has few different ones
+local known = {} -- what → {token with colon, flag, name}: one batch has few different ones
 local function read(what)
     local parts = known[what]
     if not parts then
-        local token, flag, name, more = string.match(what, '^(%d+)\n(.)\n([^\n]*)(.*)$')
+        local token, flag, name = string.match(what, '^(%d+)\n(.)\n(.*)$')
         parts = {token .. ':', flag, name}
-        if flag == 'c' then
-            parts[4], parts[5] = string.match(more, '^\n([^\n]*)\n(.*)$')
-        end
         known[what] = parts
     end
     return parts
 end
+
+local ids, starts, whats, at = {}, {}, {}, FIRST
+while at <= #ARGV do
+    local what = read(ARGV[at + 1])
+    ids[#ids + 1] = ARGV[at]
+    starts[#ids] = at
+    whats[#ids] = what
+    at = at + (what[2] == 'c' and 5 or 3)
+end
+local claimed = redis.call('HMGET', claims, unpack(ids))
 
 local at_now = string.format('%d', now) -- once: Redis would make a text of the number for every job
 local stale, done, places, values, by_name, unread, total = {}, {}, {}, {}, {}, {}, 0
@@ -58,14 +59,15 @@ local function succeed(id, result, digest, key)
 end
 
 for i, id in ipairs(ids) do
-    local at = FIRST + (i - 1) * 3
-    local what = read(ARGV[at + 1])
+    local at, what = starts[i], whats[i]
     local claim, token = claimed[i], what[1]
     if claim and string.sub(claim, 1, #token) == token then
         if what[2] == '+' then
             unread[#unread + 1] = {id, claim, ARGV[at + 2]}
+        elseif what[2] == 'c' then
+            succeed(id, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
         else
-            succeed(id, ARGV[at + 2], what[4], what[5])
+            succeed(id, ARGV[at + 2])
         end
         total = total + 1
         by_name[what[3]] = (by_name[what[3]] or 0) + 1

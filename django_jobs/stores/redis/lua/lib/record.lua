@@ -1,17 +1,17 @@
 -- What scripts read of a record (codec.py); they never write one, but for the last line.
 
 local decoded = {} -- one call meets many jobs of one type, whose controls are the same text
-local start, same = '+\n', nil -- the first four lines of the last record, and what they say
+local start, same = '', nil -- the first four lines of the last record, and what they say
 
 -- The controls as a table, which nobody may change; nil when there are none or they cannot be read (the worker that gets it will say so).
 local function controls_of(record)
-    if not record or string.byte(record, 1) ~= 43 then
+    if not record or not string.find(record, '^[+=<]') then
         return nil
     end
-    if #start > 2 and string.sub(record, 1, #start) == start then
+    if same and string.sub(record, 1, #start) == start then
         return same
     end
-    local head, line = string.match(record, '^(%+\n[^\n]*\n[^\n]*\n([^\n]*)\n)')
+    local head, line = string.match(record, '^([+=<][^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)\n)')
     line = line or ''
     if decoded[line] == nil then
         local ok, controls = pcall(cjson.decode, line)
@@ -21,8 +21,28 @@ local function controls_of(record)
         end
         decoded[line] = ok and type(controls) == 'table' and controls
     end
-    start, same = head or '+\n', decoded[line] or nil
+    start, same = head or '', decoded[line] or nil
     return same
+end
+
+local limits = {} -- first line → what it says
+
+-- The controls that matter where the job starts, of which a limit alone stands in the first line; nil where none of
+-- them does, false where there are none.
+local function controls_at_start(record)
+    local flag = string.byte(record, 1)
+    if flag == 60 then
+        local line = string.match(record, '^[^\n]*')
+        if not limits[line] then
+            local most, key = string.match(line, '^<(%d+) (.*)$')
+            limits[line] = {limit = tonumber(most), limit_key = key}
+        end
+        return limits[line]
+    end
+    if flag == 43 or flag == 61 then
+        return flag == 43 and controls_of(record) or nil
+    end
+    return false
 end
 
 local function name_of(record)

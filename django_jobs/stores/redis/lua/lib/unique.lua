@@ -49,19 +49,22 @@ local function lock_to_free(controls)
     return digest_of(controls) and controls.unique_mode ~= 'period' and controls.unique or nil
 end
 
--- The job starts ("queued" locks end) or ends.
-local function unlock(id, controls, starting)
-    if not lock_to_free(controls) or (starting and controls.unique_mode and controls.unique_mode ~= 'queued') then
-        return
-    end
-    unlock_for_good(id, controls)
+local function lock_ends_at_start(controls)
+    return digest_of(controls) and (not controls.unique_mode or controls.unique_mode == 'queued')
 end
 
--- Many jobs end at once; `ids[i]` may have the lock `digests[i]`.
+-- The job ends.
+local function unlock(id, controls)
+    if lock_to_free(controls) then
+        unlock_for_good(id, controls)
+    end
+end
+
+-- Many jobs end, or start, at once; `ids[i]` may have the lock `digests[i]`.
 local function unlock_many(digests, ids)
     local owned = {}
     for i, value in ipairs(redis.call('HMGET', unique, unpack(digests))) do
-        if holder_of(value) == ids[i] then
+        if value == '0:' .. ids[i] or holder_of(value) == ids[i] then
             owned[#owned + 1] = digests[i]
         end
     end
