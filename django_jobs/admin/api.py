@@ -71,6 +71,11 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
         return ", ".join(token.jobs) or str(_("all"))
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
+        if unknown := obj.unknown_jobs():
+            doubt = _(
+                "No job is named %(names)s. Check the spelling, unless a remote job type of that name is to come."
+            )
+            self.message_user(request, doubt % {"names": ", ".join(unknown)}, messages.WARNING)
         if change:
             super().save_model(request, obj, form, change)
             return

@@ -12,6 +12,8 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs import payloads
+
 #: Secrets start with this, so that scanners for leaked secrets can find them.
 PREFIX = "djt_"
 
@@ -91,6 +93,10 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def unknown_jobs(self) -> list[str]:
+        """Those of its names that no job has here: slips, or remote types yet to come, so no error."""
+        return [name for name in self.jobs if payloads.definition_of(name) is None]
 
     def revoke(self) -> None:
         """Let its holder in no more.  The row stays, so that the name is not given twice."""

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, table
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain, table
 from django_jobs.models import ApiToken
 from django_jobs.models.token import Scope
 
@@ -36,7 +36,12 @@ def create(options: Mapping[str, Any]) -> Answer:
         token, secret = ApiToken.objects.issue(options["name"], dict.fromkeys(options["scope"]), options["job"])
     except ValidationError as error:
         raise CommandError(" ".join(error.messages)) from error
-    return Answer({**described(token), "token": secret}, f"{secret}\nWrite it down: it cannot be shown again.")
+    unknown = token.unknown_jobs()
+    text = f"{secret}\nWrite it down: it cannot be shown again."
+    if unknown:
+        names = plain(", ".join(unknown), 300)
+        text += f"\nNo job is named {names}. Check the spelling, unless a remote job type of that name is to come."
+    return Answer({**described(token), "token": secret, "unknown_jobs": unknown}, text)
 
 
 def revoke(name: str) -> Answer:
