@@ -204,6 +204,11 @@ class Recovered(NamedTuple):
     state: State
     crashes: int
     worker: str
+    #: which attempt it held the job for.
+    attempt: int
+    #: ms by the store's clock: when that began, and when the claim was taken away.
+    claimed_at: int
+    at: int
 
 
 class JobInfo(NamedTuple):

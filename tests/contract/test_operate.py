@@ -161,6 +161,20 @@ class TestKill:
         assert (found.attempts[-1].outcome, found.attempts[-1].error) == ("killed", "by hand")
         assert totals(store)["dead"] == 1
 
+    def test_logs_which_attempt_it_ended_and_whose(self, store, make_job):
+        (claimed,) = start(store, make_job("a"))
+        store.retry(claimed, FAILED, 0)
+        (again,) = claim(store, worker="another")
+        store.kill(Q, ["a"], "by hand")
+        logged = info(store, "a").attempts[-1]
+        assert (logged.attempt, logged.worker) == (again.attempt, "another") == (2, "another")
+
+    def test_logs_of_a_job_that_waits_how_often_it_was_tried(self, store, make_job):
+        (claimed,) = start(store, make_job("a"))
+        store.retry(claimed, FAILED, 5_000)
+        store.kill(Q, ["a"], "by hand")
+        assert (info(store, "a").attempts[-1].attempt, info(store, "a").attempts[-1].worker) == (1, "")
+
     def test_takes_the_claim_away_at_once_and_reports_the_job_as_asked_to_stop(self, store, make_job):
         (claimed,) = start(store, make_job("a"))
         store.kill(Q, ["a"], "by hand")

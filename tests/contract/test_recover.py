@@ -62,6 +62,25 @@ class TestRecover:
         logged = info(store, "a").attempts[-1]
         assert (logged.outcome, logged.at) == ("worker_lost", clock.now)
 
+    @pytest.mark.parametrize("worker", ["w", 'shop "one" \\ \t\x01', "wörker"])
+    def test_logs_which_attempt_was_lost_and_whose(self, store, make_job, clock, worker):
+        (claimed,) = start(store, make_job("a"), worker=worker)
+        store.retry(claimed, FAILED, 0)
+        clock.advance(1)
+        assert (claim(store, worker=worker) or claim_alone(store, worker=worker))[0].attempt == 2
+        store.recover(Q, worker=worker)
+        logged = info(store, "a").attempts[-1]
+        assert (logged.outcome, logged.attempt, logged.worker) == ("worker_lost", 2, worker)
+
+    @pytest.mark.parametrize("controls", [{}, {"at_most_once": True}])
+    @pytest.mark.parametrize("verb", ["recover", "release_worker"])
+    def test_tells_which_attempt_it_was_and_how_long_it_was_held(self, store, make_job, clock, verb, controls):
+        started = clock.now
+        start(store, make_job("a", **controls))
+        clock.advance(700)
+        (moved,) = store.recover(Q, worker="w") if verb == "recover" else store.release_worker(Q, "w")
+        assert (moved.attempt, moved.claimed_at, moved.at) == (1, started, started + 700)
+
     def test_makes_the_old_claim_stale(self, store, make_job):
         (claimed,) = start(store, make_job("a"))
         store.recover(Q, worker="w")

@@ -237,10 +237,11 @@ class TestReleaseOfAWholeWorker:
         assert counts(store) == {"queued": 2, "running": 1}
         assert {c.attempt for c in claim(store, 2)} == {1}
 
-    def test_buries_what_may_run_at_most_once(self, store, make_job):
+    def test_buries_what_may_run_at_most_once(self, store, make_job, clock):
         job = make_job("a", at_most_once=True)
         start(store, job)
-        assert store.release_worker(Q, "w") == [Recovered("a", job.record, State.DEAD, 1, "w")]
+        lost = Recovered("a", job.record, State.DEAD, 1, "w", 1, clock.now, clock.now)
+        assert store.release_worker(Q, "w") == [lost]
         assert state_of(store, "a") is State.DEAD
         assert info(store, "a").attempts[-1].outcome == "worker_lost"
 

@@ -217,7 +217,7 @@ def test_leases_are_spared_once_and_recovered_after_it_however_short_they_are(
 
 def test_a_full_batch_of_recoveries_is_followed_by_the_next_at_once() -> None:
     store = Quiet()
-    store.answers["recover"] = [Recovered(str(n), b"", State.QUEUED, 1, "w") for n in range(100)]
+    store.answers["recover"] = [Recovered(str(n), b"", State.QUEUED, 1, "w", 1, 0, 0) for n in range(100)]
     chores = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
     run_due(chores, 10)
     assert store.asked.count("recover") > 3

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django_jobs.stores.operating import OperatingStore
-from django_jobs.stores.redis.part import RedisPart, attempt_line, texts
-from django_jobs.values import Attempt, State
+from django_jobs.stores.redis.part import RedisPart, texts, unsigned_line
+from django_jobs.values import State
 
 #: Which key holds the ids of a state, for walking them; blocked and running live in hashes, queued in two lanes.
 WALKED = {
@@ -40,7 +40,7 @@ class RedisOperating(RedisPart, OperatingStore):
         return texts(self._run_once("delete", queue, *ids)) if ids else []
 
     def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
-        line = attempt_line(Attempt(0, "killed", 0, error=reason))
+        line = unsigned_line("killed", reason)
         return texts(self._run_once("kill", queue, line, self._archiving, *ids)) if ids else []
 
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:

@@ -81,6 +81,11 @@ def attempt_line(attempt: Attempt) -> str:
     return json.dumps(entry, separators=(",", ":"))
 
 
+def unsigned_line(outcome: str, error: str) -> str:
+    """The line of an attempt whose worker says nothing of it: the script adds which it was, and whose."""
+    return json.dumps({"outcome": outcome, "error": error[:LONGEST_TEXT]})
+
+
 def read_attempts(text: bytes | None) -> tuple[Attempt, ...]:
     """The attempts log as values; a line that cannot be read stays visible as text."""
     return tuple(_read_attempt(line) for line in (text or b"").split(b"\n") if line)
@@ -88,7 +93,7 @@ def read_attempts(text: bytes | None) -> tuple[Attempt, ...]:
 
 def _read_attempt(line: bytes) -> Attempt:
     try:
-        return Attempt(**json.loads(line))
+        return Attempt(**json.loads(line.decode(errors="replace")))
     except (ValueError, TypeError):
         return Attempt(0, "corrupt", 0, error=line.decode(errors="replace")[:LONGEST_TEXT])
 

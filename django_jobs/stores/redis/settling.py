@@ -7,12 +7,12 @@ from typing import Any
 
 from django_jobs.codec import has_controls, name_of
 from django_jobs.exceptions import StoreError
-from django_jobs.stores.redis.part import RedisPart, attempt_line, read_claim, read_tries, texts
+from django_jobs.stores.redis.part import RedisPart, attempt_line, read_claim, read_tries, texts, unsigned_line
 from django_jobs.stores.redis.transport import Argument
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
 
-_LOST = attempt_line(Attempt(0, "worker_lost", 0, error="The worker died or lost its lease while it held the job."))
+_LOST = unsigned_line("worker_lost", "The worker died or lost its lease while it held the job.")
 
 
 class RedisSettling(RedisPart, RunningStore):
@@ -112,9 +112,10 @@ class RedisSettling(RedisPart, RunningStore):
         head = (mode, worker or "", self.options.max_crashes, _LOST, self._archiving, "last" if complete else "")
         flat = self._run_once("recover", queue, *head, *ids)
         out = []
-        for i in range(0, len(flat), 5):
-            id, holder = texts((flat[i], flat[i + 4]))
-            out.append(Recovered(id, flat[i + 1], State(flat[i + 2].decode()), int(flat[i + 3]), holder))
+        for i in range(0, len(flat), 8):
+            id, state, holder = texts((flat[i], flat[i + 2], flat[i + 7]))
+            crashes, attempt, claimed_at, at = map(int, flat[i + 3 : i + 7])
+            out.append(Recovered(id, flat[i + 1], State(state), crashes, holder, attempt, claimed_at, at))
         return out
 
     def _held_by(self, queue: str, holders: set[str], limit: int) -> tuple[list[str], bool]:

@@ -66,7 +66,7 @@ class SqliteOperating(SqlitePart, OperatingStore):
                 return False
             if row.state == State.RUNNING:
                 move.execute("INSERT OR REPLACE INTO killed VALUES (?, ?, ?)", (queue, row.holder, row.id))
-            attempt = row.failures + row.crashes + 1
+            attempt = row.failures + row.crashes + (row.state == State.RUNNING)
             move.log(row, Attempt(attempt, "killed", move.now, worker=row.holder or "", error=reason))
             move.move(row, State.DEAD)
             return True

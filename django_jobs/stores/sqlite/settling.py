@@ -179,19 +179,20 @@ def trim_succeeded(move: Transaction, limit: int) -> int:
 
 def _hand_back(move: Transaction, row: Row) -> Recovered:
     """The worker of this job stops."""
+    attempt = row.failures + row.crashes + 1
     state = State.CANCELLED if row.stop else State.QUEUED
     if row.stop:
         move.move(row, state)
     else:
         move.requeue(row)
-    return Recovered(row.id, move.record(row), state, row.crashes, row.holder or "")
+    return Recovered(row.id, move.record(row), state, row.crashes, row.holder or "", attempt, row.at or 0, move.now)
 
 
 def _lose(move: Transaction, row: Row) -> Recovered:
     """The worker of this job died."""
     holder, crashes = row.holder or "", row.crashes + 1
-    attempt = Attempt(row.failures + crashes, "worker_lost", move.now, worker=holder, error=LOST)
-    move.log(row, attempt)
+    attempt = row.failures + crashes
+    move.log(row, Attempt(attempt, "worker_lost", move.now, worker=holder, error=LOST))
     move.count("recovered")
     if row.at_most_once or crashes >= move.options.max_crashes:
         state = State.DEAD
@@ -203,7 +204,7 @@ def _lose(move: Transaction, row: Row) -> Recovered:
         move.requeue(row, lane=1, crashes=crashes)
     else:
         move.move(row, state, crashes=crashes)
-    return Recovered(row.id, move.record(row), state, crashes, holder)
+    return Recovered(row.id, move.record(row), state, crashes, holder, attempt, row.at or 0, move.now)
 
 
 def _lost_holders(move: Transaction) -> list[str]:

@@ -1,6 +1,6 @@
 -- kill: waiting or running → dead, by hand
 --
--- ARGV  1 clock   2 channel   3 number   4 attempt (JSON)   5 "archive"   then the ids
+-- ARGV  1 clock   2 channel   3 number   4 attempt (JSON, without number and worker)   5 "archive"   then the ids
 -- Returns the ids that moved.
 --! use clock answers lines places claim_end bury
 local attempt, archiving = ARGV[4], ARGV[5] == 'archive'
@@ -21,7 +21,9 @@ for i = 6, #ARGV do
             _, holder = end_claim(id, claim, controls)
             redis.call('HSET', stops, id, string.format('%.0f:', now) .. holder)
         end
-        bury(id, record, controls, attempt, archiving, holder)
+        local failures, crashes = get_tries(id)
+        local number = failures + crashes + (claim and 1 or 0)
+        bury(id, record, controls, line_of(attempt, number, holder), archiving, holder)
         moved[#moved + 1] = id
     end
 end

@@ -3,27 +3,29 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 "recover" | "release"
 --       5 worker whose claims these are ("" = any whose lease has expired)   6 crashes that make a job dead
---       7 attempt (JSON)   8 "archive"   9 "last": the worker has no other claims   then the ids
+--       7 attempt (JSON, without number and worker)   8 "archive"   9 "last": the worker has no other claims   then the ids
 --
--- Returns id, record, state, crashes, holder of each that moved, flat.
+-- Returns id, record, state, crashes, attempt, claimed ms, ms now, holder of each that moved, flat.
 --! use clock answers lines claim_end bury unique
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
 local out, told = {}, {}
 local front -- one place for all that come back, where they stand by their ids: by age
 
-local function tell(id, record, state, crashes, holder)
-    for _, value in ipairs({id, record, state, tostring(crashes), holder}) do
+local function tell(id, record, ...)
+    out[#out + 1] = id
+    out[#out + 1] = record
+    for _, value in ipairs({...}) do
         out[#out + 1] = value
     end
-    told[#told + 1] = table.concat({id, state, tostring(crashes), holder}, '\t')
+    told[#told + 1] = table.concat({id, ...}, '\t')
 end
 
 local before = answered()
 if before then
     for _, line in ipairs(lines_of(before)) do
-        local id, state, crashes, holder = string.match(line, '^([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
-        tell(id, redis.call('HGET', jobs, id) or '', state, crashes, holder)
+        local id, rest = string.match(line, '^([^\t]*)\t(.*)$')
+        tell(id, redis.call('HGET', jobs, id) or '', string.match(rest, string.rep('([^\t]*)\t', 5) .. '(.*)$'))
     end
     return out
 end
@@ -42,30 +44,35 @@ local function take(id, claim, holder)
     local controls = controls_of(record)
     local stopped = end_claim(id, claim, controls)
     local failures, crashes, parked = get_tries(id)
+    local number, claimed = failures + crashes + 1, string.match(claim, '^[^:]*:(%d+):') or '0'
+    local line = line_of(attempt, number, holder)
     local once = controls and controls.at_most_once
+    local function moved(state)
+        tell(id, record or '', state, tostring(crashes), tostring(number), claimed, string.format('%.0f', now), holder)
+    end
     if not releasing or once then
         crashes = crashes + 1
         set_tries(id, failures, crashes, parked)
         count('recovered', 1)
     end
     if once or (not releasing and crashes >= max_crashes) then
-        bury(id, record, controls, attempt, archiving, holder)
-        tell(id, record or '', 'dead', crashes, holder)
+        bury(id, record, controls, line, archiving, holder)
+        moved('dead')
         return
     end
     if not releasing then
-        log_attempt(id, attempt)
+        log_attempt(id, line)
     end
     if stopped then
         finish('cancelled', id, record, controls, archiving, holder)
         count('cancelled', 1)
-        tell(id, record or '', 'cancelled', crashes, holder)
+        moved('cancelled')
         return
     end
     front = front or -next_number(1)
     make_ready(id, controls, front, crashes > 0)
     relock(id, controls)
-    tell(id, record or '', 'queued', crashes, holder)
+    moved('queued')
 end
 
 local holders = {}

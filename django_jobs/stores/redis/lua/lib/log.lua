@@ -16,6 +16,14 @@ local function log_attempt(id, line)
     redis.call('HSET', attempts, id, entry)
 end
 
+-- The line of an attempt whose worker said nothing of its end: which it was and whose is known here.
+local function line_of(line, number, holder)
+    local quoted = string.gsub(holder, '[%c"\\]', function(char)
+        return string.format('\\u%04x', string.byte(char))
+    end)
+    return '{"attempt":' .. string.format('%.0f', number) .. ',"worker":"' .. quoted .. '",' .. string.sub(line, 2)
+end
+
 local function get_tries(id)
     local failures, crashes, parked = string.match(redis.call('HGET', tries, id) or '', '^(%d+):(%d+):(%d+)$')
     return tonumber(failures) or 0, tonumber(crashes) or 0, tonumber(parked) or 0
