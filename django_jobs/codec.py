@@ -126,3 +126,11 @@ def name_of(record: bytes) -> str:
     """The name in a record, or "" if there is none to be read: for lists that must show everything."""
     parts = record.split(b"\n", 2)
     return parts[1].decode(errors="replace") if len(parts) == 3 else ""
+
+
+def enqueued_ms(record: bytes, otherwise: int) -> int:
+    """The time in a record (ms), or `otherwise` if there is none to be read."""
+    try:
+        return int(record.split(b"\n", 5)[4])
+    except (IndexError, ValueError):
+        return otherwise

@@ -6,15 +6,17 @@ Jobs a verb does not apply to are left alone; the answers name those that moved,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django_jobs import registry, signals
 from django_jobs.browse.numbers import queue_names
-from django_jobs.codec import decode, encode, name_of
+from django_jobs.codec import decode, encode, enqueued_ms, name_of
 from django_jobs.definition import HIDDEN, check_name
 from django_jobs.exceptions import InvalidArguments, JobNotFound, UnknownQueue
+from django_jobs.logs import Ended
+from django_jobs.new_job import now_ms
 from django_jobs.payloads import arguments_of, definition_of
 from django_jobs.stores import get_store
 from django_jobs.values import JobInfo, State
@@ -92,7 +94,7 @@ def _cancel(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
     before = {info.id: info for info in store.get_many(queue, ids) if info.state in VERBS["cancel"]}
     after = store.cancel(queue, list(before))
     moved = [id for id, state in after.items() if state is State.CANCELLED]
-    announce(signals.job_cancelled, (before[id] for id in moved))
+    announce(signals.job_cancelled, State.CANCELLED, [before[id] for id in moved])
     return Done(moved, [id for id, state in after.items() if state is State.RUNNING])
 
 
@@ -100,7 +102,7 @@ def _kill(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
     store = get_store()
     before = {info.id: info for info in store.get_many(queue, ids)}
     moved = store.kill(queue, ids, reason)
-    announce(signals.job_dead, (before[id] for id in moved if id in before), outcome="killed")
+    announce(signals.job_dead, State.DEAD, [before[id] for id in moved if id in before], outcome="killed")
     return Done(moved)
 
 
@@ -121,12 +123,17 @@ ACTS: Mapping[str, Callable[[str, Sequence[str], int, str], Done]] = {
 }
 
 
-def announce(signal: Any, jobs: Iterable[JobInfo], **more: Any) -> None:
-    """Tell the receivers of `signal` that a person ended these jobs."""
+def announce(signal: Any, state: State, jobs: Sequence[JobInfo], **more: Any) -> None:
+    """Tell the receivers of `signal`, and the log, that a person ended these jobs."""
+    now = now_ms()
     for info in jobs:
-        name = name_of(info.record)
-        about = {"job_id": info.id, "name": name, "queue": info.queue, "attempt": info.failures + info.crashes}
+        name, was_running = name_of(info.record), info.state is State.RUNNING
+        attempt, until = info.failures + info.crashes + was_running, info.at if was_running else now
+        about = {"job_id": info.id, "name": name, "queue": info.queue, "attempt": attempt}
         signal.send_robust(sender=definition_of(name), job=None, error="by an operator", **about, **more)
+        wait_ms = until - enqueued_ms(info.record, until)
+        # No error: nobody has to be woken up for what a person has just done.
+        Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator").log(state)
 
 
 def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

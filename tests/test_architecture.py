@@ -22,7 +22,7 @@ RANKS = (
     "stores models new_job schedule_sources",
     # use cases
     "enqueue handle sending calls async_calls job_function operations bulk browse middleware schedules schedule_state"
-    " context archive remote metrics",
+    " context archive remote metrics logs",
     # running
     "worker",
 )

@@ -135,7 +135,7 @@ def expired_again(old: Job) -> JobInfo:
     store, id, now = get_store(), new_id(now_ms()), now_ms()
     record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
     store.restore(old.queue, id, record, State.EXPIRED)
-    announce_expired(old.queue, [(id, record)])
+    announce_expired(old.queue, [(id, record)], now)
     info = store.get(old.queue, id) or JobInfo(id, old.queue, record, State.EXPIRED, at=now)
     if get_settings().archive is not None:
         archive.write([info])

@@ -90,7 +90,7 @@ def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim
         max_running=get_settings().queues[queue].max_concurrency,
         lease_each=True,
     )
-    announce_expired(queue, claimed.expired)
+    announce_expired(queue, claimed.expired, claimed.now)
     return claimed.claims, claimed.left if claimed.claims else 0
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from django_jobs import signals
-from django_jobs.codec import name_of
+from django_jobs.codec import enqueued_ms, name_of
+from django_jobs.logs import Ended
 from django_jobs.outcome import Cancelled, Dead, HandedOver, RetryIn, SnoozeFor, Succeeded
 from django_jobs.values import Recovered, State
 from django_jobs.worker.attempted import Attempted
@@ -30,21 +31,21 @@ def announce(attempted: Attempted, deliver: Deliver = send) -> None:
     match attempted.outcome:
         case Succeeded():
             _tell("job_succeeded", attempted, deliver, run_ms=attempted.run_ms, wait_ms=attempted.wait_ms)
-            _line(logging.INFO, "succeeded", attempted)
+            _ended(attempted).log("succeeded")
         case RetryIn(delay, _):
             _tell("job_failed", attempted, deliver, error=error, run_ms=attempted.run_ms)
             _tell("job_retried", attempted, deliver, error=error, delay_ms=delay)
-            _line(logging.INFO, "retry", attempted)
+            _ended(attempted).log("retry")
         case Dead(log):
             if attempted.definition is not None:
                 _tell("job_failed", attempted, deliver, error=error, run_ms=attempted.run_ms)
             _tell("job_dead", attempted, deliver, error=error, outcome=log.outcome)
-            _line(logging.ERROR, "dead", attempted)
+            _ended(attempted, log.outcome).log_death()
         case Cancelled():
             _tell("job_cancelled", attempted, deliver, error=error)
-            _line(logging.INFO, "cancelled", attempted)
+            _ended(attempted).log("cancelled")
         case SnoozeFor(_, park):
-            _line(logging.WARNING if park else logging.INFO, "scheduled", attempted)
+            _ended(attempted).log("scheduled", logging.WARNING if park else logging.INFO)
         case HandedOver():
             pass
 
@@ -56,47 +57,40 @@ def _tell(signal: str, attempted: Attempted, deliver: Deliver, **more: Any) -> N
         deliver(Notice(signal, name, claim.queue, claim.id, claim.attempt, more, definition, job))
 
 
-def _line(level: int, state: str, attempted: Attempted) -> None:
-    if not logger.isEnabledFor(level):
-        return
+def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
+    """For the log.  Of an error only its class: its text may quote arguments."""
     claim, error = attempted.claim, attempted.error
-    reason = "" if error is None else f": {error if isinstance(error, str) else type(error).__qualname__}"
-    logger.log(
-        level,
-        "%s %s on %s: %s, attempt %d, waited %d ms, ran %d ms%s",
-        attempted.name,
-        claim.id,
-        claim.queue,
-        state,
-        claim.attempt,
-        attempted.wait_ms,
-        max(attempted.run_ms, 0),
-        reason,
-        extra={"job_id": claim.id, "job_name": attempted.name, "job_queue": claim.queue, "job_attempt": claim.attempt},
-    )
+    why = type(error).__qualname__ if isinstance(error, BaseException) else error or otherwise
+    return Ended(attempted.name, claim.id, claim.queue, claim.attempt, attempted.wait_ms, attempted.run_ms, why)
 
 
 # -- ends that no attempt came to here -------------------------------------------
 
 
-def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]]) -> None:
-    """Jobs that a claim found past their `expires_at`."""
+def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]], now: int) -> None:
+    """Jobs that a claim found past their `expires_at`; `now` is the store's time in ms."""
     for job_id, record in expired:
         name = name_of(record)
         _tell_bare(Notice("job_expired", name, queue, job_id, 0, {}), send)
-        logger.info("%s %s on %s: expired before it started", name, job_id, queue)
+        Ended(name, job_id, queue, 0, now - enqueued_ms(record, now)).log("expired")
 
 
 def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deliver = send) -> None:
     """Jobs that were taken from a worker that died or lost its lease."""
     for job in recovered:
-        name, reason = name_of(job.record), "its worker was lost"
-        logger.warning("%s %s on %s: %s, after worker %s was lost", name, job.id, queue, job.state, job.worker)
+        name, why = name_of(job.record), "its worker was lost"
+        if job.state is State.QUEUED:
+            logger.warning("%s %s on %s: %s, after worker %s was lost", name, job.id, queue, job.state, job.worker)
+            continue
+        wait_ms, held_ms = job.claimed_at - enqueued_ms(job.record, job.claimed_at), job.at - job.claimed_at
+        ended = Ended(name, job.id, queue, job.attempt, wait_ms, held_ms, f"worker {job.worker} was lost")
         if job.state is State.DEAD:
-            more = {"error": reason, "outcome": "worker_lost"}
-            _tell_bare(Notice("job_dead", name, queue, job.id, job.crashes, more), deliver)
-        elif job.state is State.CANCELLED:
-            _tell_bare(Notice("job_cancelled", name, queue, job.id, job.crashes, {"error": reason}), deliver)
+            more = {"error": why, "outcome": "worker_lost"}
+            _tell_bare(Notice("job_dead", name, queue, job.id, job.attempt, more), deliver)
+            ended.log_death()
+        else:
+            _tell_bare(Notice("job_cancelled", name, queue, job.id, job.attempt, {"error": why}), deliver)
+            ended.log("cancelled")
 
 
 def _tell_bare(notice: Notice, deliver: Deliver) -> None:

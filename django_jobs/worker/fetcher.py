@@ -114,7 +114,7 @@ class Fetcher:
         got = len(claimed.claims)
         self.picker.claimed(queue, got=got, left=claimed.left, next_due=claimed.next_due, now=monotonic())
         if claimed.expired:
-            announce_expired(queue, claimed.expired)
+            announce_expired(queue, claimed.expired, claimed.now)
         return claimed
 
     def _look(self) -> bool:

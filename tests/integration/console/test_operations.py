@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,20 @@ def test_killing_tells_the_receivers_and_writes_the_reason(console_store: Store,
     info = console_store.get("default", id)
     assert info is not None
     assert "it eats the disk" in info.attempts[-1].error
+
+
+@pytest.mark.parametrize(("state", "attempt"), [(State.RUNNING, 1), (State.SCHEDULED, 0)])
+@pytest.mark.parametrize(("verb", "end"), [("kill", State.DEAD), ("cancel", State.CANCELLED)])
+def test_what_a_person_ends_has_its_line_and_alarms_nobody(
+    filler: Filler, caplog: pytest.LogCaptureFixture, verb: str, end: State, state: State, attempt: int
+) -> None:
+    id = filler.make(state)
+    with caplog.at_level(logging.INFO, "django_jobs.worker"):
+        done = operations.act(verb, "default", [id], reason="why")
+    lines = [record.getMessage() for record in caplog.records if record.name == "django_jobs.worker"]
+    assert len(lines) == len(done.moved)
+    assert all(f" {id} on default: {end}, attempt {attempt}, waited " in line for line in lines)
+    assert {record.levelno for record in caplog.records} <= {logging.INFO}
 
 
 def test_more_ids_than_a_batch_are_moved_in_several(memory_console: Store, monkeypatch: pytest.MonkeyPatch) -> None:
