@@ -48,7 +48,7 @@ class Postgres(NamedTuple):
         """A connection of the test's own, past Django."""
         given = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}
         wanted = {key: value for key, value in given.items() if value}
-        return psycopg.connect(make_conninfo(dbname=self.name, connect_timeout=5, **wanted), autocommit=True)
+        return psycopg.connect(make_conninfo(dbname=self.name, connect_timeout=30, **wanted), autocommit=True)
 
 
 def from_url(url: str) -> Postgres:
@@ -77,7 +77,7 @@ def running_postgres(programs: Path) -> Iterator[Postgres]:
     try:
         subprocess.run(
             [programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"],
-            check=True, stdout=subprocess.DEVNULL, cwd=folder, timeout=60, **account,
+            check=True, stdout=subprocess.DEVNULL, cwd=folder, timeout=240, **account,
         )  # fmt: skip
         options = [f"unix_socket_directories={folder}", "listen_addresses=", *_QUICK]
         command = [programs / "postgres", "-D", folder / "data", *(f"--{option}" for option in options)]
@@ -93,7 +93,7 @@ def running_postgres(programs: Path) -> Iterator[Postgres]:
         if guard is not None:
             assert guard.stdin is not None
             guard.stdin.close()
-            guard.wait(timeout=10)
+            guard.wait(timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -16,7 +16,7 @@ import redis
 #: The shell waits for its input to end: when the test run dies, even by SIGKILL, the pipe closes and the server goes.
 _GUARD = '"$@" & server=$!; read -r _; kill -9 $server; wait $server'
 #: Seconds until a started server must answer.
-_START = 10.0
+_START = 60.0
 
 
 def redis_program() -> str | None:
@@ -76,7 +76,7 @@ def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
 def _stop(guard: subprocess.Popen[bytes]) -> None:
     assert guard.stdin is not None
     guard.stdin.close()
-    guard.wait(timeout=10)
+    guard.wait(timeout=60)
 
 
 def _answers(socket: Path, guard: subprocess.Popen[bytes]) -> bool:

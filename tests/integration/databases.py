@@ -71,7 +71,7 @@ def databases(postgres: Postgres) -> dict[str, Any]:
     """DATABASES: one database under many names; the name is what the server knows the connection by, too."""
     kinds = {"default": {}, **KINDS, IMPATIENT: {"CONN_MAX_AGE": None}}
     named = {alias: postgres.settings(OPTIONS={"application_name": alias}, **kind) for alias, kind in kinds.items()}
-    named[IMPATIENT]["OPTIONS"]["options"] = "-c idle_session_timeout=150ms"
+    named[IMPATIENT]["OPTIONS"]["options"] = "-c idle_session_timeout=1s"
     return named
 
 

@@ -140,7 +140,7 @@ def test_a_blocked_producer_goes_on_at_the_pace_of_the_workers(make_site: Callab
         return site.ledger.count("end") == number
 
     wait_until(everything_has_run, "all have run", seconds=40)
-    producer.join(5)
+    producer.join(60)
     assert not producer.is_alive()
     assert longest[0] <= BOUND
     assert pool.stop() == 0

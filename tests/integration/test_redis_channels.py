@@ -20,7 +20,7 @@ pytestmark = pytest.mark.redis
 def in_a_thread(do: Any) -> None:
     thread = Thread(target=do)
     thread.start()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_a_server_with_a_thread_for_each_request_does_not_fill_redis_with_answers(
@@ -40,16 +40,16 @@ def test_connections_are_as_many_as_threads_that_enqueue_at_once(redis_server: s
     barrier = Barrier(5)
 
     def enqueue() -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         store.enqueue("default", [make_job(uuid4().hex)])
-        barrier.wait(10)
+        barrier.wait(60)
 
     for _ in range(6):
         threads = [Thread(target=enqueue) for _ in range(5)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
     with redis.Redis.from_url(redis_server) as client:
         ours = [each for each in client.client_list() if each["name"] == name]
         assert len(ours) == 5

@@ -165,7 +165,7 @@ def test_more_threads_than_the_driver_would_give_connections_wait_at_once(frail:
 
     def wait() -> None:
         try:
-            together.wait(20)
+            together.wait(120)
             frail.store.wait_for_work(["q1"], 1)
         except BaseException as error:
             failures.append(error)

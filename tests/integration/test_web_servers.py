@@ -55,9 +55,9 @@ async def _get_from_asgi(path: str) -> tuple[int, bytes]:
     }
     server = ApplicationCommunicator(get_asgi_application(), scope)
     await server.send_input({"type": "http.request", "body": b""})
-    start = await server.receive_output(timeout=10)
-    body = (await server.receive_output(timeout=10))["body"]
-    await server.wait(timeout=10)
+    start = await server.receive_output(timeout=60)
+    body = (await server.receive_output(timeout=60))["body"]
+    await server.wait(timeout=60)
     return start["status"], body
 
 

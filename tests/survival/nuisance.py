@@ -25,4 +25,4 @@ class Nuisance:
 
     def __exit__(self, *exc: object) -> None:
         self._end.set()
-        self._thread.join(10)
+        self._thread.join(60)

@@ -76,7 +76,7 @@ def in_a_thread(do: Callable[[], object]) -> object:
     answers: list[object] = []
     thread = Thread(target=lambda: answers.append(do()))
     thread.start()
-    thread.join(10)
+    thread.join(60)
     return answers[0]
 
 

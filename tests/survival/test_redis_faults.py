@@ -47,6 +47,7 @@ def sha(name: str) -> bytes:
 @pytest.mark.accepts("G04", "G52")
 @pytest.mark.parametrize("count", [1, 3, 10])
 def test_a_lost_answer_to_the_end_of_a_job_runs_nothing_again(far_site: Site, proxy: Proxy, count: int) -> None:
+    far_site.jobs_settings["LEASE"] = 10
     producer = far_site.producer()
     pool = far_site.pool()
     producer.send("work", 1, prefix="warm")
@@ -94,6 +95,7 @@ def test_an_end_whose_answer_never_came_is_told_of_once_when_the_store_is_back(
 @pytest.mark.accepts("K06", "G04")
 @pytest.mark.parametrize("script", ["enqueue", "claim"])
 def test_a_lost_answer_to_enqueue_or_claim_makes_no_second_job(far_site: Site, proxy: Proxy, script: str) -> None:
+    far_site.jobs_settings["LEASE"] = 10
     pool = far_site.pool()
     producer = far_site.producer()
     for n in range(8):
@@ -111,6 +113,7 @@ def test_a_lost_answer_to_enqueue_or_claim_makes_no_second_job(far_site: Site, p
 
 @pytest.mark.accepts("G04")
 def test_a_bad_line_that_loses_one_answer_in_twenty(far_site: Site, proxy: Proxy) -> None:
+    far_site.jobs_settings["LEASE"] = 10
     pools = [far_site.pool(), far_site.pool()]
     producer = far_site.producer()
     proxy.loses_replies, proxy.loses_requests = 0.03, 0.02
@@ -128,6 +131,7 @@ def test_a_bad_line_that_loses_one_answer_in_twenty(far_site: Site, proxy: Proxy
 
 @pytest.mark.accepts("G04", "P03")
 def test_connections_cut_all_the_time(site: Site, server: RedisServer) -> None:
+    site.jobs_settings["LEASE"] = 10
     pools = [site.pool(), site.pool()]
     producer = site.producer()
     with (
@@ -146,6 +150,7 @@ def test_connections_cut_all_the_time(site: Site, server: RedisServer) -> None:
 
 @pytest.mark.accepts("G04")
 def test_scripts_flushed_all_the_time(site: Site, server: RedisServer) -> None:
+    site.jobs_settings["LEASE"] = 10
     pool = site.pool()
     producer = site.producer()
     with server.client() as client, Nuisance(client.script_flush, 0.1) as flushes:

@@ -51,6 +51,7 @@ def test_told_to_stop_at_random_moments(site: Site) -> None:
 
 @pytest.mark.accepts("R29", "K02")
 def test_one_signal_repeats_nothing_that_ends_in_time(site: Site) -> None:
+    site.jobs_settings["LEASE"] = 10
     producer = site.producer()
     rounds = 40 if LONG else 5
     for turn in range(rounds):
@@ -97,6 +98,7 @@ def test_what_outlasts_the_drain_is_handed_back_when_its_process_is_dead(site: S
 
 @pytest.mark.accepts("R29", "K06")
 def test_rolling_restarts_lose_and_repeat_nothing(site: Site) -> None:
+    site.jobs_settings["LEASE"] = 10
     producer = site.producer()
     rounds, each = (60, 350) if LONG else (5, 150)
     pools = [site.pool("--drain-timeout", "4") for _ in range(3)]

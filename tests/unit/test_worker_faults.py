@@ -166,7 +166,7 @@ def test_a_settler_is_not_idle_before_the_store_has_taken_everything() -> None:
 
         def complete(self, queue: str, done: Sequence[Any]) -> list[str]:
             self.asked.set()
-            self.answer.wait(5)
+            self.answer.wait(60)
             if self.failures:
                 self.failures -= 1
                 raise StoreUnavailable
@@ -176,7 +176,7 @@ def test_a_settler_is_not_idle_before_the_store_has_taken_everything() -> None:
     settler = Settler(slow)  # type: ignore[arg-type]
     assert settler.is_idle
     settler.settle_soon(succeeded("a"))
-    assert slow.asked.wait(5)
+    assert slow.asked.wait(60)
     assert not settler.is_idle
     slow.answer.set()
     wait_until(lambda: settler.is_idle, "it is settled")

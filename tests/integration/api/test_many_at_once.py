@@ -47,7 +47,7 @@ def ask(transactional_db: None, store: Store, live_server: Any) -> Callable[...,
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -61,7 +61,7 @@ def together(call: Callable[[int], tuple[int, Any]]) -> list[tuple[int, Any]]:
     barrier = Barrier(TOGETHER)
 
     def one(number: int) -> tuple[int, Any]:
-        barrier.wait(10)
+        barrier.wait(60)
         return call(number)
 
     with ThreadPoolExecutor(TOGETHER) as threads:
