@@ -1,0 +1,142 @@
+"""Middleware round a job: their order, what they may decide, on the loop and off it, and which cannot be used."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from django_jobs.context import JobContext, RunningJob, current_job
+from django_jobs.middleware import load, wrap
+from django_jobs.values import State
+from django_jobs.worker.executor import Executor
+from tests.unit.workbench import Bench, bench
+
+__all__ = ["bench"]
+
+
+@pytest.mark.accepts("G17", "G24", "G05", "G16")
+def test_middleware_run_in_order_and_leave_things_for_each_other_and_the_function(bench: Bench) -> None:
+    seen: list[Any] = []
+
+    def named(name: str) -> Any:
+        def factory(get_next: Any) -> Any:
+            def layer(job: RunningJob) -> Any:
+                seen.append(f"{name} in {job.name} {job.attempt}/{job.max_attempts}")
+                job.context.trail = [*getattr(job.context, "trail", []), name]
+                try:
+                    return get_next(job)
+                finally:
+                    seen.append(f"{name} out")
+
+            return layer
+
+        return factory
+
+    def inner(ctx: JobContext, x: int) -> int:
+        seen.append((ctx.context.trail, ctx.attempt, current_job() is ctx.job, ctx.token > 0, ctx.should_stop))
+        return x
+
+    info = bench.run(inner, 4, middleware=[named("a"), named("b")], takes_context=True, max_attempts=3)
+
+    assert info.result == b"4"
+    assert seen == [
+        "a in bench.inner 1/10",
+        "b in bench.inner 1/10",
+        (["a", "b"], 1, True, True, False),
+        "b out",
+        "a out",
+    ]
+    assert current_job() is None
+
+
+def test_a_middleware_may_answer_for_the_job(bench: Bench) -> None:
+    def cached(get_next: Any) -> Any:
+        return lambda job: "from the cache"
+
+    def never() -> None:
+        raise AssertionError
+
+    assert bench.run(never, middleware=[cached]).result == b'"from the cache"'
+
+
+def test_sync_middleware_wrap_an_async_job_from_its_start_to_its_end(bench: Bench) -> None:
+    seen: list[str] = []
+
+    def layer(get_next: Any) -> Any:
+        def run(job: RunningJob) -> Any:
+            seen.append("before")
+            result = get_next(job)
+            seen.append(f"after {result}")
+            return result
+
+        return run
+
+    async def work() -> int:
+        await asyncio.sleep(0)
+        seen.append("work")
+        return 1
+
+    assert bench.run(work, middleware=[layer]).state is State.SUCCEEDED
+    assert seen == ["before", "work", "after 1"]
+
+
+def test_middleware_for_both_kinds_run_on_the_loop(bench: Bench) -> None:
+    threads: list[str] = []
+
+    def both(get_next: Any) -> Any:
+        async def run(job: RunningJob) -> Any:
+            threads.append(threading.current_thread().name)
+            return await get_next(job)
+
+        return run
+
+    both.async_capable = both.sync_capable = True  # type: ignore[attr-defined]
+
+    async def where() -> bool:
+        return threading.current_thread().name == threads[0]
+
+    assert bench.run(where, middleware=[both]).result == b"true"
+
+
+# -- loading middleware -----------------------------------------------------------------
+
+
+def only_async(get_next: Any) -> Any:
+    return get_next
+
+
+only_async.sync_capable = False  # type: ignore[attr-defined]
+not_callable = 5
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("tests.unit.nowhere.layer", "cannot be imported"),
+        ("tests.unit.test_middleware.not_callable", "is not callable"),
+        ("tests.unit.test_middleware.only_async", "async jobs only"),
+    ],
+)
+def test_a_middleware_that_cannot_be_used_is_named(path: str, words: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=words) as caught:
+        load([path])
+    assert path in str(caught.value)
+
+
+def test_a_middleware_that_returns_nothing_to_call_is_named() -> None:
+    def forgetful(get_next: Any) -> Any:
+        return None
+
+    with pytest.raises(ImproperlyConfigured, match="forgetful"):
+        wrap(lambda job: None, [forgetful])
+
+
+def test_the_setting_says_which_middleware_there_are() -> None:
+    given = {"STORE": "memory", "MIDDLEWARE": ["tests.unit.test_middleware.only_async"]}
+    with override_settings(DJANGO_JOBS=given), pytest.raises(ImproperlyConfigured):
+        Executor()

@@ -1,0 +1,55 @@
+"""One claim to its outcome on the memory store: no processes, no threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from django_jobs.definition import JobDefinition
+from django_jobs.registry import register, unregister
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import Claim, NewJob
+from django_jobs.worker.executor import Executor
+from tests.conftest import Clock
+
+
+class Bench:
+    """Enqueues, claims and runs one job at a time."""
+
+    def __init__(self, store: SqliteStore, clock: Clock, make_job: Callable[..., NewJob]) -> None:
+        self.store, self.clock, self.make_job = store, clock, make_job
+        self.names: list[str] = []
+
+    def define(self, func: Callable[..., Any], **options: Any) -> None:
+        definition = JobDefinition(func, name=f"bench.{func.__name__}", **options)
+        register(definition)
+        self.names.append(definition.name)
+
+    def put(self, name: str, *args: Any, record: bytes | None = None, **options: Any) -> str:
+        new = self.make_job(name=name, args=json.dumps([args, {}]).encode(), **options)
+        self.store.enqueue("default", [new if record is None else new._replace(record=record)])
+        return new.id
+
+    def claim(self) -> Claim:
+        (claim,) = self.store.claim("default", "w", 1, lease=30_000).claims
+        return claim
+
+    def run(self, func: Callable[..., Any] | None, *args: Any, middleware: Any = (), **options: Any) -> Any:
+        name = options.pop("name", None)
+        if func is not None:
+            self.define(func, **options)
+            name = f"bench.{func.__name__}"
+        job_id = self.put(name, *args)
+        Executor(middleware=middleware, clock=self.clock, close_connections=False).run(self.claim(), self.store)
+        return self.store.get("default", job_id)
+
+
+@pytest.fixture
+def bench(memory_store: SqliteStore, clock: Clock, make_job: Callable[..., NewJob]) -> Iterator[Bench]:
+    bench = Bench(memory_store, clock, make_job)
+    yield bench
+    for name in bench.names:
+        unregister(name)
