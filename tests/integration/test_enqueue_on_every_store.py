@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -15,9 +14,8 @@ from django_jobs.stores import use_store
 from django_jobs.stores.base import Store
 from django_jobs.values import Added, Attempt, Claim
 from tests.conftest import Clock
+from tests.integration.enqueueing import SETTINGS
 from tests.integration.sample_jobs import other, receipt, unique
-
-SETTINGS: dict[str, Any] = {"STORE": "memory", "QUEUES": {"default": {}, "mail": {}, "small": {"MAX_LENGTH": 2}}}
 
 
 @pytest.fixture(autouse=True)

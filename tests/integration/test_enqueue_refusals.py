@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,33 +11,17 @@ from django.test import override_settings
 
 from django_jobs import (
     InvalidArguments,
-    JobHandle,
     PayloadError,
     QueueFull,
     UnknownJob,
     UnknownQueue,
 )
-from django_jobs.codec import decode
 from django_jobs.enqueue import enqueue_by_name
-from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
-from tests.integration import sample_jobs
+from tests.integration.enqueueing import SETTINGS, in_memory
 from tests.integration.sample_jobs import greedy, other, receipt, unique
 
-SETTINGS: dict[str, Any] = {"STORE": "memory", "QUEUES": {"default": {}, "mail": {}, "small": {"MAX_LENGTH": 2}}}
-
-
-@pytest.fixture(autouse=True)
-def _settings() -> Iterator[None]:
-    sample_jobs.ran.clear()
-    with override_settings(DJANGO_JOBS=SETTINGS):
-        yield
-
-
-def stored(handle: JobHandle) -> Any:
-    info = get_store().get(handle.queue, handle.id)
-    assert info is not None
-    return decode(info.id, info.queue, info.record)
+__all__ = ["in_memory"]
 
 
 class TestBadInput:
