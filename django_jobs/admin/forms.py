@@ -8,6 +8,9 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.functional import Promise, lazy
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 #: No time further away: 2⁵³ ms is where JSON readers lose digits, and nobody plans that far.
@@ -17,9 +20,12 @@ ARGUMENTS = 1_000_000
 
 
 class MomentField(forms.DateTimeField):
-    """A date and time in the current time zone, as ms since the epoch; 0 if left empty."""
+    """A date and time in the current time zone, which its label names, as ms since the epoch; 0 if left empty."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
+
+    def __init__(self, *, label: Promise, **more: Any) -> None:
+        super().__init__(label=format_lazy("{} ({})", label, lazy(timezone.get_current_timezone_name, str)()), **more)
 
     def clean(self, value: Any) -> int:
         at = super().clean(value)

@@ -20,7 +20,7 @@ from django_jobs.codec import decode, name_of
 from django_jobs.exceptions import CorruptRecord, InvalidArguments, JobNotFound, UnknownJob
 from django_jobs.stores import get_store
 from django_jobs.tagged_text import readable
-from django_jobs.values import FINISHED, Job, JobInfo, State
+from django_jobs.values import FINISHED, Job, JobInfo, Pause, State
 
 #: Raw bytes of a record that cannot be read: so many are shown.
 RAW = 20_000
@@ -76,6 +76,7 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
         "attempts": list(reversed(info.attempts)),
         "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
         "finished": info.state in FINISHED,
+        "pause": pause_over(console, info),
     }
     try:
         job = decode(info.id, info.queue, info.record)
@@ -83,6 +84,14 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
         raw = info.record[:RAW].decode(errors="backslashreplace")
         return context | {"corrupt": str(error), "raw": raw, "size": len(info.record)}
     return context | readable_part(console, info, job)
+
+
+def pause_over(console: Console, info: JobInfo) -> Pause | None:
+    """What keeps a job that waits from starting though workers are free, as counted for the head of the page."""
+    stats = console.counted.queues.get(info.queue)
+    if stats is None or info.state in FINISHED or info.state is State.RUNNING:
+        return None
+    return stats.paused or stats.paused_types.get(name_of(info.record))
 
 
 def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:

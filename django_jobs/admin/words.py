@@ -39,7 +39,7 @@ EXPLAINED: dict[State, Text] = {
 
 NOTHING: dict[State, Text] = {
     State.SCHEDULED: _("No job waits for its time."),
-    State.QUEUED: _("Nothing waits: the workers keep up."),
+    State.QUEUED: _("No job waits for a worker."),
     State.RUNNING: _("Nothing runs at this moment."),
     State.RETRY: _("No job waits to be tried again."),
     State.BLOCKED: _("No job is held back."),
@@ -60,7 +60,11 @@ class VerbWords(NamedTuple):
 
 
 VERBS: dict[str, VerbWords] = {
-    "retry": VerbWords(_("Run now"), _("Run these jobs now?"), _("They are queued at once, with all their attempts.")),
+    "retry": VerbWords(
+        _("Run now"),
+        _("Run these jobs now?"),
+        _("They are queued at once. Those that had ended have all their attempts again."),
+    ),
     "edit": VerbWords(_("Edit and run"), _("Run with other arguments?"), ""),
     "reschedule": VerbWords(
         _("Reschedule"), _("When shall these jobs run?"), _("They wait until then and run as soon as a worker is free.")
@@ -73,7 +77,7 @@ VERBS: dict[str, VerbWords] = {
     "kill": VerbWords(
         _("Kill"),
         _("Kill these jobs?"),
-        _("They go to dead. A running job loses its claim at once: whatever it does from now on does not count."),
+        _("They become dead. A running job is asked to stop, and what it does from now on does not count."),
         True,
     ),
     "delete": VerbWords(

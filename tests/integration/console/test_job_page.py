@@ -50,6 +50,17 @@ def test_a_template_of_the_project_does_not_run_a_job_that_it_shows(
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("name", [None, "shop.send_receipt"], ids=["its queue", "its job type"])
+def test_a_job_that_a_pause_keeps_waiting_says_so(name: str | None, memory_console: Store, root: Client) -> None:
+    filler = Filler(memory_console)
+    waits, ended = filler.add(), filler.make(State.SCHEDULED)
+    memory_console.cancel("default", [ended])
+    memory_console.pause("default", name=name, reason="the disk is full")
+    assert "the disk is full" in root.get(f"{BASE}job/default/{waits}/").text
+    assert "the disk is full" not in root.get(f"{BASE}job/default/{ended}/").text
+
+
+@pytest.mark.django_db
 def test_only_the_meta_of_the_project_is_shown(memory_console: Store, root: Client) -> None:
     handle = (
         job(name="shop.with_meta")(clean_up)
