@@ -46,7 +46,7 @@ class DatabaseSite(WorkerSite):
         """Make the tables of the default database."""
         subprocess.run(
             [sys.executable, "-m", "django", "migrate", "--run-syncdb", "--verbosity=0"],
-            env=self.environment(), cwd=ROOT, check=True, timeout=60,
+            env=self.environment(), cwd=ROOT, check=True, timeout=240,
         )  # fmt: skip
 
     def flag(self) -> Path:

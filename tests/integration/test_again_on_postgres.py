@@ -36,7 +36,7 @@ def test_transactions_and_tables_are_the_same_on_postgresql(postgres: Postgres) 
             "DJANGO_SETTINGS_MODULE": "tests.settings_on_postgres",
             "TEST_DATABASE": json.dumps(database),
         },
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110, check=False,
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert again.returncode == 0, again.stdout[-5000:]
     assert " passed" in again.stdout

@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-SECONDS = 280
+SECONDS = 500
 
 
 def play(tmp_path: Path, store: str) -> subprocess.CompletedProcess[str]:

@@ -208,7 +208,7 @@ class TestOtherDatabases:
     def run(self, databases: str, database: str, program: str) -> None:
         head = textwrap.dedent(self.PROGRAM).replace("{DATABASES}", databases).replace('DATABASE"}', database + '"}')
         code = head + textwrap.dedent(program)
-        subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+        subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=240)
 
     def test_the_transaction_of_the_named_database_counts_in_every_way(self) -> None:
         self.run(

@@ -19,7 +19,7 @@ __all__ = ["site"]
 def test_parent_and_children_enqueue_at_the_same_time(site: WorkerSite, method: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.integration.forking", method],
-        env=site.environment(), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        env=site.environment(), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     batches = json.loads(ran.stdout)

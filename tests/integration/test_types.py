@@ -65,7 +65,7 @@ def test_calls_keep_the_signature_of_the_function(tmp_path: Path) -> None:
         str(root / ".mypy_cache" / "u"),
     ]
     run = subprocess.run(
-        [*command, str(program)], cwd=root, capture_output=True, text=True, timeout=200, env={"MYPYPATH": str(root)}
+        [*command, str(program)], cwd=root, capture_output=True, text=True, timeout=500, env={"MYPYPATH": str(root)}
     )
     errors = [line.split(": ")[0].rsplit(":")[-1] for line in run.stdout.splitlines() if ": error: " in line]
     first_bad = PROGRAM[: PROGRAM.index("async def bad")].count("\n") + 2

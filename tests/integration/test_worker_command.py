@@ -45,7 +45,7 @@ def output_of(folder: Path, *options: str, debug: bool = True) -> str:
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "development", "PYTHONPATH": f"{folder}:{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout + ended.stderr

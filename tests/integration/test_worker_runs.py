@@ -256,7 +256,7 @@ def test_options_that_make_no_sense_are_refused_with_a_reason(tmp_path: Path, ar
     where = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}")
     ran = subprocess.run(
         [sys.executable, "-m", "django", "runworkers", *arguments],
-        env=where.environment(), cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,
+        env=where.environment(), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert ran.returncode != 0
     assert words in ran.stderr

@@ -17,7 +17,7 @@ from tests.survival.pools import Site
 from tests.survival.processes import is_stopped, send_signal
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.timeout(1200 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.timeout(1200 if LONG else 600)]
 
 
 @pytest.mark.accepts("G04", "R03", "P03")

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.survival.checker import judge
-from tests.survival.conftest import LONG
 from tests.survival.pools import Site
 from tests.survival.proxy import Proxy
 from tests.survival.servers import RedisServer
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(600 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
 
 @pytest.fixture

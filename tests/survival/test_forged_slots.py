@@ -16,7 +16,7 @@ from tests.survival.nuisance import Nuisance
 from tests.survival.pools import Site
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
 
 ACTS = 10_000 if LONG else 300
 Q = "default"

@@ -35,7 +35,7 @@ def good(id: str, now: int) -> NewJob:
 
 @pytest.mark.redis
 @pytest.mark.accepts("R18", "K02")
-@pytest.mark.timeout(3600 if LONG else 300)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock) -> None:
     """Only errors of ours come out, and after the reconciler a new job runs."""
     client = law_store.transport.client
@@ -68,7 +68,7 @@ def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock)
 @pytest.mark.redis
 @pytest.mark.survival
 @pytest.mark.accepts("K02")
-@pytest.mark.timeout(3600 if LONG else 300)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_records_nobody_can_read_go_to_dead_with_their_bytes(site: Site) -> None:
     producer = site.producer()
     pools = [site.pool(), site.pool()]
@@ -98,7 +98,7 @@ def test_records_nobody_can_read_go_to_dead_with_their_bytes(site: Site) -> None
 @pytest.mark.redis
 @pytest.mark.survival
 @pytest.mark.accepts("K02", "R04")
-@pytest.mark.timeout(3600 if LONG else 300)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_workers_outlive_a_vandal_in_their_store(site: Site, server: RedisServer) -> None:
     producer = site.producer()
     pool = site.pool()

@@ -13,7 +13,7 @@ from tests.survival.pools import Site
 from tests.survival.storms import Storm
 from tests.survival.waiting import SLOW, wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
 
 JOBS = 20_000 if LONG else 600
 KILLS = 60 if LONG else 8

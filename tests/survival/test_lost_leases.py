@@ -10,14 +10,13 @@ from time import monotonic
 import pytest
 
 from django_jobs.stores.redis.fsck import fsck
-from tests.survival.conftest import LONG
 from tests.survival.pools import Pool, Site
 from tests.survival.processes import is_alive, send_signal
 from tests.survival.proxy import Proxy
 from tests.survival.servers import RedisServer
 from tests.survival.waiting import SLOW, wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(600 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
 
 def freeze(pool: Pool, number: int) -> None:

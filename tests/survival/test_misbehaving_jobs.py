@@ -14,7 +14,7 @@ from tests.survival.processes import is_alive, send_signal
 from tests.survival.project.kinds import ENDLESS, POISON
 from tests.survival.waiting import SLOW, wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(900 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(900 if LONG else 600)]
 
 
 @pytest.mark.accepts("G04", "K02")

@@ -18,7 +18,7 @@ from tests.survival.conftest import LONG
 from tests.survival.pools import Producer, Site
 from tests.survival.servers import RedisServer
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
 
 Q = "default"
 COPIES = 100 if LONG else 6

@@ -15,7 +15,7 @@ from tests.survival.servers import RedisServer
 from tests.survival.storms import Storm
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(3600 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(3600 if LONG else 600)]
 
 JOBS = 100_000 if LONG else 4_000
 KILLS = 300 if LONG else 24

@@ -20,7 +20,7 @@ from tests.survival.proxy import Proxy
 from tests.survival.servers import RedisServer
 from tests.survival.waiting import SLOW, wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.survival.servers import RedisServer
 from tests.survival.waiting import wait_until
 from tests.unit.test_cron_against_a_scanner import Expression, Field, scan
 
-pytestmark = [pytest.mark.survival, pytest.mark.timeout(3600 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.timeout(3600 if LONG else 600)]
 
 Q = "default"
 FLEET = 5

@@ -14,7 +14,7 @@ from tests.survival.pools import Pool, Site
 from tests.survival.processes import catches, send_signal
 from tests.survival.waiting import SLOW, wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
 
 
 def ready(pool: Pool) -> None:

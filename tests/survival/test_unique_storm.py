@@ -12,7 +12,7 @@ from tests.survival.ledger import Event
 from tests.survival.pools import Site
 from tests.survival.storms import Storm
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(3600 if LONG else 300)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(3600 if LONG else 600)]
 
 PRODUCERS, KILLS = (50, 50) if LONG else (6, 4)
 #: Requests that a producer sends for each key in one go, and how often between two kills.

@@ -26,7 +26,7 @@ def again(*files: Path, select: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-k", select, *files],
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings_with_unfold"},
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110, check=False,
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-5000:]
     assert " passed" in run.stdout
