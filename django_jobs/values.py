@@ -211,6 +211,15 @@ class Recovered(NamedTuple):
     at: int
 
 
+class Faults(NamedTuple):
+    """What no transition should leave in a queue, found by looking only."""
+
+    #: kind, as `reconcile` names it → ids of jobs; of "lock_without_job" digests, of "wrong_type" keys.
+    found: dict[str, list[str]]
+    #: was everything looked at?
+    whole: bool
+
+
 class JobInfo(NamedTuple):
     """Everything known about one job, for handles, admin, CLI and API."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from django_jobs.values import JobInfo, QueueStats, State, WorkerInfo
+from django_jobs.values import Faults, JobInfo, QueueStats, State, WorkerInfo
 
 
 class BrowsingStore(ABC):
@@ -59,6 +59,11 @@ class BrowsingStore(ABC):
     @abstractmethod
     def fired(self, queue: str) -> dict[str, int]:
         """schedule id → its last fire time, ms."""
+
+    @abstractmethod
+    def faults(self, queue: str, limit: int = 10_000) -> Faults:
+        """What `reconcile` would repair, but for litter: leases and periods that are over.  Nothing is changed.  Of
+        each kind about `limit` entries are looked at, a thousand at a time."""
 
     @abstractmethod
     def now(self) -> int:

@@ -162,13 +162,18 @@ class RunningStore(ABC):
         """Forget what HISTORY and DEAD no longer keep.  Returns state → how many were forgotten (≤ limit each)."""
 
     @abstractmethod
-    def reconcile(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+    def reconcile(
+        self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None
+    ) -> dict[str, int]:
         """Repair what no transition should leave: one bounded step of a round.  Returns kind → repairs.
 
         Kinds: "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
         "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type".  A job in no place is queued
         again; delivered at most once, it may have started, so it goes to dead with the attempt MISPLACED.  A job in
-        several places counts as "job_without_place": it stays in one."""
+        several places counts as "job_without_place": it stays in one.
+
+        Each step goes on where the last one of this store ended: steps of `limit` meet everything in time.  `buried`
+        is added to: id and record of each job that went to dead."""
 
     @abstractmethod
     def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:

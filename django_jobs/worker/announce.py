@@ -13,6 +13,7 @@ from django_jobs import signals
 from django_jobs.codec import enqueued_ms, name_of
 from django_jobs.logs import Ended
 from django_jobs.outcome import Cancelled, Dead, HandedOver, RetryIn, SnoozeFor, Succeeded
+from django_jobs.stores.running import MISPLACED
 from django_jobs.values import Recovered, State
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.notices import Deliver, Notice, has_receivers, send
@@ -91,6 +92,14 @@ def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deli
         else:
             _tell_bare(Notice("job_cancelled", name, queue, job.id, job.attempt, {"error": why}), deliver)
             ended.log("cancelled")
+
+
+def announce_misplaced(queue: str, buried: Iterable[tuple[str, bytes]], deliver: Deliver = send) -> None:
+    """Jobs that may run at most once and that a repair found in no place."""
+    for job_id, record in buried:
+        name, more = name_of(record), {"error": MISPLACED.error, "outcome": MISPLACED.outcome}
+        Ended(name, job_id, queue, 0, why="the store had lost its place").log_death()
+        _tell_bare(Notice("job_dead", name, queue, job_id, 0, more), deliver)
 
 
 def _tell_bare(notice: Notice, deliver: Deliver) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.base import MAX_BATCH, Store
-from django_jobs.worker.announce import announce_recovered
+from django_jobs.worker.announce import announce_misplaced, announce_recovered
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.notices import Deliver, send
 from django_jobs.worker.outage import Outage
@@ -122,10 +122,12 @@ class Chores:
         return 0.0 if MAX_BATCH in self.store.prune(queue).values() else PRUNE
 
     def _reconcile(self, queue: str) -> float:
-        repairs = {kind: count for kind, count in self.store.reconcile(queue).items() if count}
+        buried: list[tuple[str, bytes]] = []
+        repairs = {kind: count for kind, count in self.store.reconcile(queue, buried=buried).items() if count}
         repairs.pop(EARLY_ADMISSION, None)
         if repairs:
             logger.warning("Queue %r was inconsistent and has been repaired: %s", queue, repairs)
+            announce_misplaced(queue, buried, self.deliver)
             return 0.5
         return RECONCILE
 

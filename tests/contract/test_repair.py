@@ -7,7 +7,7 @@ import pytest
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.stats import PLACES
 from django_jobs.values import Lane, State
-from tests.contract.acts import Q, claim, claim_alone, enqueue, info, start, state_of, totals
+from tests.contract.acts import Q, claim, claim_alone, claim_ids, enqueue, info, start, state_of, totals
 
 
 def misplace(store, id):
@@ -73,3 +73,73 @@ def test_that_a_person_revives_runs_once_more(store, make_job):
     store.reconcile(Q)
     assert store.revive(Q, ["a"]) == ["a"]
     assert store.backlog([Q], lane=Lane.ALONE) == {Q: 1}
+
+
+def test_that_is_dead_is_told_to_the_caller_once(store, make_job):
+    """Signals are sent for it, so the record comes along; those that run again die of nothing."""
+    job = make_job("a", at_most_once=True)
+    enqueue(store, job, make_job("b"))
+    misplace(store, "a")
+    misplace(store, "b")
+    buried = []
+    store.reconcile(Q, buried=buried)
+    store.reconcile(Q, buried=buried)
+    assert buried == [("a", job.record)]
+
+
+def forget_that_it_runs(store, id):
+    """Damage done by hand: nobody will say that the slot of this job is free."""
+    if isinstance(store, RedisStore):
+        slots = store.keys.of(Q)["slots"]
+        members = store.transport.command("ZRANGE", slots, 0, -1)
+        assert store.transport.command("ZREM", slots, *[each for each in members if each.endswith(id.encode())]) == 1
+    else:
+        with store.database.write() as raw:
+            raw.execute("UPDATE jobs SET state = 'succeeded' WHERE id = ?", (id,))
+
+
+def test_waiters_behind_many_that_are_sound_are_reached_in_time(store, make_job):
+    """Each step looks at a few limits: the next goes on behind them, and after the last begins again."""
+    keys = [f"k{n}" for n in range(7)]
+    enqueue(store, *[make_job(f"{key} {n}", limit_key=key, limit=1) for n in range(2) for key in keys])
+    assert len(claim(store, 14)) == 7
+    for key in ("k6", "k0", "k3"):
+        forget_that_it_runs(store, f"{key} 0")
+        repaired = [store.reconcile(Q, 2)["waiter_without_limit"] for _ in range(4)]
+        assert sum(repaired) == 1, f"{key}: within one round"
+        assert claim_ids(store, 9) == [f"{key} 1"]
+
+
+# -- looking only ------------------------------------------------------------------
+
+
+def test_a_queue_at_work_has_no_faults(store, make_job, clock):
+    limited = {"limit_key": "k", "limit": 1}
+    enqueue(
+        store,
+        make_job("a", unique="ab" * 32, unique_mode="running"),
+        make_job("b", **limited),
+        make_job("c", **limited),
+    )
+    enqueue(store, make_job("period", unique="cd" * 32, unique_mode="period", unique_for=10))
+    assert len(claim(store, 3)) == 3
+    clock.advance(1_000)
+    assert store.faults(Q) == ({}, True)
+
+
+def test_faults_are_named_and_left_as_they_are(store, make_job):
+    enqueue(store, make_job("a"), make_job("b", at_most_once=True), make_job("sound"))
+    misplace(store, "a")
+    misplace(store, "b")
+    found, whole = store.faults(Q)
+    assert sorted(found.pop("job_without_place")) == ["a", "b"]
+    assert (found, whole) == ({}, True)
+    assert repairs(store) == {"job_without_place": 2}, "nothing had been done"
+    assert store.faults(Q) == ({}, True)
+
+
+def test_a_look_for_faults_says_when_it_has_not_seen_everything(store, make_job):
+    for start_at in range(0, 3000, 1000):
+        enqueue(store, *[make_job(f"job-{start_at + n}") for n in range(1000)])
+    assert store.faults(Q, 1000) == ({}, False)
+    assert store.faults(Q, 9000) == ({}, True)

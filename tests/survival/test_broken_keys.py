@@ -83,7 +83,7 @@ SCENES: list[tuple[Prepare, set[str]]] = [
     (due, {"scheduled"}),
     (behind_an_expired_one, {"alone"}),
     (beside_plain_ones, {"alone"}),
-    (blocked_by_a_pause_that_is_over, {"blocked", "waits"}),
+    (blocked_by_a_pause_that_is_over, set()),
 ]
 
 

@@ -13,6 +13,7 @@ from django_jobs.stores.redis.fsck import fsck
 from django_jobs.stores.redis.keys import QUEUE_KEYS
 from django_jobs.values import PLAIN, Controls, Done, Job, Lane, NewJob
 from tests.survival.conftest import Clock
+from tests.survival.dumps import difference, dump
 
 QUEUE = "damaged"
 LEASE = 2_000
@@ -117,8 +118,19 @@ def test_every_kind_of_damage_is_repaired_at_once(law_store: RedisStore, raw: re
     damage = Damage(law_store, raw, virtual())
     damage.all()
     assert len(fsck(law_store, QUEUE)) >= 6 * EACH
+    before = dump(raw)
+    faults = law_store.faults(QUEUE)
+    assert difference(before, dump(raw)) == {}, "who only looks changes nothing"
+    assert {kind: len(which) for kind, which in faults.found.items()} == {
+        "claim_without_lease": EACH,
+        "lock_without_job": EACH,
+        "slot_without_claim": EACH,
+        "job_without_place": 2 * EACH,
+        "place_without_job": 3 * EACH,
+    }
     repairs = reconcile(law_store, virtual)
     assert fsck(law_store, QUEUE) == []
+    assert law_store.faults(QUEUE) == ({}, True)
     for kind in ("lock_without_job", "slot_without_claim", "lease_without_claim"):
         assert repairs[kind] >= EACH, repairs
     assert repairs["job_without_place"] >= 2 * EACH
@@ -150,6 +162,7 @@ def test_every_key_of_a_wrong_type_is_set_aside(law_store: RedisStore, raw: redi
         law_store.enqueue(QUEUE, [new_job("before", virtual())])
         raw.delete(name)
         raw.execute_command("SET" if QUEUE_KEYS[key] == "list" else "RPUSH", name, "junk")
+        assert law_store.faults(QUEUE) == ({"wrong_type": [name]}, False)
         assert law_store.reconcile(QUEUE)["wrong_type"] == 1, key
         assert any(b":set-aside:" in found for found in raw.scan_iter("*")), key
         law_store.enqueue(QUEUE, [new_job("after", virtual())])
@@ -195,6 +208,68 @@ def test_a_waiter_that_only_one_of_the_two_keys_knows_runs_once(
         starts.update(claim.id for claim in claims)
         law_store.complete(QUEUE, [Done(claim, controls=one) for claim in claims])
     assert starts == {"unknown": 1, "phantom": 1}
+
+
+@pytest.mark.redis
+def test_what_is_wrong_behind_thousands_that_are_sound_is_reached(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock
+) -> None:
+    """A step looks at a thousand slots and a hundred limits; some of what is wrong stands before and behind them."""
+    key, many = law_store.keys.of(QUEUE), 2_500
+    raw.hset(key["claims"], mapping={f"run-{n}": f"1:{virtual()}:worker" for n in range(many)})
+    raw.hset(key["jobs"], mapping={f"run-{n}": new_job(f"run-{n}", virtual()).record for n in range(many)})
+    raw.zadd(key["leases"], {"worker": virtual() + 60_000})
+    raw.zadd(key["slots"], {f"full\0run-{n}": 0 for n in range(many)})
+    lost = {f"{limit}\0gone-{n}" for n in range(20) for limit in ("a", "full", "z")}
+    raw.zadd(key["slots"], dict.fromkeys(lost, 0))
+    one = [Controls(limit_key=f"limit {n:03}", limit=1) for n in range(250)]
+    for name in ("first", "second"):
+        law_store.enqueue(QUEUE, [new_job(f"{name}-{n}", virtual(), controls) for n, controls in enumerate(one)])
+    assert len(law_store.claim(QUEUE, "worker", 500, lease=60_000).claims) == 250
+    stuck = [0, 120, 249]
+    raw.zrem(key["slots"], *(f"limit {n:03}\0first-{n}" for n in stuck))
+    repairs: Counter[str] = Counter()
+    for _ in range(6):
+        repairs.update(law_store.reconcile(QUEUE))
+    assert repairs["slot_without_claim"] == len(lost)
+    assert repairs["waiter_without_limit"] == len(stuck)
+    assert {claim.id for claim in law_store.claim(QUEUE, "worker", 500, lease=60_000).claims} == {
+        f"second-{n}" for n in stuck
+    }
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("gone", ["waits", "blocked"])
+def test_blocked_jobs_outlive_the_loss_of_either_key_that_names_them(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock, gone: str
+) -> None:
+    """They have not run: those that may run at most once are not given up, and the order stays."""
+    once = Controls(limit_key="one", limit=1, at_most_once=True)
+    ids = [f"job-{n}" for n in range(5)]
+    law_store.enqueue(QUEUE, [new_job(id, virtual(), once) for id in ids])
+    starts: list[str] = []
+    held = law_store.claim(QUEUE, "worker", 5, lane=Lane.ALONE, lease=LEASE).claims
+    raw.delete(law_store.keys.of(QUEUE)[gone])
+    reconcile(law_store, Clock())
+    assert fsck(law_store, QUEUE) == []
+    while held:
+        starts += [claim.id for claim in held]
+        law_store.complete(QUEUE, [Done(claim, controls=once) for claim in held])
+        held = law_store.claim(QUEUE, "worker", 5, lane=Lane.ALONE, lease=LEASE).claims
+    assert starts == ids
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("controls", [PLAIN, Controls(at_most_once=True)])
+def test_a_misplaced_job_leaves_no_check_in(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock, controls: Controls
+) -> None:
+    law_store.enqueue(QUEUE, [new_job("lost", virtual(), controls)])
+    (claim,) = [claim for lane in Lane for claim in law_store.claim(QUEUE, "worker", 1, lane=lane, lease=LEASE).claims]
+    assert law_store.checkin(claim, b'{"message":"half way"}')
+    raw.hdel(law_store.keys.of(QUEUE)["claims"], "lost")
+    law_store.reconcile(QUEUE)
+    assert fsck(law_store, QUEUE) == []
 
 
 def test_a_job_that_was_forgotten_since_the_look_is_no_repair(redis_store, make_job):

@@ -69,6 +69,7 @@ def test_every_state_a_random_walk_reaches_is_sound(law_store: RedisStore, virtu
             walk.step()
             problems = fsck(law_store, QUEUE)
             assert not problems, f"seed {seed}, after {walk.log[-8:]}: {problems[:5]}"
+            assert law_store.faults(QUEUE) == ({}, True), f"seed {seed}, after {walk.log[-8:]}"
 
 
 def settle_in_every_way(store: RedisStore, claim: Claim) -> dict[str, object]:

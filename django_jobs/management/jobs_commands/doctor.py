@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import time
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ from django_jobs import browse, registry
 from django_jobs.codec import name_of
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import StoreError, UnknownJob
-from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain
 from django_jobs.stores import get_store
 from django_jobs.stores.base import MAX_BATCH
 from django_jobs.values import State
+from django_jobs.worker.announce import announce_misplaced
 
 #: The oldest server whose commands the scripts use.
 OLDEST = (6, 2)
@@ -24,6 +26,20 @@ OLDEST = (6, 2)
 CLOCK = 2.0
 #: Jobs per queue and state that are looked at.
 LOOK = 500
+#: Orphans that are named.
+NAMED = 5
+#: Steps of repair in a row that repair nothing, while something is still wrong: more would not help.
+FRUITLESS = 20
+#: What is wrong, by the kinds of `Store.faults`.
+ORPHANS = {
+    "wrong_type": "keys hold another type, and stop work",
+    "claim_without_lease": "jobs run under a worker that has no lease",
+    "lock_without_job": "unique locks belong to no job that waits or runs",
+    "slot_without_claim": "places of a concurrency limit are held by jobs that do not run",
+    "waiter_without_limit": "blocked jobs are half forgotten",
+    "job_without_place": "jobs are in no state, or in several",
+    "place_without_job": "entries name jobs that do not exist",
+}
 
 
 class Finding(NamedTuple):
@@ -47,15 +63,24 @@ def doctor(options: Mapping[str, Any]) -> Answer:
     except StoreError as error:
         findings.append(Finding("error", "store", str(error)))
     else:
-        for look in (server, persistence, memory, clock, workers, queues, names):
-            findings += look(described)
-        findings += repairs() if options["repair"] else []
+        if options["repair"]:
+            findings += guarded(repairs)
+        for look in (server, persistence, memory, clock, orphans, workers, queues, names):
+            findings += guarded(lambda look=look: look(described))  # type: ignore[misc]
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
     lines = [f"{finding.level.upper():<8} {finding.subject}: {finding.says}" for finding in findings]
     lines.append(f"Errors: {errors}, warnings: {warnings}.")
     data = {"errors": errors, "warnings": warnings, "findings": [finding._asdict() for finding in findings]}
     return Answer(data, "\n".join(lines), 1 if errors else 0)
+
+
+def guarded(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """What the store does not tell is a finding, and the other looks go on."""
+    try:
+        return list(look())
+    except StoreError as error:
+        return [Finding("error", "store", str(error))]
 
 
 def settings_findings() -> Iterator[Finding]:
@@ -144,7 +169,10 @@ def workers(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("warning", "workers", said)
         return
     yield Finding("ok", "workers", f"{len(found)} running.")
-    taken = {queue for worker in found for queue in worker.info.get("queues", [])}
+    named = [worker.info.get("queues") for worker in found]
+    if not all(isinstance(queues, list) for queues in named):
+        return  # somebody may take any queue, and cannot be understood
+    taken = {str(queue) for queues in named for queue in queues or ()}
     for entry in stats:
         if entry.counts.get(State.QUEUED) and taken and entry.queue not in taken:
             said = f"No worker takes queue {entry.queue!r} (queued jobs: {entry.counts[State.QUEUED]})."
@@ -186,16 +214,39 @@ def known(name: str) -> bool:
     return True
 
 
-def repairs() -> Iterator[Finding]:
-    """Walk every queue once and repair what no transition should leave."""
+def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Is something in the store that no transition should leave?"""
+    sound = True
     for queue in browse.queue_names():
-        done: dict[str, int] = {}
+        faults = get_store().faults(queue)
+        for kind, which in faults.found.items():
+            some = ", ".join(plain(name, 100) for name in which[:NAMED]) + (", …" if len(which) > NAMED else "")
+            said = f"Queue {queue!r}: {ORPHANS[kind]} ({len(which)}): {some}."
+            remedy = "Workers repair that within minutes, `jobs doctor --repair` now."
+            yield Finding("error", "orphans", f"{said} {remedy}")
+        if "wrong_type" in faults.found:
+            yield Finding("warning", "orphans", f"Queue {queue!r}: the rest can be looked at when that is repaired.")
+        elif not faults.whole:
+            yield Finding("ok", "orphans", f"Queue {queue!r} is long: only part of it was looked at.")
+        sound = sound and not faults.found
+    if sound:
+        yield Finding("ok", "orphans", "None were found.")
+
+
+def repairs() -> Iterator[Finding]:
+    """Repair every queue until nothing is wrong any more."""
+    store = get_store()
+    for queue in browse.queue_names():
+        done: Counter[str] = Counter()
+        buried: list[tuple[str, bytes]] = []
+        fruitless = 0
         for _ in range(MAX_BATCH):
-            step = {kind: number for kind, number in get_store().reconcile(queue).items() if number}
-            if not step:
+            step = +Counter(store.reconcile(queue, buried=buried))
+            done += step
+            fruitless = 0 if step else fruitless + 1
+            if fruitless and (fruitless == FRUITLESS or not store.faults(queue).found):
                 break
-            for kind, number in step.items():
-                done[kind] = done.get(kind, 0) + number
+        announce_misplaced(queue, buried)
         for kind, number in done.items():
             yield Finding("warning", "repaired", f"{kind.replace('_', ' ')}: {number} in queue {queue!r}.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django_jobs.stores.base import StoreOptions
@@ -11,6 +11,7 @@ from django_jobs.stores.redis.channels import Unanswered
 from django_jobs.stores.redis.keys import Keys
 from django_jobs.stores.redis.scripts import Script, load
 from django_jobs.stores.redis.transport import AnyTransport, Argument
+from django_jobs.stores.running import MAX_BATCH
 from django_jobs.values import Attempt
 
 #: An error text or traceback longer than this is cut where it enters the log (workers cut earlier).
@@ -124,6 +125,12 @@ def read_claim(text: bytes | None) -> tuple[int, int, str]:
         return int(token), int(claimed), holder.decode(errors="replace")
     except ValueError:
         return 0, 0, ""
+
+
+def chunks(values: Sequence[Any], size: int = MAX_BATCH) -> Iterator[Sequence[Any]]:
+    """All of them, `size` at a time."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 def texts(values: Sequence[bytes]) -> list[str]:

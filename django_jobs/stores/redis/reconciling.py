@@ -1,25 +1,21 @@
-"""RedisStore, upkeep: forgetting what is old, repairing what should not be, and what `doctor` asks."""
+"""RedisStore, repairing what should not be, and telling of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from time import monotonic
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
+from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis.keys import QUEUE_KEYS
-from django_jobs.stores.redis.part import RedisPart, attempt_line, read_attempts, read_claim, read_tries, texts
+from django_jobs.stores.redis.part import RedisPart, attempt_line, chunks, read_claim, texts
 from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
-from django_jobs.values import Attempt, JobInfo, State
+from django_jobs.values import Faults
 
-#: Minutes of the charts, and remembered answers, older than this are dropped (ms).
-SERIES_KEPT = 25 * 3_600_000
-ANSWERS_KEPT = 600_000
-#: Seconds between two looks for them.
-TIDY_EVERY = 300.0
 #: A claim found without a lease gets one this long (ms): time for its worker, if it lives, to renew it.
 GRACE = 10_000
 #: A repair looks into a dozen keys for each job: no more than this in one script.
 REPAIRED_AT_ONCE = 200
+#: Each key of `blocked` that is looked at costs a round trip: no more than this in one step.
+BLOCKED_KEYS = 100
 _MISPLACED = attempt_line(MISPLACED)
 #: Every place a job can be in, with the command that counts it.
 SIZES = {
@@ -28,7 +24,8 @@ SIZES = {
     "claims": "HLEN",
     **dict.fromkeys(("succeeded", "kept", "dead", "cancelled", "expired"), "ZCARD"),
 }
-
+#: Keys whose members may name a job that has no record.
+NAMING = ("waits", *(place for place in SIZES if place not in ("jobs", "blocked")))
 #: What a step of repair reports.
 KINDS = (
     "wrong_type",
@@ -40,57 +37,33 @@ KINDS = (
     "job_without_place",
     "place_without_job",
 )
+#: What `faults` looks at: kind, what lua/repair.lua calls it, key.
+LOOKED_AT = (
+    ("claim_without_lease", "claims", "claims"),
+    ("lock_without_job", "locks", "unique"),
+    ("slot_without_claim", "slots", "slots"),
+    ("waiter_without_limit", "waiters", "blocked"),
+    ("job_without_place", "jobs", "jobs"),
+    *(("place_without_job", "places", key) for key in NAMING),
+)
 
 
 class RedisReconciling(RedisPart, RunningStore):
     """See stores/running.py for what each method promises."""
 
-    def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
-        o = self.options
-        flat = self._run("prune", queue, o.history, o.history_ttl, o.dead, o.dead_ttl, min(limit, MAX_BATCH))
-        out: dict[str, int] = {}
-        for i in range(0, len(flat), 2):
-            out[flat[i].decode()] = out.get(flat[i].decode(), 0) + int(flat[i + 1])
-        tidied: dict[str, float] = self.__dict__.setdefault("_tidied", {})
-        if monotonic() - tidied.get(queue, -TIDY_EVERY) >= TIDY_EVERY:
-            self._drop_old(queue)
-            tidied[queue] = monotonic()
-        return out
-
-    def _drop_old(self, queue: str) -> None:
-        """Old minutes and answers: fields nobody will ask for again, so no script is needed."""
-        names, now = self.keys.of(queue), self.now()
-        old = [
-            field
-            for field in self.transport.command("HKEYS", names["minutes"])
-            if field.split(b":")[0].isdigit() and int(field.split(b":")[0]) < now - SERIES_KEPT
-        ]
-        for some in _chunks(old):
-            self.transport.command("HDEL", names["minutes"], *some)
-        flat = self.transport.command("HGETALL", names["answers"])
-        gone = []
-        for i in range(0, len(flat), 2):
-            at = flat[i + 1].split(b":", 2)[1:2]
-            if not at or not at[0].isdigit() or int(at[0]) < now - ANSWERS_KEPT:
-                gone.append(flat[i])
-        for some in _chunks(gone):
-            self.transport.command("HDEL", names["answers"], *some)
-
-    # -- repair ---------------------------------------------------------------
-
-    def reconcile(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+    def reconcile(
+        self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None
+    ) -> dict[str, int]:
         out = dict.fromkeys(KINDS, 0)
-        script, _ = self._script("survey", queue)
-        wrong, sizes, ended = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))
+        wrong, size, ended = self._survey(queue)
         if wrong:
-            out["wrong_type"] = self._set_aside(texts(wrong))
+            out["wrong_type"] = self._set_aside(wrong)
             return out  # the next step finds keys that can be read
-        size = dict(zip(script.keys, sizes, strict=True))
         names = self.keys.of(queue)
-        claims = dict(self._hash(names["claims"], limit)) if size["claims"] else {}
+        claims = dict(self._next(queue, "claims", "claims", limit)) if size["claims"] else {}
         if claims:
             leases = set(texts(self.transport.command("ZRANGE", names["leases"], 0, -1)))
-            homeless = [id for id, claim in claims.items() if read_claim(claim)[2] not in leases]
+            homeless = texts([id for id, claim in claims.items() if read_claim(claim)[2] not in leases])
             out["claim_without_lease"] = self._repair(queue, "claims", homeless)
         holding = {read_claim(claim)[2] for claim in claims.values()}
         # Of a worker nothing is known unless all claims were read; a remote holder has one, which the script looks at.
@@ -98,75 +71,106 @@ class RedisReconciling(RedisPart, RunningStore):
         out["lease_without_claim"] = self._repair(
             queue,
             "leases",
-            [name for name in texts(ended) if name not in holding and (whole or name.startswith("remote:"))],
+            [name for name in ended if name not in holding and (whole or name.startswith("remote:"))],
         )
         if size["unique"]:
-            locks = [digest for digest, _ in self._hash(names["unique"], limit)]
-            out["lock_without_job"] = self._repair(queue, "locks", locks)
+            out["lock_without_job"] = self._repair(queue, "locks", self._next_of(queue, "locks", "unique", limit))
         if size["slots"]:
-            members = texts(self.transport.command("ZRANGE", names["slots"], 0, limit - 1))
-            out["slot_without_claim"] = self._repair(queue, "slots", members)
+            out["slot_without_claim"] = self._repair(queue, "slots", self._next_of(queue, "slots", "slots", limit))
         if size["blocked"]:
-            out["waiter_without_limit"] = self._repair(queue, "waiters", self._first_waiters(queue, limit))
-        out["job_without_place"], out["place_without_job"] = self._misplaced(queue, size, limit)
+            # Two keys say who is blocked: where they differ, all of it is walked before their jobs count as lost.
+            same = size["blocked"] == size["waits"]
+            waiters = [self._first_waiters(queue, limit)] if same else self._walk(queue, "blocked")
+            out["waiter_without_limit"] = sum(self._repair(queue, "waiters", some) for some in waiters)
+        out["place_without_job"], out["job_without_place"] = self._misplaced(queue, size, limit, buried)
         return out
 
-    def _repair(self, queue: str, kind: str, what: Sequence[str]) -> int:
-        head = (kind, GRACE, _MISPLACED, self._archiving)
-        return sum(int(self._run("repair", queue, *head, *some)) for some in _chunks(what, REPAIRED_AT_ONCE))
+    def faults(self, queue: str, limit: int = 10_000) -> Faults:
+        wrong, size, _ = self._survey(queue)
+        if wrong:
+            return Faults({"wrong_type": wrong}, False)
+        found: dict[str, list[str]] = {}
+        whole = True
+        for kind, what, key in LOOKED_AT:
+            seen = 0
+            for some in self._walk(queue, key) if size[key] else ():
+                if seen >= limit:
+                    whole = False
+                    break
+                seen += len(some)
+                for few in chunks(some, REPAIRED_AT_ONCE):
+                    wrong = self._run("repair", queue, what, 0, "", "", "look", *few)[0]
+                    found.setdefault(kind, []).extend(text.rpartition("\0")[2] for text in texts(wrong))
+        return Faults({kind: list(dict.fromkeys(which)) for kind, which in found.items() if which}, whole)
+
+    def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[str]]:
+        """Keys of another type than ours, how many each of the others holds, leases that have ended."""
+        script, _ = self._script("survey", queue)
+        wrong, sizes, ended = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))
+        return texts(wrong), dict(zip(script.keys, sizes, strict=True)), texts(ended)
+
+    def _repair(
+        self, queue: str, kind: str, what: Sequence[bytes | str], buried: list[tuple[str, bytes]] | None = None
+    ) -> int:
+        count = 0
+        for some in chunks(what, REPAIRED_AT_ONCE):
+            repaired, died = self._run("repair", queue, kind, GRACE, _MISPLACED, self._archiving, "", *some)
+            count += len(repaired)
+            if buried is not None:
+                buried += zip(texts(died[::2]), died[1::2], strict=True)
+        return count
 
     def _set_aside(self, names: Sequence[str]) -> int:
         """Rename keys of another type than ours to <key>:set-aside:<ms>, where a person can look at them."""
         for name in names:
-            self.transport.command("RENAME", name, f"{name}:set-aside:{self.now()}")
+            try:
+                self.transport.command("RENAME", name, f"{name}:set-aside:{self.now()}")
+            except StoreError as error:
+                if "no such key" not in str(error):  # another worker was quicker
+                    raise
         return len(names)
 
-    def _misplaced(self, queue: str, size: dict[str, int], limit: int) -> tuple[int, int]:
+    def _misplaced(
+        self, queue: str, size: dict[str, int], limit: int, buried: list[tuple[str, bytes]] | None
+    ) -> tuple[int, int]:
         """Every job is in exactly one place, so the sizes of places add up to the number of jobs.  When they do not,
         twice in a row, all jobs and places are walked; otherwise the next `limit` of each are looked at, because
-        faults of opposite kinds leave the sums equal.  What is empty is not looked at."""
-        names = self.keys.of(queue)
+        faults of opposite kinds leave the sums equal.  What is empty is not looked at.  Places come first: a job that
+        only `waits` knows is blocked again before it could count as lost."""
         whole = not _balanced(size) and not self._still_balanced(queue)
 
-        def repaired(kind: str, verb: str, key: str) -> int:
+        def batches(kind: str, key: str) -> Iterable[list[bytes]]:
             if not size[key]:
-                return 0
-            batches = self._walk(verb, names[key]) if whole else [self._next_ids(verb, names[key], limit)]
-            return sum(self._repair(queue, kind, some) for some in batches)
+                return ()
+            return self._walk(queue, key) if whole else [self._next_of(queue, kind, key, limit)]
 
-        missing, dangling = repaired("jobs", "HSCAN", "jobs"), repaired("places", "HSCAN", "waits")
-        for place, counter in SIZES.items():
-            if place not in ("jobs", "blocked"):
-                dangling += repaired("places", "HSCAN" if counter == "HLEN" else "ZSCAN", place)
-        return missing, dangling
+        dangling = sum(self._repair(queue, "places", some) for key in NAMING for some in batches("places", key))
+        # A record under an id that is no text stays as it is: no call could name it.
+        return dangling, sum(self._repair(queue, "jobs", texts(some), buried) for some in batches("jobs", "jobs"))
 
     def _still_balanced(self, queue: str) -> bool:
         names = self.keys.of(queue)
         sizes = self.transport.pipeline([(verb, names[place]) for place, verb in SIZES.items()])
         return _balanced(dict(zip(SIZES, sizes, strict=True)))
 
-    def _walk(self, verb: str, key: str) -> Iterator[list[str]]:
-        cursor = 0
+    # -- walking --------------------------------------------------------------
+
+    def _walk(self, queue: str, key: str) -> Iterator[list[bytes]]:
+        cursor, name = 0, self.keys.of(queue)[key]
         while True:
-            reply, flat = self.transport.command(verb, key, cursor, "COUNT", MAX_BATCH)
+            reply, flat = self.transport.command(_scan(key), name, cursor, "COUNT", MAX_BATCH)
             cursor = int(reply)
-            yield texts(flat[::2])
+            yield flat[::2]
             if cursor == 0:
                 return
 
-    def _hash(self, key: str, limit: int) -> Iterator[tuple[str, bytes]]:
-        """The fields of a hash, about `limit` of them, beginning at a place that moves on from call to call."""
-        for id, value in self._next("HSCAN", key, limit, "values"):
-            yield id.decode(errors="replace"), value
-
-    def _next_ids(self, verb: str, key: str, limit: int) -> list[str]:
-        return texts([id for id, _ in self._next(verb, key, limit, "ids")])
-
-    def _next(self, verb: str, key: str, limit: int, walker: str) -> Iterator[tuple[bytes, bytes]]:
+    def _next(self, queue: str, kind: str, key: str, limit: int) -> Iterator[tuple[bytes, bytes]]:
+        """About `limit` entries, beginning at a place that moves on from step to step: all are met in time."""
         cursors: dict[tuple[str, str], int] = self.__dict__.setdefault("_cursors", {})
-        seen, at = 0, (walker, key)
+        name, seen = self.keys.of(queue)[key], 0
+        at = kind, name
         while seen < limit:
-            reply, flat = self.transport.command(verb, key, cursors.get(at, 0), "COUNT", limit)
+            reply, flat = self.transport.command(_scan(key), name, cursors.get(at, 0), "COUNT", limit)
             cursors[at] = int(reply)
             for i in range(0, len(flat), 2):
                 seen += 1
@@ -174,88 +178,27 @@ class RedisReconciling(RedisPart, RunningStore):
             if cursors[at] == 0:
                 return
 
-    def _first_waiters(self, queue: str, limit: int) -> list[str]:
-        """The first member of each key in `blocked`: at most a hundred keys a step."""
-        name, out, after = self.keys.of(queue)["blocked"], [], "-"
-        for _ in range(min(limit, 100)):
+    def _next_of(self, queue: str, kind: str, key: str, limit: int) -> list[bytes]:
+        return [member for member, _ in self._next(queue, kind, key, limit)]
+
+    def _first_waiters(self, queue: str, limit: int) -> list[bytes]:
+        """The first member of each of the next keys in `blocked`, from the beginning again after the last."""
+        name, out = self.keys.of(queue)["blocked"], list[bytes]()
+        reached: dict[str, bytes] = self.__dict__.setdefault("_reached", {})
+        after = reached.pop(name, b"-")
+        for _ in range(min(limit, BLOCKED_KEYS)):
             head = self.transport.command("ZRANGEBYLEX", name, after, "+", "LIMIT", 0, 1)
             if not head:
-                break
-            member = head[0].decode(errors="replace")
-            out.append(member)
-            after = "(" + member.partition("\0")[0] + "\1"
+                return out
+            out.append(head[0])
+            after = b"(" + head[0].partition(b"\0")[0] + b"\1"
+        reached[name] = after
         return out
 
-    # -- archive --------------------------------------------------------------
 
-    def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
-        entries = self.transport.command("LRANGE", self.keys.of(queue)["archive"], 0, limit - 1)
-        return [(entry.hex(), _from_archive(queue, entry)) for entry in entries]
-
-    def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
-        for key in keys:  # by value: two archivers may have read the same entries
-            self.transport.command("LREM", self.keys.of(queue)["archive"], 1, bytes.fromhex(str(key)))
-
-    # -- doctor ---------------------------------------------------------------
-
-    def describe(self) -> dict[str, str]:
-        info = _text_info(self.transport.command("INFO"))
-        return {
-            "kind": "redis",
-            "address": self.transport.where,
-            "version": info.get("valkey_version") or info.get("redis_version", "unknown"),
-            "server": "valkey" if "valkey_version" in info else "redis",
-            "uptime_seconds": info.get("uptime_in_seconds", "unknown"),
-            "eviction_policy": info.get("maxmemory_policy", "unknown"),
-            "maxmemory": info.get("maxmemory", "unknown"),
-            "used_memory": info.get("used_memory", "unknown"),
-            "append_only_file": "on" if info.get("aof_enabled") == "1" else "off",
-            "last_save_failed": "yes" if info.get("rdb_last_bgsave_status", "ok") != "ok" else "no",
-            "role": info.get("role", "unknown"),
-            "connected_replicas": info.get("connected_slaves", "0"),
-        }
-
-
-def _from_archive(queue: str, entry: bytes) -> JobInfo:
-    """See to_archive in lua/lib/finish.lua; what cannot be read is archived as it is."""
-    fields: list[bytes] = []
-    rest = entry
-    try:
-        while rest:
-            length, _, rest = rest.partition(b":")
-            fields.append(rest[: int(length)])
-            rest = rest[int(length) :]
-        state, id, at, worker, tries, result, lines, record = fields
-        run, _, body = result.partition(b":")
-        return JobInfo(
-            id.decode(),
-            queue,
-            record,
-            State(state.decode()),
-            *read_tries(tries)[:2],
-            at=int(at),
-            worker=worker.decode(errors="replace"),
-            result=(body or b"null") if result else None,
-            run_ms=int(run) if run.isdigit() else -1,
-            attempts=read_attempts(lines),
-        )
-    except ValueError as error:
-        unreadable = Attempt(0, "corrupt", 0, error=f"archive entry cannot be read: {error}")
-        return JobInfo("", queue, entry, State.DEAD, attempts=(unreadable,))
-
-
-def _text_info(reply: Any) -> dict[str, str]:
-    """INFO as a mapping, whether the client parsed it or not."""
-    if isinstance(reply, dict):
-        return {str(key): str(value) for key, value in reply.items()}
-    lines = (line.partition(":") for line in bytes(reply).decode(errors="replace").splitlines() if ":" in line)
-    return {key: value for key, _, value in lines}
+def _scan(key: str) -> str:
+    return "HSCAN" if QUEUE_KEYS[key] == "hash" else "ZSCAN"
 
 
 def _balanced(size: dict[str, int]) -> bool:
     return size["jobs"] == sum(size[place] for place in SIZES if place != "jobs")
-
-
-def _chunks(values: Sequence[Any], size: int = MAX_BATCH) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]

@@ -103,7 +103,7 @@ class RedisSettling(RedisPart, RunningStore):
             if complete or not moved or len(taken) >= limit:
                 break
         if complete and worker is None and not ids:
-            self._run("repair", queue, "leases", 0, "", "", *holders)
+            self._run("repair", queue, "leases", 0, "", "", "", *holders)
         return taken
 
     def _take_these(

@@ -12,9 +12,10 @@ from django_jobs.stores.redis.reconciling import RedisReconciling
 from django_jobs.stores.redis.running import RedisRunning
 from django_jobs.stores.redis.settling import RedisSettling
 from django_jobs.stores.redis.transport import ClusterTransport, Transport
+from django_jobs.stores.redis.upkeep import RedisUpkeep
 
 
-class RedisStore(RedisRunning, RedisSettling, RedisReconciling, RedisOperating, RedisBrowsing, Store):
+class RedisStore(RedisRunning, RedisSettling, RedisReconciling, RedisUpkeep, RedisOperating, RedisBrowsing, Store):
     """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster."""
 
     @classmethod

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
 from django_jobs.stores.sqlite.browsing import attempts_of, shown_result
+from django_jobs.stores.sqlite.faults import EMPTY, LAST, LEFT, NOWHERE
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
 from django_jobs.stores.sqlite.settling import trim_succeeded
@@ -14,16 +15,16 @@ from django_jobs.values import JobInfo, State
 
 #: ms that the minutes series goes back.
 _SERIES_KEPT = 25 * 3_600_000
-#: greater than any row number.
-_LAST = 2**63 - 1
-_STATES = ", ".join(f"'{state}'" for state in State)
+#: Limits whose waiters are looked at in one step.
+_LIMITS = 100
 
 
 class SqliteRepairing(SqlitePart, RunningStore):
     """See stores/running.py for what each method promises."""
 
-    #: queue → the last job that a round of repairs has looked at.
+    #: queue → the last job, and the last limit with waiters, that a round of repairs has looked at.
     _round: dict[str, int]
+    _waited: dict[str, str]
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         options, forgotten = self.options, {}
@@ -49,18 +50,20 @@ class SqliteRepairing(SqlitePart, RunningStore):
             move.execute("DELETE FROM locks WHERE queue = ? AND until > 0 AND until <= ?", (queue, move.now))
         return forgotten
 
-    def reconcile(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+    def reconcile(
+        self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None
+    ) -> dict[str, int]:
         with self.writing(queue) as move:
             window = self._next_window(move, limit)
             return {
                 "claim_without_lease": _lease_claims(move, limit),
                 "lease_without_claim": _drop_leases(move, limit),
-                "job_without_place": _place_jobs(move, window),
+                "job_without_place": _place_jobs(move, window, [] if buried is None else buried),
                 "place_without_job": _drop_orphans(move, window),
                 "lock_without_job": _drop_locks(move, limit),
                 # A slot is a running job here and a table has one type: neither can go wrong.
                 "slot_without_claim": 0,
-                "waiter_without_limit": _admit_waiters(move, limit),
+                "waiter_without_limit": self._admit_waiters(move, min(limit, _LIMITS)),
                 "wrong_type": 0,
             }
 
@@ -69,7 +72,17 @@ class SqliteRepairing(SqlitePart, RunningStore):
         first = self._round.get(move.queue, 0)
         last = move.value("SELECT job FROM jobs WHERE job > ? ORDER BY job LIMIT 1 OFFSET ?", first, limit - 1)
         self._round[move.queue] = last or 0
-        return first, _LAST if last is None else last
+        return first, LAST if last is None else last
+
+    def _admit_waiters(self, move: Transaction, limit: int) -> int:
+        sql = (
+            "SELECT DISTINCT blocked_by FROM jobs WHERE queue = ? AND state = 'blocked'"
+            " AND blocked_by > ? AND blocked_by < 'limit;' ORDER BY blocked_by LIMIT ?"
+        )
+        after = self._waited.get(move.queue, "limit:")
+        waited = [by for (by,) in move.execute(sql, (move.queue, after, limit))]
+        self._waited[move.queue] = waited[-1] if len(waited) == limit else "limit:"
+        return sum(move.admit(by.removeprefix("limit:")) for by in waited)
 
     def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
         sql = (
@@ -133,45 +146,30 @@ def _in_window(move: Transaction, window: tuple[int, int], where: str) -> list[R
     return [Row._make(found) for found in move.execute(sql, (*window, move.queue))]
 
 
-def _place_jobs(move: Transaction, window: tuple[int, int]) -> int:
-    """A job in no state, or one that waits for no time: it was accepted, so it runs, unless it may have run already
-    and must not run twice."""
-    timed = "'scheduled', 'retry', 'running', 'succeeded', 'dead', 'cancelled', 'expired'"
-    untimed = f"state IN ({timed}) AND at IS NULL OR state = 'blocked' AND blocked_by IS NULL"
-    rows = _in_window(move, window, f"(state NOT IN ({_STATES}) OR {untimed})")
+def _place_jobs(move: Transaction, window: tuple[int, int], buried: list[tuple[str, bytes]]) -> int:
+    """It was accepted, so it runs, unless it may have run already and must not run twice."""
+    rows = _in_window(move, window, NOWHERE)
     for row in rows:
         if row.at_most_once:
             move.log(row, MISPLACED)
             move.move(row, State.DEAD)
+            record = move.value("SELECT record FROM records WHERE job = ?", row.job)
+            buried.append((row.id, record or b""))
         else:
             move.move(row, State.QUEUED)
     return len(rows)
 
 
 def _drop_orphans(move: Transaction, window: tuple[int, int]) -> int:
-    """A job without its record: there is nothing to run."""
-    rows = _in_window(move, window, "NOT EXISTS (SELECT 1 FROM records WHERE records.job = jobs.job)")
+    rows = _in_window(move, window, EMPTY)
     for row in rows:
         move.remove(row)
     return len(rows)
 
 
 def _drop_locks(move: Transaction, limit: int) -> int:
-    finished = "'succeeded', 'dead', 'cancelled', 'expired'"
-    sql = (
-        "SELECT digest FROM locks WHERE queue = ? AND until = 0 AND NOT EXISTS (SELECT 1 FROM jobs WHERE"
-        f" jobs.queue = locks.queue AND jobs.id = locks.id AND state NOT IN ({finished})) LIMIT ?"
-    )
+    sql = f"SELECT digest FROM locks WHERE queue = ? AND until = 0 AND {LEFT} LIMIT ?"
     digests = move.execute(sql, (move.queue, limit)).fetchall()
     for (digest,) in digests:
         move.execute("DELETE FROM locks WHERE queue = ? AND digest = ?", (move.queue, digest))
     return len(digests)
-
-
-def _admit_waiters(move: Transaction, limit: int) -> int:
-    sql = (
-        "SELECT DISTINCT blocked_by FROM jobs WHERE queue = ? AND state = 'blocked'"
-        " AND blocked_by > 'limit:' AND blocked_by < 'limit;' LIMIT ?"
-    )
-    waited = move.execute(sql, (move.queue, limit)).fetchall()
-    return sum(move.admit(by.removeprefix("limit:")) for (by,) in waited)

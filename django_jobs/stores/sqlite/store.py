@@ -10,6 +10,7 @@ from django_jobs.stores.sqlite.browsing import SqliteBrowsing
 from django_jobs.stores.sqlite.claiming import SqliteClaiming
 from django_jobs.stores.sqlite.connection import MEMORY, Database
 from django_jobs.stores.sqlite.enqueueing import SqliteEnqueueing
+from django_jobs.stores.sqlite.faults import SqliteFaults
 from django_jobs.stores.sqlite.fleet import SqliteFleet
 from django_jobs.stores.sqlite.operating import SqliteOperating
 from django_jobs.stores.sqlite.repairing import SqliteRepairing
@@ -23,6 +24,7 @@ class SqliteStore(
     SqliteSettling,
     SqliteWaiting,
     SqliteRepairing,
+    SqliteFaults,
     SqliteOperating,
     SqliteFleet,
     SqliteBrowsing,
@@ -37,7 +39,7 @@ class SqliteStore(
         self.database = Database(str(path))
         self.options = options or StoreOptions()
         self._seen = threading.local()
-        self._round = {}
+        self._round, self._waited = {}, {}
 
     @classmethod
     def from_setting(cls, text: str, *, base_dir: str | Path, options: StoreOptions | None = None) -> SqliteStore:

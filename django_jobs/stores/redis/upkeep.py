@@ -1,0 +1,117 @@
+"""RedisStore, upkeep: forgetting what is old, the way to the archive, and what `doctor` asks of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from django_jobs.stores.redis.part import RedisPart, chunks, read_attempts, read_tries
+from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.values import Attempt, JobInfo, State
+
+#: Minutes of the charts, and remembered answers, older than this are dropped (ms).
+SERIES_KEPT = 25 * 3_600_000
+ANSWERS_KEPT = 600_000
+#: Seconds between two looks for them.
+TIDY_EVERY = 300.0
+
+
+class RedisUpkeep(RedisPart, RunningStore):
+    """See stores/running.py for what each method promises."""
+
+    def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+        o = self.options
+        flat = self._run("prune", queue, o.history, o.history_ttl, o.dead, o.dead_ttl, min(limit, MAX_BATCH))
+        out: dict[str, int] = {}
+        for i in range(0, len(flat), 2):
+            out[flat[i].decode()] = out.get(flat[i].decode(), 0) + int(flat[i + 1])
+        tidied: dict[str, float] = self.__dict__.setdefault("_tidied", {})
+        if monotonic() - tidied.get(queue, -TIDY_EVERY) >= TIDY_EVERY:
+            self._drop_old(queue)
+            tidied[queue] = monotonic()
+        return out
+
+    def _drop_old(self, queue: str) -> None:
+        """Old minutes and answers: fields nobody will ask for again, so no script is needed."""
+        names, now = self.keys.of(queue), self.now()
+        old = [
+            field
+            for field in self.transport.command("HKEYS", names["minutes"])
+            if field.split(b":")[0].isdigit() and int(field.split(b":")[0]) < now - SERIES_KEPT
+        ]
+        for some in chunks(old):
+            self.transport.command("HDEL", names["minutes"], *some)
+        flat = self.transport.command("HGETALL", names["answers"])
+        gone = []
+        for i in range(0, len(flat), 2):
+            at = flat[i + 1].split(b":", 2)[1:2]
+            if not at or not at[0].isdigit() or int(at[0]) < now - ANSWERS_KEPT:
+                gone.append(flat[i])
+        for some in chunks(gone):
+            self.transport.command("HDEL", names["answers"], *some)
+
+    # -- archive --------------------------------------------------------------
+
+    def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
+        entries = self.transport.command("LRANGE", self.keys.of(queue)["archive"], 0, limit - 1)
+        return [(entry.hex(), _from_archive(queue, entry)) for entry in entries]
+
+    def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
+        for key in keys:  # by value: two archivers may have read the same entries
+            self.transport.command("LREM", self.keys.of(queue)["archive"], 1, bytes.fromhex(str(key)))
+
+    # -- doctor ---------------------------------------------------------------
+
+    def describe(self) -> dict[str, str]:
+        info = _text_info(self.transport.command("INFO"))
+        return {
+            "kind": "redis",
+            "address": self.transport.where,
+            "version": info.get("valkey_version") or info.get("redis_version", "unknown"),
+            "server": "valkey" if "valkey_version" in info else "redis",
+            "uptime_seconds": info.get("uptime_in_seconds", "unknown"),
+            "eviction_policy": info.get("maxmemory_policy", "unknown"),
+            "maxmemory": info.get("maxmemory", "unknown"),
+            "used_memory": info.get("used_memory", "unknown"),
+            "append_only_file": "on" if info.get("aof_enabled") == "1" else "off",
+            "last_save_failed": "yes" if info.get("rdb_last_bgsave_status", "ok") != "ok" else "no",
+            "role": info.get("role", "unknown"),
+            "connected_replicas": info.get("connected_slaves", "0"),
+        }
+
+
+def _from_archive(queue: str, entry: bytes) -> JobInfo:
+    """See to_archive in lua/lib/finish.lua; what cannot be read is archived as it is."""
+    fields: list[bytes] = []
+    rest = entry
+    try:
+        while rest:
+            length, _, rest = rest.partition(b":")
+            fields.append(rest[: int(length)])
+            rest = rest[int(length) :]
+        state, id, at, worker, tries, result, lines, record = fields
+        run, _, body = result.partition(b":")
+        return JobInfo(
+            id.decode(),
+            queue,
+            record,
+            State(state.decode()),
+            *read_tries(tries)[:2],
+            at=int(at),
+            worker=worker.decode(errors="replace"),
+            result=(body or b"null") if result else None,
+            run_ms=int(run) if run.isdigit() else -1,
+            attempts=read_attempts(lines),
+        )
+    except ValueError as error:
+        unreadable = Attempt(0, "corrupt", 0, error=f"archive entry cannot be read: {error}")
+        return JobInfo("", queue, entry, State.DEAD, attempts=(unreadable,))
+
+
+def _text_info(reply: Any) -> dict[str, str]:
+    """INFO as a mapping, whether the client parsed it or not."""
+    if isinstance(reply, dict):
+        return {str(key): str(value) for key, value in reply.items()}
+    lines = (line.partition(":") for line in bytes(reply).decode(errors="replace").splitlines() if ":" in line)
+    return {key: value for key, _, value in lines}

@@ -1,0 +1,58 @@
+"""SqliteStore, what should not be: found by looking only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django_jobs.stores.browsing import BrowsingStore
+from django_jobs.stores.running import MAX_BATCH
+from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.values import FINISHED, Faults, State
+
+#: greater than any row number.
+LAST = 2**63 - 1
+_STATES = ", ".join(f"'{state}'" for state in State)
+_FINISHED = ", ".join(f"'{state}'" for state in State if state in FINISHED)
+#: A job in no state, or one that waits for no time.
+NOWHERE = (
+    f"(state NOT IN ({_STATES}) OR state IN ('scheduled', 'retry', 'running', {_FINISHED}) AND at IS NULL"
+    " OR state = 'blocked' AND blocked_by IS NULL)"
+)
+#: A job without its record: there is nothing to run.
+EMPTY = "NOT EXISTS (SELECT 1 FROM records WHERE records.job = jobs.job)"
+NOT_LEASED = "NOT EXISTS (SELECT 1 FROM leases WHERE leases.queue = jobs.queue AND leases.holder = jobs.holder)"
+#: Of a lock without an end: nobody waits or runs who holds it.
+LEFT = (
+    "NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.queue = locks.queue AND jobs.id = locks.id"
+    f" AND state NOT IN ({_FINISHED}))"
+)
+
+
+class SqliteFaults(SqlitePart, BrowsingStore):
+    """See stores/browsing.py for what it promises."""
+
+    def faults(self, queue: str, limit: int = 10_000) -> Faults:
+        found: dict[str, list[str]] = {}
+        unleased = f"SELECT id, {NOT_LEASED} FROM jobs WHERE queue = ? AND state = 'running' LIMIT ?"
+        locks = f"SELECT digest, {LEFT} FROM locks WHERE queue = ? AND until = 0 LIMIT ?"
+        rows = self._rows(unleased, queue, limit + 1)
+        found["claim_without_lease"] = [id for id, wrong in rows[:limit] if wrong]
+        held = self._rows(locks, queue, limit + 1)
+        found["lock_without_job"] = [digest for digest, wrong in held[:limit] if wrong]
+        whole, first, seen = len(rows) <= limit and len(held) <= limit, 0, 0
+        # NOT INDEXED leaves only the row numbers to search by; else SQLite walks an index of the whole queue.
+        jobs = f"SELECT job, queue = ?, id, {NOWHERE}, {EMPTY} FROM jobs NOT INDEXED WHERE job > ? ORDER BY job LIMIT ?"
+        while page := self._rows(jobs, queue, first, MAX_BATCH):
+            if seen >= limit:
+                whole = False
+                break
+            first, seen = page[-1][0], seen + len(page)
+            for _, ours, id, nowhere, empty in page:
+                if ours and (nowhere or empty):
+                    found.setdefault("place_without_job" if empty else "job_without_place", []).append(id)
+        return Faults({kind: which for kind, which in found.items() if which}, whole)
+
+    def _rows(self, sql: str, *values: str | int) -> Sequence[tuple[Any, ...]]:
+        with self.database.read() as connection:
+            return connection.execute(sql, values).fetchall()

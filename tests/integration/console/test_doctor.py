@@ -1,0 +1,119 @@
+"""`jobs doctor` on a damaged store: it names what is wrong, changes nothing, and repairs on request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from django_jobs import registry
+from django_jobs.signals import job_dead
+from django_jobs.stores import use_store
+from django_jobs.stores.base import Store
+from django_jobs.stores.redis import RedisStore
+from django_jobs.values import NewJob, State
+from tests.console_data import worker_info
+from tests.contract.test_repair import misplace
+
+MakeJob = Callable[..., NewJob]
+
+
+def doctor(*words: str) -> tuple[int, list[tuple[str, str, str]]]:
+    """Exit code, and what is not well: level, subject, text."""
+    out, code = StringIO(), 0
+    try:
+        call_command("jobs", "doctor", "--json", *words, stdout=out)
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    found = json.loads(out.getvalue())["findings"]
+    return code, [(each["level"], each["subject"], each["says"]) for each in found if each["level"] != "ok"]
+
+
+@pytest.fixture
+def bare_project() -> Iterator[None]:
+    """Its settings are in order, and the only job is the one that `make_job` names."""
+    others = registry.all_definitions()
+    for definition in others:
+        registry.unregister(definition.name)
+    yield
+    for definition in others:
+        registry.register(definition)
+
+
+@pytest.fixture(params=["redis", "sqlite"])
+def live(request: pytest.FixtureRequest, bare_project: None) -> Iterator[Store]:
+    """A store with the machine's own clock and a worker."""
+    store: Store = request.getfixturevalue(f"make_{request.param}_store")(clock=None)
+    store.publish_worker("web-1:4711", worker_info(), 60_000)
+    use_store(store)
+    yield store
+    use_store(None)
+
+
+def errors(found: list[tuple[str, str, str]]) -> list[str]:
+    return [f"{subject}: {says}" for level, subject, says in found if level == "error"]
+
+
+def test_a_sound_store_has_no_orphans(live: Store, make_job: MakeJob) -> None:
+    live.enqueue("default", [make_job("a"), make_job("b", unique="ab" * 32, limit_key="k", limit=1)])
+    live.claim("default", "web-1:4711", 1, lease=60_000)
+    code, found = doctor()
+    assert (code, errors(found)) == (0, [])
+
+
+def test_an_orphan_is_named_and_left_alone(live: Store, make_job: MakeJob) -> None:
+    live.enqueue("default", [make_job("orphan"), make_job("sound")])
+    misplace(live, "orphan")
+    for _ in range(2):
+        code, found = doctor()
+        assert code == 1
+        (said,) = errors(found)
+        assert said.startswith("orphans: Queue 'default': jobs are in no state, or in several (1): orphan.")
+        assert "--repair" in said
+    assert [claim.id for claim in live.claim("default", "w", 9, lease=60_000).claims] == ["sound"]
+
+
+def test_a_repair_mends_it_and_tells_of_what_may_not_run_again(live: Store, make_job: MakeJob) -> None:
+    live.enqueue("default", [make_job("again"), make_job("once", at_most_once=True)])
+    misplace(live, "again")
+    misplace(live, "once")
+    told: list[tuple[str, str]] = []
+
+    def hear(job_id: str, outcome: str, **more: object) -> None:
+        told.append((job_id, outcome))
+
+    job_dead.connect(hear)
+    try:
+        code, found = doctor("--repair")
+    finally:
+        job_dead.disconnect(hear)
+    assert (code, errors(found)) == (0, [])
+    assert ("warning", "repaired", "job without place: 2 in queue 'default'.") in found
+    assert [info.id for info in live.page("default", State.DEAD)] == ["once"]
+    assert [info.id for info in live.page("default", State.QUEUED)] == ["again"]
+    assert told == [("once", "misplaced")]
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("key", ["unique", "queued", "paused"])
+def test_a_key_of_another_type_is_named_and_the_other_looks_go_on(
+    make_redis_store: Any, make_job: MakeJob, bare_project: None, key: str
+) -> None:
+    store: RedisStore = make_redis_store(clock=None)
+    use_store(store)
+    store.enqueue("default", [make_job("a")])
+    name = store.keys.of("default")[key]
+    store.transport.client.delete(name)
+    store.transport.client.set(name, "junk")
+    code, found = doctor()
+    assert code == 1
+    assert any(said.startswith("orphans") and name in said for said in errors(found))
+    assert any(level == "warning" and subject == "workers" for level, subject, _ in found) is (key == "unique")
+    assert any("looked at when that is repaired" in says for _, _, says in found)
+    code, found = doctor("--repair")
+    assert (code, errors(found)) == (0, [])
+    use_store(None)

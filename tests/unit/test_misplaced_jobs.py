@@ -1,0 +1,37 @@
+"""A job that the reconciler had to give up is told of like any other that died."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from django_jobs.signals import job_dead
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import NewJob
+from django_jobs.worker.chores import Chores
+from django_jobs.worker.notices import Notice
+from tests.contract.test_repair import misplace
+
+
+def test_a_job_whose_place_was_lost_is_announced_as_dead_once(
+    memory_store: SqliteStore, make_job: Callable[..., NewJob]
+) -> None:
+    memory_store.enqueue("default", [make_job("once", at_most_once=True), make_job("again")])
+    misplace(memory_store, "once")
+    misplace(memory_store, "again")
+    told: list[Notice] = []
+
+    def listen(**more: object) -> None:
+        """Without a receiver nothing is delivered."""
+
+    job_dead.connect(listen)
+    try:
+        for _ in range(2):
+            chores = Chores(memory_store, ["default"], 30_000, deliver=told.append)
+            for _ in range(3):
+                chores.step(monotonic())
+    finally:
+        job_dead.disconnect(listen)
+    ((signal, name, queue, id, *_),) = told
+    assert (signal, name, queue, id) == ("job_dead", "tests.job", "default", "once")
+    assert told[0].more["outcome"] == "misplaced"
