@@ -8,6 +8,7 @@ drivers at once do no harm: a job is moved, and so counted, by one of them only.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from threading import get_native_id
 from time import monotonic
 from typing import Any
@@ -80,14 +81,20 @@ def start(verb: str, state: State, match: Match, *, user: str = "", run_at: int 
     task: dict[str, Any] = {"verb": verb, "state": state.value, "match": asdict(match), "queues": queues, "user": user}
     task |= {"started": store.now(), "total": total, "run_at": run_at, "reason": reason}
     store.update_document(DOCUMENT, {id: task} | forget_old(store.get_document(DOCUMENT), store.now()))
-    return read(id, store.get_document(DOCUMENT))
+    return _read(id, {id: task})
 
 
 def operations_list() -> list[Operation]:
     """Every operation that is known, latest first."""
     document = get_store().get_document(DOCUMENT)
-    found = [read(key, document) for key in document if "/" not in key]
+    found = [operation for key in document if "/" not in key and (operation := read(key, document))]
     return sorted(found, key=lambda operation: -operation.started)
+
+
+def unreadable() -> list[str]:
+    """The ids of those that somebody has broken.  Nobody goes on with them."""
+    document = get_store().get_document(DOCUMENT)
+    return sorted(key for key in document if "/" not in key and read(key, document) is None)
 
 
 def get(id: str) -> Operation | None:
@@ -114,11 +121,11 @@ def drive(id: str, seconds: float) -> None:
     store, me = get_store(), f"{_BIRTH}-{get_native_id()}"
     deadline = monotonic() + seconds
     operation = read(id, store.get_document(DOCUMENT))
-    if operation.driver not in ("", me) and operation.driven_until > store.now():
+    if operation is None or (operation.driver not in ("", me) and operation.driven_until > store.now()):
         return
     claim_wheel(id, me)
     settle(operation)
-    while not (operation := read(id, store.get_document(DOCUMENT))).finished and operation.driver == me:
+    while (operation := read(id, store.get_document(DOCUMENT))) and not operation.finished and operation.driver == me:
         step(operation, me)
         if monotonic() >= deadline:
             store.update_document(DOCUMENT, {f"{id}/driver": None})
@@ -153,7 +160,8 @@ def step(operation: Operation, me: str) -> None:
     mine = document.get(f"{id}/by/{me}", [0, 0, 0])
     sums = [mine[0] + len(ids), mine[1] + len(done.moved), mine[2] + len(done.asked)]
     changes: dict[str, Any] = {f"{id}/by/{me}": sums, f"{id}/doing/{me}": None}
-    if read(id, document).driver == me:
+    now = read(id, document)
+    if now is not None and now.driver == me:
         changes[f"{id}/at"] = [operation.index, cursor] if cursor else [operation.index + 1, ""]
         changes[f"{id}/driver"] = [me, store.now() + DRIVER_LIFE]
     store.update_document(DOCUMENT, changes)
@@ -165,7 +173,11 @@ def settle(operation: Operation) -> None:
     for key, entry in store.get_document(DOCUMENT).items():
         if not key.startswith(f"{id}/doing/"):
             continue
-        queue, chosen = entry
+        try:
+            queue, chosen = entry
+        except (TypeError, ValueError):  # somebody broke it: what it moved stays uncounted
+            store.update_document(DOCUMENT, {key: None})
+            continue
         left = {
             info.id
             for batch in operations.batches(chosen)
@@ -187,8 +199,27 @@ def belongs(operation: Operation, info: JobInfo) -> bool:
     return not info.attempts or info.attempts[-1].at <= operation.started
 
 
-def read(id: str, document: dict[str, Any]) -> Operation:
-    """An operation from the entries of the document."""
+def read(id: str, document: dict[str, Any]) -> Operation | None:
+    """An operation from the entries of the document; None if they are not what we wrote."""
+    try:
+        operation = _read(id, document)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
+    return operation if _is_sound(operation) else None
+
+
+def _is_sound(operation: Operation) -> bool:
+    kinds = {"str": str, "int": int, "bool": bool}
+    fields = [(field.type, getattr(operation, field.name)) for field in dataclass_fields(operation)]
+    return (
+        all(type(value) is kinds[str(kind)] for kind, value in fields if kind in kinds)
+        and all(type(value) is str for value in [*asdict(operation.match).values(), *operation.queues])
+        and operation.state in operations.VERBS.get(operation.verb, ())
+        and operation.index >= 0
+    )
+
+
+def _read(id: str, document: dict[str, Any]) -> Operation:
     task = dict(document[id])
     index, cursor = document.get(f"{id}/at", (0, ""))
     driver, until = document.get(f"{id}/driver", ("", 0))
@@ -200,8 +231,8 @@ def read(id: str, document: dict[str, Any]) -> Operation:
         **task,
         index=index,
         cursor=cursor,
-        finished=document.get(f"{id}/finished", 0),
-        stopped=document.get(f"{id}/stopped", False),
+        finished=document.get(f"{id}/finished") or 0,
+        stopped=document.get(f"{id}/stopped") or False,
         seen=sum(entry[0] for entry in sums),
         moved=sum(entry[1] for entry in sums),
         asked=sum(entry[2] for entry in sums),
@@ -212,6 +243,8 @@ def read(id: str, document: dict[str, Any]) -> Operation:
 
 def forget_old(document: dict[str, Any], now: int) -> dict[str, None]:
     """The removal of operations that ended long ago, or of the oldest when there are too many."""
-    ended = sorted((at, key.partition("/")[0]) for key, at in document.items() if key.endswith("/finished"))
+    ended = sorted(
+        (at, key.partition("/")[0]) for key, at in document.items() if key.endswith("/finished") and isinstance(at, int)
+    )
     old = {id for at, id in ended if at < now - KEEP} | {id for _, id in ended[: max(0, len(ended) - KEEP_NUMBER)]}
     return {key: None for key in document if key.partition("/")[0] in old}

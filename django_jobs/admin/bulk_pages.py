@@ -20,7 +20,9 @@ STRETCH = 1.0
 def bulk_list(console: Console) -> HttpResponse:
     """The operations, latest first."""
     rows = [row(operation) for operation in bulk.operations_list()]
-    return console.render("bulk_list.html", _("Bulk operations"), {"rows": rows}, here="bulk")
+    return console.render(
+        "bulk_list.html", _("Bulk operations"), {"rows": rows, "unreadable": bulk.unreadable()}, here="bulk"
+    )
 
 
 def row(operation: bulk.Operation) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any, NamedTuple
 
 from django_jobs.values import WorkerInfo
@@ -78,4 +79,4 @@ def job_row(job: Any) -> dict[str, Any]:
 
 def number(value: Any) -> int:
     """A number, or 0."""
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else 0

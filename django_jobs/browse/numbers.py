@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,9 @@ QUARTER = 15 * MINUTE
 #: period → (how far back, width of a bucket), ms.
 PERIODS = {"hour": (60 * MINUTE, MINUTE), "day": (96 * QUARTER, QUARTER)}
 EVENTS = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
+
+#: What reading a snapshot raises that somebody has broken: it counts as none, and workers write the next.
+BROKEN = (AttributeError, LookupError, TypeError, ValueError)
 
 Buckets = dict[int, dict[str, int]]
 
@@ -77,9 +81,10 @@ def census(names: Sequence[str] | None = None) -> Census:
     if len(names) <= LIVE_QUEUES:
         return count(get_store().stats(names), names)
     document = get_store().get_document("snapshot")
-    if document and get_store().now() - document.get("at", 0) <= SNAPSHOT_LIFE:
-        stats = [read_stats(name, document["queues"][name]) for name in names if name in document["queues"]]
-        return count(stats, names, document["at"])
+    with suppress(*BROKEN):
+        if document and 0 <= get_store().now() - document.get("at", 0) <= SNAPSHOT_LIFE:
+            stats = [read_stats(name, document["queues"][name]) for name in names if name in document["queues"]]
+            return count(stats, names, document["at"])
     return count(get_store().stats(names[:LIVE_QUEUES]), names)
 
 
@@ -102,6 +107,16 @@ def read_stats(queue: str, entry: Mapping[str, Any]) -> QueueStats:
     return QueueStats(queue, counts, entry["latency"], Pause(*entry["paused"]) if entry["paused"] else None)
 
 
+def read_buckets(document: Mapping[str, Any], period: str) -> Buckets:
+    """A series of the snapshot; none if it cannot be read."""
+    with suppress(*BROKEN):
+        return {
+            int(start): {str(event): int(number) for event, number in events.items()}
+            for start, events in document.get(period, {}).items()
+        }
+    return {}
+
+
 def series(period: str = "hour", queues: Sequence[str] | None = None) -> Series:
     """Events of the last "hour" (per minute) or "day" (per quarter), of these queues or of all."""
     span, width = PERIODS[period]
@@ -110,8 +125,7 @@ def series(period: str = "hour", queues: Sequence[str] | None = None) -> Series:
     if len(names) <= LIVE_QUEUES:
         buckets = collect(names, now - span, width)
     else:
-        document = get_store().get_document("snapshot")
-        buckets = {int(start): events for start, events in document.get(period, {}).items()}
+        buckets = read_buckets(get_store().get_document("snapshot"), period)
     first = (now - span) // width * width + width
     starts = [first + width * i for i in range(span // width)]
     return Series(

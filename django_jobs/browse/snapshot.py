@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django_jobs.browse.numbers import LIVE_QUEUES, MINUTE, PERIODS, QUARTER, Buckets, collect, queue_names, write_stats
+from django_jobs.browse.numbers import (
+    LIVE_QUEUES,
+    MINUTE,
+    PERIODS,
+    QUARTER,
+    Buckets,
+    collect,
+    queue_names,
+    read_buckets,
+    write_stats,
+)
 from django_jobs.stores import get_store
 from django_jobs.values import State
 
@@ -25,12 +35,12 @@ def publish_snapshot() -> bool:
         return False
     store = get_store()
     before, now = store.get_document("snapshot"), store.now()
-    if now - before.get("at", 0) < FRESH:
+    if now - when(before, "at", now) < FRESH:
         return False
     stats = [entry for chunk in chunks(names) for entry in store.stats(chunk)]
     counts = {state.value: sum(entry.counts.get(state, 0) for entry in stats) for state in State}
     changes: dict[str, Any] = {"at": now, "counts": counts, "queues": {e.queue: write_stats(e) for e in stats}}
-    if now - before.get("series_at", 0) >= MINUTE:
+    if now - when(before, "series_at", now) >= MINUTE:
         changes |= {"series_at": now} | recent_series(before, names, now)
     store.update_document("snapshot", changes)
     return True
@@ -39,7 +49,7 @@ def publish_snapshot() -> bool:
 def recent_series(before: dict[str, Any], names: list[str], now: int) -> dict[str, Any]:
     """Both series again: what is past is taken over, the last two quarters are added up anew."""
     span, _ = PERIODS["day"]
-    since = max(before.get("series_at", 0) // QUARTER * QUARTER, now - span) // QUARTER * QUARTER
+    since = max(when(before, "series_at", now) // QUARTER * QUARTER, now - span) // QUARTER * QUARTER
     minutes = collect(names, since, MINUTE)
     fresh: dict[str, Buckets] = {"hour": minutes, "day": {}}
     for minute, events in minutes.items():
@@ -49,11 +59,17 @@ def recent_series(before: dict[str, Any], names: list[str], now: int) -> dict[st
     return {
         period: {
             str(start): events
-            for start, events in ({int(k): v for k, v in before.get(period, {}).items()} | fresh[period]).items()
+            for start, events in (read_buckets(before, period) | fresh[period]).items()
             if start >= now - PERIODS[period][0]
         }
         for period in fresh
     }
+
+
+def when(before: dict[str, Any], entry: str, now: int) -> int:
+    """A time in the last snapshot; 0 if it can be none."""
+    at = before.get(entry)
+    return at if isinstance(at, int) and at <= now else 0
 
 
 def chunks(names: list[str]) -> Iterator[list[str]]:

@@ -73,7 +73,7 @@ class OperatingStore(ABC):
     @abstractmethod
     def get_document(self, key: str) -> dict[str, Any]:
         """A small JSON object of the fleet's (paused schedules, bulk operations, remote types' version…); {} if
-        there is none."""
+        there is none.  An entry that cannot be read is None."""
 
     @abstractmethod
     def update_document(self, key: str, changes: Mapping[str, Any]) -> None:

@@ -55,7 +55,10 @@ def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer
     operation = bulk.start(verb, state, browse.Match(options["queue"], options["name"]), user="manage.py jobs")
     while not operation.finished:
         bulk.drive(operation.id, 60.0)
-        operation = bulk.get(operation.id) or operation
+        latest = bulk.get(operation.id)
+        if latest is None:
+            raise CommandError("What is written about this operation cannot be read any more; it has stopped half way.")
+        operation = latest
     data = {"moved": operation.moved, "looked_at": operation.seen}
     return Answer(data, f"{verb}: {operation.moved} of {operation.seen} {state} jobs.")
 

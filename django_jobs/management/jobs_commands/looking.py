@@ -131,7 +131,7 @@ def show(options: Mapping[str, Any]) -> Answer:
 
 def workers(options: Mapping[str, Any]) -> Answer:
     found = get_store().workers()
-    data = [{"name": each.name, "seen_at": iso(each.seen_at), **each.info} for each in found]
+    data = [{**each.info, "name": each.name, "seen_at": iso(each.seen_at)} for each in found]
     rows = [worker_row(each) for each in found]
     text = table(["name", "host", "pid", "queues", "size", "check-in"], rows) if rows else "No worker runs."
     return Answer(data, text)
@@ -140,7 +140,8 @@ def workers(options: Mapping[str, Any]) -> Answer:
 def worker_row(worker: WorkerInfo) -> list[object]:
     """A worker on one line."""
     info = worker.info
-    queues = ",".join(map(str, info.get("queues", [])))
+    named = info.get("queues")
+    queues = ",".join(map(str, named)) if isinstance(named, list) else str(info.get("state", ""))
     size = f"{info.get('processes', '?')}×{info.get('threads', '?')}"
     return [worker.name, info.get("host", ""), info.get("pid", ""), queues, size, ago(worker.seen_at)]
 

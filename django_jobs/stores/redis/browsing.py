@@ -8,6 +8,7 @@ from typing import Any
 
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.browsing import BrowsingStore, add_up
+from django_jobs.stores.documents import read_worker
 from django_jobs.stores.redis.part import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
 from django_jobs.values import JobInfo, State, WorkerInfo
@@ -181,8 +182,9 @@ class RedisBrowsing(RedisStats, BrowsingStore):
         for i in range(0, len(flat), 2):
             name = flat[i].decode(errors="replace")
             seen_at, _, info = flat[i + 1].partition(b":")
-            if name in alive and seen_at.isdigit():
-                out.append(WorkerInfo(name, int(seen_at), _read_object(info) or {}))
+            if name in alive:
+                at = min(read_number(seen_at), now) or now  # it lives, so this cannot be far from the truth
+                out.append(WorkerInfo(name, at, read_worker(info)))
         return sorted(out)
 
     def fired(self, queue: str) -> dict[str, int]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django_jobs.stores.documents import read_entry
 from django_jobs.stores.operating import OperatingStore
 from django_jobs.stores.redis.part import RedisPart, texts, unsigned_line
 from django_jobs.values import State
@@ -91,7 +92,7 @@ class RedisOperating(RedisPart, OperatingStore):
 
     def get_document(self, key: str) -> dict[str, Any]:
         flat = self.transport.command("HGETALL", self.keys.fleet(f"document:{key}"))
-        return {flat[i].decode(): json.loads(flat[i + 1]) for i in range(0, len(flat), 2)}
+        return {flat[i].decode(errors="replace"): read_entry(flat[i + 1]) for i in range(0, len(flat), 2)}
 
     def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
         name = self.keys.fleet(f"document:{key}")

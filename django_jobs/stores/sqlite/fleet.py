@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django_jobs.stores.base import Store
+from django_jobs.stores.documents import read_entry, read_worker
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.values import WorkerInfo
 
@@ -43,12 +44,12 @@ class SqliteFleet(SqlitePart, Store):
         sql = "SELECT name, seen_at, info FROM workers WHERE until > ? ORDER BY name"
         with self.database.read() as connection:
             found = connection.execute(sql, (self.now(),)).fetchall()
-        return [WorkerInfo(name, seen_at, json.loads(info)) for name, seen_at, info in found]
+        return [WorkerInfo(name, seen_at, read_worker(info)) for name, seen_at, info in found]
 
     def get_document(self, key: str) -> dict[str, Any]:
         sql = "SELECT entry, value FROM documents WHERE key = ?"
         with self.database.read() as connection:
-            return {entry: json.loads(value) for entry, value in connection.execute(sql, (key,))}
+            return {entry: read_entry(value) for entry, value in connection.execute(sql, (key,))}
 
     def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
         with self.database.write() as connection:

@@ -1,0 +1,135 @@
+"""What the fleet wrote down, broken by somebody: what can be read is shown, the rest is named, and work goes on."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from django_jobs import browse, bulk
+from django_jobs.browse import Match, numbers
+from django_jobs.stores.base import Store
+from django_jobs.stores.redis import RedisStore
+from django_jobs.values import State
+from tests.console_data import Filler, worker_info
+from tests.integration.console.conftest import BASE
+
+pytestmark = pytest.mark.django_db
+
+GARBAGE = (
+    "", "{", "null", "true", "[]", "{}", "7", '"text"', "NaN", "1e999", "-1", "9" * 30, "9" * 5000, "[" * 100_000,
+    '{"queues": 5, "children": [{"memory": NaN, "jobs": [7]}], "started_at": 1e308}', '[[], {}]', '{"a": null}',
+)  # fmt: skip
+
+
+def write(store: Store, document: str, entry: str, text: str) -> None:
+    """By hand, past everything that checks."""
+    if isinstance(store, RedisStore):
+        key = "workers" if document == "workers" else f"document:{document}"
+        text = f"{store.now()}:{text}" if document == "workers" else text
+        store.transport.command("HSET", store.keys.fleet(key), entry, text)
+        return
+    with store.database.write() as raw:  # type: ignore[attr-defined]
+        if document == "workers":
+            raw.execute("UPDATE workers SET info = ? WHERE name = ?", (text, entry))
+        else:
+            raw.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", (document, entry, text))
+
+
+@pytest.fixture
+def operation(console_store: Store, filler: Filler) -> bulk.Operation:
+    for _ in range(3):
+        filler.make(State.DEAD)
+    return bulk.start("retry", State.DEAD, Match(), user="ada")
+
+
+def drive_all() -> None:
+    for _ in range(10):
+        bulk.tick(0.0)
+
+
+def test_a_broken_operation_is_named_and_the_others_go_on(
+    console_store: Store, root: Client, operation: bulk.Operation
+) -> None:
+    for number, text in enumerate(GARBAGE):
+        write(console_store, "bulk", f"broken-{number}", text)
+    page = root.get(f"{BASE}bulk/")
+    assert page.status_code == 200
+    assert all(f"broken-{number}" in page.text for number in range(len(GARBAGE)))
+    assert operation.id in page.text
+    assert root.get(f"{BASE}bulk/broken-0/").status_code == 404
+    drive_all()
+    ended = bulk.get(operation.id)
+    assert ended is not None
+    assert (ended.moved, ended.percent) == (3, 100)
+    assert [each.id for each in bulk.operations_list()] == [operation.id]
+    assert bulk.start("retry", State.DEAD, Match()).id in [each.id for each in bulk.operations_list()]
+
+
+@pytest.mark.parametrize("part", ["", "/at", "/driver", "/by/me", "/finished", "/stopped", "/doing/me"])
+def test_whatever_part_of_an_operation_is_broken_the_pages_stay(
+    console_store: Store, root: Client, operation: bulk.Operation, part: str
+) -> None:
+    intact = console_store.get_document("bulk")[operation.id]
+    for text in GARBAGE:
+        console_store.update_document("bulk", {operation.id: intact})
+        write(console_store, "bulk", f"{operation.id}{part}", text)
+        drive_all()
+        assert root.get(f"{BASE}bulk/").status_code == 200, text[:40]
+        assert root.get(f"{BASE}bulk/{operation.id}/").status_code in (200, 404), text[:40]
+        known = {each.id for each in bulk.operations_list()} | set(bulk.unreadable())
+        assert known == {operation.id}, text[:40]
+
+
+def test_a_worker_whose_description_is_broken_is_shown_beside_the_others(console_store: Store, root: Client) -> None:
+    console_store.publish_worker("broken:1", worker_info(), 60_000)
+    console_store.publish_worker("sound:2", worker_info(), 60_000)
+    for text in GARBAGE:
+        write(console_store, "workers", "broken:1", text)
+        page = root.get(f"{BASE}workers/")
+        assert page.status_code == 200, text[:40]
+        assert "broken:1" in page.text
+        assert "sound:2" in page.text
+        assert ("unreadable" in page.text) is (not text.startswith(('{"', "{}"))), text[:40]
+        for page_name in ("", "schedules/"):
+            assert root.get(f"{BASE}{page_name}").status_code == 200, text[:40]
+        out = StringIO()
+        call_command("jobs", "workers", stdout=out)
+        assert "broken:1" in out.getvalue()
+        call_command("jobs", "workers", "--json", stdout=out)
+
+
+def test_a_worker_whose_entry_says_no_time_is_shown(redis_store: RedisStore) -> None:
+    redis_store.publish_worker("broken:1", worker_info(), 60_000)
+    for text in ("", "junk", "soon:{}", "9" * 400 + ":{}"):
+        redis_store.transport.command("HSET", redis_store.keys.fleet("workers"), "broken:1", text)
+        (worker,) = redis_store.workers()
+        assert (worker.name, worker.seen_at) == ("broken:1", redis_store.now())
+
+
+def test_broken_facts_of_schedules_leave_the_page(console_store: Store, root: Client) -> None:
+    for text in GARBAGE:
+        for fact in ("since:x:job:a", "paused:settings:nightly", "passed:x", "\x00"):
+            write(console_store, "schedules", fact, text)
+        assert root.get(f"{BASE}schedules/").status_code == 200, text[:40]
+
+
+def test_a_broken_snapshot_counts_as_none_and_is_replaced(
+    console_store: Store, filler: Filler, root: Client, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbers, "LIVE_QUEUES", 2)
+    monkeypatch.setattr("django_jobs.browse.snapshot.LIVE_QUEUES", 2)
+    for queue in ("default", "mail", "photos"):
+        filler.make(State.DEAD, queue=queue)
+    for entry in ("at", "series_at", "queues", "counts", "hour", "day"):
+        for text in GARBAGE:
+            browse.publish_snapshot()
+            write(console_store, "snapshot", entry, text)
+            for page in ("", "?period=day", "queues/"):
+                assert root.get(f"{BASE}{page}").status_code == 200, (entry, text[:40])
+            clock.advance(61_000)
+            assert browse.publish_snapshot(), (entry, text[:40])
+            assert browse.census().missing == 0
