@@ -176,6 +176,20 @@ def test_every_key_of_a_wrong_type_is_set_aside(law_store: RedisStore, raw: redi
 
 
 @pytest.mark.redis
+def test_a_key_that_another_worker_has_set_aside_first_is_left_as_it_is_by_now(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock
+) -> None:
+    """Two clerks see it broken; before the second acts, jobs have come into the key that is sound again."""
+    broken = law_store.keys.of(QUEUE)["queued"]
+    raw.set(broken, "junk")
+    assert law_store._set_aside([broken]) == 1
+    assert law_store._set_aside([broken]) == 0
+    law_store.enqueue(QUEUE, [new_job("after", virtual())])
+    assert law_store._set_aside([broken]) == 0
+    assert drain(law_store) == {"after": 1}
+
+
+@pytest.mark.redis
 def test_a_waiter_that_was_let_in_meanwhile_is_not_made_to_wait_again(
     law_store: RedisStore, raw: redis.Redis, virtual: Clock
 ) -> None:

@@ -157,6 +157,8 @@ class Walk:
         return self.store.prune(QUEUE)
 
     def reconcile(self) -> object:
+        """And what a second worker does with a key that it saw broken: by now it is sound."""
+        self.store._set_aside([self.store.keys.of(QUEUE)["wake"]])
         return self.store.reconcile(QUEUE)
 
     def wait(self) -> object:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis.keys import QUEUE_KEYS
 from django_jobs.stores.redis.part import RedisPart, attempt_line, chunks, read_claim, texts
+from django_jobs.stores.redis.scripts import load
 from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
 from django_jobs.values import Faults
 
@@ -121,14 +121,13 @@ class RedisReconciling(RedisPart, RunningStore):
         return count
 
     def _set_aside(self, names: Sequence[str]) -> int:
-        """Rename keys of another type than ours to <key>:set-aside:<ms>, where a person can look at them."""
+        """Rename keys of another type than ours to <key>:set-aside:<ms>, where a person can look at them.  If another
+        worker was quicker, the name may be that of a sound key again."""
+        done = 0
         for name in names:
-            try:
-                self.transport.command("RENAME", name, f"{name}:set-aside:{self.now()}")
-            except StoreError as error:
-                if "no such key" not in str(error):  # another worker was quicker
-                    raise
-        return len(names)
+            key, aside = name.rpartition(":")[2], f"{name}:set-aside:{self.now()}"
+            done += self.transport.run(load("set_aside"), [name, aside], (self._clock(), QUEUE_KEYS[key]))
+        return done
 
     def _misplaced(
         self, queue: str, size: dict[str, int], limit: int, buried: list[tuple[str, bytes]] | None
