@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from django_jobs.stores import use_store
 from django_jobs.stores.sqlite import SqliteStore
@@ -27,6 +27,9 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+#: ms: against hanging.
+PATIENCE = 120_000
+expect.set_options(timeout=PATIENCE)
 SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 
 
@@ -42,7 +45,7 @@ def browser() -> Iterator[Browser]:
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=PATIENCE)
         yield browser
         browser.close()
     if before is None:
@@ -76,6 +79,7 @@ def open_page(
     def open_it(path: str = "", size: str = "desktop", scheme: str = "light", **more: Any) -> Page:
         context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, **more)  # type: ignore[arg-type]
         contexts.append(context)
+        context.set_default_timeout(PATIENCE)
         context.add_cookies([{"name": "sessionid", "value": session, "url": live_server.url}])
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(f"{path}: {error}"))
