@@ -88,9 +88,11 @@ class RunningStore(ABC):
         again if it is free."""
 
     @abstractmethod
-    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> bool:
+    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> State | None:
         """running → scheduled, due in `delay` ms, not a failure.  `park` remembers since when (JobInfo.parked_at):
-        the name is not known here yet.  False: stale."""
+        the name is not known here yet.
+
+        CANCELLED instead of SCHEDULED if the job was asked to stop.  None: stale."""
 
     @abstractmethod
     def bury(self, claim: Claim, attempt: Attempt) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from django_jobs.outcome import Cancelled, Dead, HandedOver, RetryIn, SnoozeFor, Succeeded
 from django_jobs.stores.base import Store
-from django_jobs.values import Done, State
+from django_jobs.values import Attempt, Done, State
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 
@@ -33,7 +33,10 @@ def settle(store: Store, attempted: Attempted) -> Attempted | None:
             if state is State.CANCELLED:
                 attempted = attempted._replace(outcome=Cancelled(log))
         case SnoozeFor(delay, park):
-            held = store.snooze(claim, delay, park=park)
+            state = store.snooze(claim, delay, park=park)
+            held = state is not None
+            if state is State.CANCELLED:
+                attempted = attempted._replace(outcome=Cancelled(Attempt(claim.attempt, "discarded", 0)))
         case Cancelled(log):
             held = store.discard(claim, log)
         case Dead(log):

@@ -176,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
                 )
             ),
             "retry": lambda: self.store.retry(claimed, FAILED, 300) is not None,
-            "snooze": lambda: self.store.snooze(claimed, 300),
+            "snooze": lambda: self.store.snooze(claimed, 300) is not None,
             "bury": lambda: self.store.bury(claimed, FAILED),
             "discard": lambda: self.store.discard(claimed, FAILED),
             "release": lambda: not self.store.release(Q, [claimed]),

@@ -127,7 +127,7 @@ class TestRetry:
 class TestSnooze:
     def test_moves_running_to_scheduled_and_is_no_failure(self, store, make_job, clock):
         (claimed,) = start(store, make_job("a"))
-        assert store.snooze(claimed, 5000)
+        assert store.snooze(claimed, 5000) is State.SCHEDULED
         found = info(store, "a")
         assert (found.state, found.at, found.failures, found.attempts) == (State.SCHEDULED, clock.now + 5000, 0, ())
         clock.advance(5000)
@@ -146,7 +146,7 @@ class TestSnooze:
     def test_becomes_cancelled_if_the_job_was_asked_to_stop(self, store, make_job):
         (claimed,) = start(store, make_job("a"))
         store.cancel(Q, ["a"])
-        assert store.snooze(claimed, 5000)
+        assert store.snooze(claimed, 5000) is State.CANCELLED
         assert state_of(store, "a") is State.CANCELLED
 
 

@@ -31,7 +31,13 @@ ENDS: dict[str, Callable[[RedisStore, list[Claim]], object]] = {
     "bury": lambda store, claims: store.bury(claims[0], FAILED),
     "discard": lambda store, claims: store.discard(claims[0], FAILED),
 }
-HELD: dict[str, object] = {"complete": [], "retry": State.RETRY, "snooze": True, "bury": True, "discard": True}
+HELD: dict[str, object] = {
+    "complete": [],
+    "retry": State.RETRY,
+    "snooze": State.SCHEDULED,
+    "bury": True,
+    "discard": True,
+}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from django_jobs import signals
 from django_jobs.context import current_job
 from django_jobs.definition import JobDefinition
-from django_jobs.exceptions import Discard, Fail
+from django_jobs.exceptions import Discard, Fail, Snooze
 from django_jobs.values import State
 from django_jobs.worker.executor import Executor
 from tests.unit.workbench import Bench, bench
@@ -123,8 +123,17 @@ def test_an_end_after_the_claim_was_lost_changes_nothing_and_is_said_loudly(
     assert [name for name, _ in heard] == ["job_started"]
 
 
-def test_a_job_that_was_asked_to_stop_is_told_as_cancelled(memory_store, make_job):
-    """The store decides between retry and cancelled; signals and the caller hear what it did."""
+def _fails():
+    raise ValueError("no")
+
+
+def _snoozes():
+    raise Snooze(in_=60)
+
+
+@pytest.mark.parametrize("func", [_fails, _snoozes])
+def test_a_job_that_was_asked_to_stop_is_told_as_cancelled(memory_store, make_job, caplog, func):
+    """The store decides between again and cancelled; signals, the log and the caller hear what it did."""
     from django_jobs import registry, signals
     from django_jobs.outcome import Cancelled
     from django_jobs.worker.executor import Executor
@@ -138,21 +147,19 @@ def test_a_job_that_was_asked_to_stop_is_told_as_cancelled(memory_store, make_jo
         signal.connect(receiver, weak=False, dispatch_uid=name)
         return receiver
 
-    registry.register(JobDefinition(_fails, name="tests.asked_to_stop"))
+    registry.register(JobDefinition(func, name="tests.asked_to_stop"))
     hear(signals.job_cancelled, "cancelled")
     hear(signals.job_retried, "retried")
     try:
         memory_store.enqueue("default", [make_job("a", name="tests.asked_to_stop")])
         (claim,) = memory_store.claim("default", "w", 1, lease=30_000).claims
         memory_store.cancel("default", ["a"])
-        attempted = Executor(middleware=(), close_connections=False).run(claim, memory_store)
+        with caplog.at_level(logging.INFO, "django_jobs.worker"):
+            attempted = Executor(middleware=(), close_connections=False).run(claim, memory_store)
     finally:
         signals.job_cancelled.disconnect(dispatch_uid="cancelled")
         signals.job_retried.disconnect(dispatch_uid="retried")
         registry.unregister("tests.asked_to_stop")
     assert isinstance(attempted.outcome, Cancelled)
     assert heard == ["cancelled"]
-
-
-def _fails():
-    raise ValueError("no")
+    assert "a on default: cancelled, attempt 1" in caplog.text

@@ -43,8 +43,9 @@ class RedisSettling(RedisPart, RunningStore):
         state = self._end("retry", claim, attempt_line(attempt), delay, name_of(claim.record))
         return State(state.decode()) if state else None
 
-    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> bool:
-        return bool(self._end("snooze", claim, delay, "park" if park else ""))
+    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> State | None:
+        state = self._end("snooze", claim, delay, "park" if park else "")
+        return State(state.decode()) if state else None
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
         add = 0 if attempt.outcome == "worker_lost" else 1

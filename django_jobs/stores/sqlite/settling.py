@@ -66,17 +66,17 @@ class SqliteSettling(SqlitePart, RunningStore):
             move.count("retried", row.name)
             return State.RETRY
 
-    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> bool:
+    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> State | None:
         with self.writing(claim.queue) as move:
             row = move.held(claim)
             if row is None:
-                return False
+                return None
             if row.stop:
                 move.move(row, State.CANCELLED)
-            else:
-                parked_at = (row.parked_at or move.now) if park else row.parked_at
-                move.move(row, State.SCHEDULED, at=move.now + delay, parked_at=parked_at)
-            return True
+                return State.CANCELLED
+            parked_at = (row.parked_at or move.now) if park else row.parked_at
+            move.move(row, State.SCHEDULED, at=move.now + delay, parked_at=parked_at)
+            return State.SCHEDULED
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
         with self.writing(claim.queue) as move:

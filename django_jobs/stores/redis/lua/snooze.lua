@@ -1,17 +1,18 @@
 -- snooze: running → scheduled, not a failure; or → cancelled if the job was asked to stop
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 delay (ms)   7 "park": remember since when   8 "archive"
--- Returns 1, or 0 when the claim is stale.
+-- Returns the new state, or "" when the claim is stale.
 --! use clock answers claim_end count finish log unique
 --! keys scheduled
 local id, token, delay, park = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7] == 'park'
 
-if answered() then
-    return 1
+local before = answered()
+if before then
+    return before
 end
 local claim = owns(id, token)
 if not claim then
-    return 0
+    return ''
 end
 local record = redis.call('HGET', jobs, id)
 local controls = controls_of(record)
@@ -19,8 +20,8 @@ local stopped, holder = end_claim(id, claim, controls)
 if stopped then
     finish('cancelled', id, record, controls, ARGV[8] == 'archive', holder)
     count('cancelled', 1)
-    answer('1')
-    return 1
+    answer('cancelled')
+    return 'cancelled'
 end
 if park then
     local failures, crashes, parked = get_tries(id)
@@ -32,5 +33,5 @@ redis.call('ZADD', scheduled, now + delay, id)
 relock(id, controls)
 wake_up(wake)
 wake_up(wake_alone)
-answer('1')
-return 1
+answer('scheduled')
+return 'scheduled'
