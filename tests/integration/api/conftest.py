@@ -99,3 +99,24 @@ def work_off(store: Store) -> Callable[..., int]:
         return count
 
     return run
+
+
+@pytest.fixture
+def kind(api: Api) -> str:
+    """A remote type whose jobs are fetched."""
+    made = api.post("v1/job-types", {"name": "php.resize", "queue": "pull", "attempts": 3, "timeout": 60})
+    assert made.status_code == 201, made.content
+    return "php.resize"
+
+
+@pytest.fixture
+def claim(api: Api, kind: str) -> Callable[..., list[dict[str, Any]]]:
+    """Claim over HTTP."""
+
+    def claim(**body: Any) -> list[dict[str, Any]]:
+        answer = api.post("v1/queues/pull/claim", body)
+        assert answer.status_code == 200, answer.content
+        jobs: list[dict[str, Any]] = answer.json()["jobs"]
+        return jobs
+
+    return claim

@@ -1,4 +1,4 @@
-"""Pull workers over HTTP: claim, extend, report."""
+"""Pull workers over HTTP: claim and extend."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs import remote, signals
-from django_jobs.models import RemoteJobType
-from django_jobs.remote import knowledge
+from django_jobs import remote
 from django_jobs.stores.base import Store
 from django_jobs.values import Lane, State
 from django_jobs.worker.executor import Executor
@@ -17,27 +15,6 @@ from django_jobs.worker.remote import RemoteWatch
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import Api
-
-
-@pytest.fixture
-def kind(api: Api) -> str:
-    """A remote type whose jobs are fetched."""
-    made = api.post("v1/job-types", {"name": "php.resize", "queue": "pull", "attempts": 3, "timeout": 60})
-    assert made.status_code == 201, made.content
-    return "php.resize"
-
-
-@pytest.fixture
-def claim(api: Api, kind: str) -> Callable[..., list[dict[str, Any]]]:
-    """Claim over HTTP."""
-
-    def claim(**body: Any) -> list[dict[str, Any]]:
-        answer = api.post("v1/queues/pull/claim", body)
-        assert answer.status_code == 200, answer.content
-        jobs: list[dict[str, Any]] = answer.json()["jobs"]
-        return jobs
-
-    return claim
 
 
 class TestClaim:
@@ -130,104 +107,6 @@ class TestClaim:
         assert [job["attempt"] for job in claim()] == [1]
 
 
-class TestReport:
-    def test_success_keeps_the_result(self, api: Api, claim: Callable[..., Any]) -> None:
-        api.put("v1/jobs/php.resize/1")
-        (job,) = claim()
-        done = api.post("v1/jobs/php.resize/1", {"status": "succeeded", "token": job["token"], "result": {"w": 40}})
-        assert done.status_code == 200
-        assert (done.json()["state"], done.json()["result"]) == ("succeeded", {"w": 40})
-
-    @pytest.mark.accepts("K13")
-    def test_a_failure_is_retried_a_little_later_and_a_permanent_one_is_not(
-        self, api: Api, store: Store, clock: Clock, claim: Callable[..., Any]
-    ) -> None:
-        api.put("v1/jobs/php.resize/1")
-        (job,) = claim()
-        failed = api.post("v1/jobs/php.resize/1", {"status": "failed", "attempt": 1, "error": "no memory"})
-        assert failed.json()["state"] == "retry"
-        assert "no memory" in failed.json()["error"]
-        assert failed.json()["log"][0]["traceback"] == ""
-
-        clock.advance(60_000)
-        (job,) = claim()
-        assert job["attempt"] == 2
-        body = {"status": "failed", "attempt": 2, "token": job["token"], "retryable": False, "error": "no such file"}
-        assert api.post("v1/jobs/php.resize/1", body).json()["state"] == "dead"
-
-    def test_attempts_are_as_many_as_the_type_says(self, api: Api, clock: Clock, claim: Callable[..., Any]) -> None:
-        api.put("v1/jobs/php.resize/1")
-        states = []
-        for _ in range(3):
-            (job,) = claim()
-            states.append(api.post("v1/jobs/php.resize/1", {"status": "failed", "token": job["token"]}).json()["state"])
-            clock.advance(3_600_000)
-        assert states == ["retry", "retry", "dead"]
-
-    @pytest.mark.accepts("K12")
-    @pytest.mark.parametrize("wrong", [{"attempt": 2}, {"token": 999_999}, {"attempt": 1, "token": 999_999}])
-    def test_a_report_on_another_attempt_is_409_and_changes_nothing(
-        self, api: Api, store: Store, claim: Callable[..., Any], wrong: dict[str, int]
-    ) -> None:
-        api.put("v1/jobs/php.resize/1")
-        claim()
-        before = store.get("pull", "1")
-        for status in ("succeeded", "failed"):
-            assert api.post("v1/jobs/php.resize/1", {"status": status, **wrong}).status_code == 409
-        assert store.get("pull", "1") == before
-
-    @pytest.mark.accepts("K12")
-    def test_a_late_report_of_an_attempt_that_was_given_up_changes_nothing(
-        self, api: Api, store: Store, clock: Clock, claim: Callable[..., Any]
-    ) -> None:
-        api.put("v1/jobs/php.resize/1")
-        (late,) = claim(lease=10)
-        clock.advance(10_001)
-        RemoteWatch(store, lambda: ["pull"]).tick()
-        clock.advance(60_000)
-        (again,) = claim()
-        body = {"status": "succeeded", "attempt": late["attempt"], "token": late["token"], "result": "late"}
-        assert api.post("v1/jobs/php.resize/1", body).status_code == 409
-        assert api.post("v1/jobs/php.resize/1", {"status": "succeeded", "token": late["token"]}).status_code == 409
-        assert api.post("v1/jobs/php.resize/1", {"status": "succeeded", "token": again["token"]}).status_code == 200
-
-    @pytest.mark.accepts("K18")
-    def test_a_report_whose_answer_was_lost_may_be_sent_again(
-        self, api: Api, store: Store, claim: Callable[..., Any]
-    ) -> None:
-        for status in ("succeeded", "failed"):
-            api.put(f"v1/jobs/php.resize/{status}")
-            claim()
-            first = api.post(f"v1/jobs/php.resize/{status}", {"status": status, "attempt": 1})
-            before = store.get("pull", status)
-            again = api.post(f"v1/jobs/php.resize/{status}", {"status": status, "attempt": 1})
-            other = {"status": "failed" if status == "succeeded" else "succeeded", "attempt": 1}
-            assert (first.status_code, again.status_code) == (200, 200)
-            assert api.post(f"v1/jobs/php.resize/{status}", other).status_code == 409
-            assert store.get("pull", status) == before
-
-    def test_which_attempt_must_be_said(self, api: Api, claim: Callable[..., Any]) -> None:
-        api.put("v1/jobs/php.resize/1")
-        claim()
-        assert api.post("v1/jobs/php.resize/1", {"status": "succeeded"}).status_code == 422
-
-    def test_nobody_can_report_on_a_job_that_runs_in_django(self, api: Api, store: Store) -> None:
-        api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
-        (held,) = store.claim("default", "worker", 1, lease=30_000).claims
-        assert api.post("v1/jobs/tests.greet/1", {"status": "succeeded", "token": held.token}).status_code == 409
-        assert store.get("default", "1").state is State.RUNNING  # type: ignore[union-attr]
-
-    def test_an_error_text_of_any_kind_is_kept_short_and_clean(self, api: Api, claim: Callable[..., Any]) -> None:
-        api.put("v1/jobs/php.resize/1")
-        claim()
-        text = "\x1b[31m\x00 <script> " + "x" * 50_000
-        answer = api.post("v1/jobs/php.resize/1", {"status": "failed", "attempt": 1, "error": text})
-        assert answer.status_code == 200
-        error = answer.json()["error"]
-        assert len(error) < 3000
-        assert not {"\x1b", "\x00"} & set(error)
-
-
 class TestExtend:
     def test_it_renews_the_lease_and_tells_how_far_the_work_is(
         self, api: Api, store: Store, clock: Clock, claim: Callable[..., Any]
@@ -256,91 +135,6 @@ class TestExtend:
         (job,) = claim(lease=10)
         assert api.post("v1/jobs/php.resize/1/extend", {"token": job["token"] + 1, "message": "x"}).status_code == 409
         assert store.get("pull", "1").checkin is None  # type: ignore[union-attr]
-
-
-@pytest.mark.accepts("R31")
-def test_the_end_of_a_remote_job_is_told_like_any_other(
-    api: Api, clock: Clock, claim: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    told: list[tuple[str, str]] = []
-
-    def hear(signal: Any, job_id: str, name: str, **_: Any) -> None:
-        told.append((job_id, "succeeded" if signal is signals.job_succeeded else "failed"))
-
-    for signal in (signals.job_succeeded, signals.job_failed):
-        signal.connect(hear)
-    try:
-        for number, status in enumerate(("succeeded", "failed")):
-            api.put(f"v1/jobs/php.resize/{number}")
-            (job,) = claim()
-            api.post(f"v1/jobs/php.resize/{number}", {"status": status, "token": job["token"]})
-            api.post(f"v1/jobs/php.resize/{number}", {"status": status, "token": job["token"]})
-    finally:
-        for signal in (signals.job_succeeded, signals.job_failed):
-            signal.disconnect(hear)
-    assert told == [("0", "succeeded"), ("1", "failed")]
-
-
-@pytest.mark.accepts("K19", "K20")
-def test_without_a_report_in_time_the_attempt_has_failed(
-    api: Api, store: Store, clock: Clock, claim: Callable[..., Any]
-) -> None:
-    api.put("v1/jobs/php.resize/1")
-    claim(lease=300)
-    watch = RemoteWatch(store, lambda: ["pull"])
-    clock.advance(299_000)
-    assert watch.tick() == 0
-    clock.advance(1_001)
-    assert watch.tick() == 1
-    job = api.get("v1/jobs/1").json()
-    assert job["state"] == "retry"
-    assert job["log"][0]["outcome"] == "timeout"
-
-
-class TestTypes:
-    @pytest.mark.accepts("K07", "K22")
-    def test_a_type_made_over_http_is_listed_with_those_of_python(self, api: Api, kind: str) -> None:
-        types = {entry["name"]: entry for entry in api.get("v1/job-types").json()}
-        assert types["php.resize"] == {
-            "name": "php.resize", "queue": "pull", "delivery_strategy": "at_least_once", "attempts": 3,
-            "concurrency": 0, "timeout": 60, "url": None, "remote": True,
-        }  # fmt: skip
-        assert types["tests.greet"]["remote"] is False
-        assert "tests.private" not in types
-        assert api.get("v1/job-types/php.resize").json() == types["php.resize"]
-        assert api.get("v1/job-types/tests.private").status_code == 404
-
-    @pytest.mark.parametrize(
-        ("changes", "status"),
-        [
-            ({"name": "tests.greet"}, 409),
-            ({"name": "php.resize"}, 409),
-            ({"name": "a b"}, 422),
-            ({"queue": "nowhere"}, 422),
-            ({"attempts": 0}, 422),
-            ({"timeout": 0}, 422),
-            ({"delivery_strategy": "exactly_once"}, 422),
-            ({"url": "http://example.com/"}, 422),
-            ({"url": "ftp://example.com/"}, 422),
-            ({"url": "https://user:secret@example.com/"}, 422),
-            ({"credentials": "shop"}, 422),
-        ],
-    )
-    def test_a_type_that_cannot_work_is_refused(self, api: Api, kind: str, changes: Any, status: int) -> None:
-        body = {"name": "php.new", "queue": "push", "url": "https://example.com/jobs", **changes}
-        assert api.post("v1/job-types", body).status_code == status
-        assert RemoteJobType.objects.count() == 1
-
-    @pytest.mark.accepts("K24", "K31")
-    def test_a_type_made_elsewhere_is_known_within_five_seconds(
-        self, api: Api, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        now = [100.0]
-        monkeypatch.setattr(knowledge, "_known", knowledge.Known(lambda: now[0]))
-        assert api.put("v1/jobs/php.late/1").status_code == 404
-        RemoteJobType.objects.create(name="php.late", queue="pull")
-        now[0] += 4.0
-        assert api.put("v1/jobs/php.late/1").status_code == 201
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
