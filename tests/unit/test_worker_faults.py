@@ -213,7 +213,7 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
             self.recoveries += 1
             return []
 
-        def prune(self, queue: str) -> dict[str, int]:
+        def prune(self, queue: str, **_: Any) -> dict[str, int]:
             return {}
 
         reconcile = prune
@@ -230,11 +230,11 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
 
 
 def test_a_waiter_let_in_early_is_no_inconsistency_to_hear_of(caplog: pytest.LogCaptureFixture) -> None:
-    store = SimpleNamespace(reconcile=lambda queue: {"waiter_without_limit": 1, "lock_without_job": 0})
+    store = SimpleNamespace(reconcile=lambda queue, buried: {"waiter_without_limit": 1, "lock_without_job": 0})
     chores = Chores(store, ["q"], 30_000)  # type: ignore[arg-type]
     assert chores._reconcile("q") == RECONCILE
     assert not caplog.records
-    store.reconcile = lambda queue: {"waiter_without_limit": 1, "lock_without_job": 1}
+    store.reconcile = lambda queue, buried: {"waiter_without_limit": 1, "lock_without_job": 1}
     assert chores._reconcile("q") < RECONCILE
     assert [record.args for record in caplog.records] == [("q", {"lock_without_job": 1})]
 
