@@ -127,6 +127,23 @@ def test_a_claim_that_meets_a_broken_key_leaves_the_job_where_it_was(
     assert fsck(law_store, QUEUE) == [f"{key} is a string, not a {QUEUE_KEYS[key]}"]
 
 
+@pytest.mark.parametrize(("key", "wait"), [("alone", 0), ("scheduled", 500), ("unique", 0)])
+def test_an_enqueue_that_meets_a_broken_key_leaves_nothing(
+    law_store: RedisStore, virtual: Clock, key: str, wait: int
+) -> None:
+    """Its caller is told of an error and may send it again; half a job would be given up meanwhile."""
+    raw, names = law_store.transport.client, law_store.keys.of(QUEUE)
+    raw.set(names[key], "junk")
+    with pytest.raises(StoreCorrupt):
+        put(law_store, virtual, "once", wait=wait)
+    assert raw.exists(names["jobs"]) == 0
+    for _ in range(2):
+        law_store.reconcile(QUEUE)
+    put(law_store, virtual, "once", wait=wait)
+    virtual.now += wait + 1
+    assert [each.id for each in claim(law_store)] == ["once"]
+
+
 def test_a_broken_key_that_no_job_needs_stops_nobody(law_store: RedisStore, virtual: Clock) -> None:
     put(law_store, virtual, "plain", PLAIN)
     law_store.transport.client.set(law_store.keys.of(QUEUE)["unique"], "junk")

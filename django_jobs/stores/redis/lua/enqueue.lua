@@ -129,6 +129,13 @@ local function add(id, record, run_at, policy, fire)
     if run_at <= now and not fits then
         return 'full'
     end
+    -- An error undoes nothing: a place of another type is met before the job is in no place.
+    local head
+    if run_at > now then
+        head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+    elseif is_alone(controls) then -- the others may run twice if need be
+        redis.call('ZCARD', alone)
+    end
     redis.call('HSET', jobs, id, record) -- first write: refused when Redis is full
     if digest then
         lock(id, controls)
@@ -136,8 +143,7 @@ local function add(id, record, run_at, policy, fire)
     if schedule then
         redis.call('HSET', fired, schedule, fire_at)
     end
-    if run_at > now then
-        local head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
+    if head then
         redis.call('ZADD', scheduled, run_at, id)
         if not head[2] or run_at < tonumber(head[2]) then -- who waits must wake up earlier
             wake_up(wake)
