@@ -28,6 +28,8 @@ SHORT = [
     "tests/integration/test_tasks_backend.py",
     "tests/integration/test_on_commit.py",
     "tests/integration/console/test_pages.py",
+    "tests/integration/console/test_actions.py",
+    "tests/integration/console/test_surroundings.py",
 ]
 
 

@@ -33,7 +33,8 @@ def again(*files: Path, select: str) -> None:
 
 
 def test_pages_show_and_do_the_same_under_another_theme() -> None:
-    again(HERE / "test_pages.py", HERE / "test_schedules.py", HERE / "test_theme.py", select=NOT)
+    names = ("pages", "actions", "surroundings", "schedules", "theme")
+    again(*[HERE / f"test_{name}.py" for name in names], select=NOT)
 
 
 @pytest.mark.browser

@@ -1,0 +1,278 @@
+"""Random calls on a store and on a plain model of it; after each the store must look as the model says."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from django_jobs.codec import encode
+from django_jobs.stores.base import StoreOptions
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import FINISHED, WAITING, Added, Attempt, Claim, Controls, Done, Job, Lane, NewJob, State
+from tests.contract.modelled import Entry, Model
+
+Q = "default"
+LEASE = 1000
+IDS = [f"j{n}" for n in range(5)]
+KEY = "ab" * 32
+WORKERS = ["w1", "w2"]
+FAILED = Attempt(1, "failed", 0)
+MAX_CRASHES = 3
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Calls on a store and on the model."""
+
+    make = staticmethod(lambda options: SqliteStore(":memory:", options))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_800_000_000_000
+        self.store = self.make(StoreOptions(clock=lambda: self.now, max_crashes=MAX_CRASHES))
+        self.model = Model()
+        #: every claim that was ever given, the lost ones too.
+        self.claims: list[Claim] = []
+        self.paused = False
+
+    def teardown(self) -> None:
+        self.store.close()
+
+    # -- in ----------------------------------------------------------------------
+
+    @rule(
+        id=st.sampled_from(IDS),
+        args=st.sampled_from([b"[[1],{}]", b"[[2],{}]"]),
+        key=st.sampled_from([KEY, None]),
+        mode=st.sampled_from(["queued", "running"]),
+        limited=st.booleans(),
+        alone=st.sampled_from([False, False, True]),
+        once=st.sampled_from([False, False, False, True]),
+        priority=st.integers(-1, 1),
+        expires=st.sampled_from([None, None, None, None, 500, 3000]),
+        delay=st.sampled_from([0, 0, 0, 700]),
+    )
+    def enqueue(self, id, args, key, mode, limited, alone, once, priority, expires, delay):
+        controls = Controls(
+            priority=priority, alone=alone, at_most_once=once, unique=key, unique_mode=mode,
+            expires_at=expires and self.now + expires, limit_key="k" if limited else None, limit=1 if limited else 0,
+        )  # fmt: skip
+        name = "limited" if limited else "plain"
+        record = encode(Job(id, Q, name, args, 1, controls=controls))
+        run_at = self.now + delay if delay else 0
+        (answer,) = self.store.enqueue(Q, [NewJob(id, record, controls, run_at)])
+        known = self.model.jobs.get(id)
+        if known:
+            assert answer == (Added.ADDED if known.record == record else Added.EXISTS)
+        elif key and key in self.model.locks:
+            assert answer == Added.DUPLICATE
+        else:
+            assert answer == Added.ADDED
+            state = State.SCHEDULED if delay else State.QUEUED
+            self.model.jobs[id] = Entry(record, controls, name, state, run_at)
+            if key:
+                self.model.locks[key] = id
+
+    # -- run ---------------------------------------------------------------------
+
+    @rule(worker=st.sampled_from(WORKERS), lane=st.sampled_from([Lane.SHARED, *Lane]), limit=st.integers(1, 4))
+    def claim(self, worker, lane, limit):
+        answer = self.store.claim(Q, worker, limit, lane=lane, lease=LEASE)
+        if self.paused:
+            assert not answer.claims
+            assert not answer.expired
+            return
+        self._promote()
+        for id, record in answer.expired:
+            entry = self.model.jobs[id]
+            assert entry.record == record
+            assert entry.state is State.QUEUED
+            assert entry.controls.expires_at <= self.now
+            self.model.move(id, State.EXPIRED)
+        for claimed in answer.claims:
+            entry = self.model.jobs[claimed.id]
+            assert entry.state in {State.QUEUED, State.BLOCKED}
+            assert entry.record == claimed.record
+            assert (entry.failures, entry.crashes) == (claimed.failures, claimed.crashes)
+            assert entry.controls.expires_at is None or entry.controls.expires_at > self.now
+            assert all(claimed.token > earlier.token for earlier in self.claims)
+            self.model.move(claimed.id, State.RUNNING, token=claimed.token, worker=worker)
+        if answer.claims:
+            self.model.leases[worker] = self.now + LEASE
+            self.claims += answer.claims
+        self._see_blocked()
+
+    @rule(data=st.data(), verb=st.sampled_from(["complete", "retry", "snooze", "bury", "discard", "release"]))
+    def settle(self, data, verb):
+        if not self.claims:
+            return
+        # Mostly a claim that is held, or nothing would ever end.
+        held_now = [c for c in self.claims if c.token == getattr(self.model.jobs.get(c.id), "token", None)]
+        stale_too = data.draw(st.integers(0, 3)) == 0 or not held_now
+        claimed = data.draw(st.sampled_from(self.claims if stale_too else held_now))
+        entry = self.model.jobs.get(claimed.id)
+        held = entry is not None and entry.state is State.RUNNING and entry.token == claimed.token
+        stopped = held and entry.stop
+        calls = {
+            "complete": lambda: (
+                not self.store.complete(
+                    Q, [Done(claimed, name=entry.name, controls=entry.controls) if entry else Done(claimed)]
+                )
+            ),
+            "retry": lambda: self.store.retry(claimed, FAILED, 300) is not None,
+            "snooze": lambda: self.store.snooze(claimed, 300) is not None,
+            "bury": lambda: self.store.bury(claimed, FAILED),
+            "discard": lambda: self.store.discard(claimed, FAILED),
+            "release": lambda: not self.store.release(Q, [claimed]),
+        }
+        assert calls[verb]() == held
+        if not held:
+            return
+        failures = entry.failures + (verb in {"retry", "bury"})
+        state = {
+            "complete": State.SUCCEEDED, "retry": State.RETRY, "snooze": State.SCHEDULED,
+            "bury": State.DEAD, "discard": State.CANCELLED, "release": State.QUEUED,
+        }[verb]  # fmt: skip
+        if stopped and verb in {"retry", "snooze", "release"}:
+            state = State.CANCELLED
+        self.model.move(claimed.id, state, failures=failures, due=self.now + 300)
+        self._see_blocked()
+
+    @rule(worker=st.sampled_from(WORKERS))
+    def extend(self, worker):
+        answer = self.store.extend(Q, [worker], LEASE)
+        mine = {id for id, entry in self.model.jobs.items() if entry.worker == worker}
+        if mine:
+            assert worker in answer
+            asked = {id for id in mine if self.model.jobs[id].stop}
+            assert asked <= set(answer[worker])
+        if worker in answer:
+            self.model.leases[worker] = self.now + LEASE
+
+    @rule(worker=st.sampled_from([None, *WORKERS]))
+    def recover(self, worker):
+        for found in self.store.recover(Q, worker=worker):
+            entry = self.model.jobs[found.id]
+            assert entry.state is State.RUNNING
+            assert found.worker == entry.worker == (worker or entry.worker)
+            assert worker or self.model.leases[entry.worker] <= self.now
+            entry.crashes += 1
+            if entry.controls.at_most_once or entry.crashes >= MAX_CRASHES:
+                expected = State.DEAD
+            else:
+                expected = State.CANCELLED if entry.stop else State.QUEUED
+            assert (found.state, found.crashes) == (expected, entry.crashes)
+            self.model.move(found.id, expected)
+        for id, entry in self.model.jobs.items():
+            lost = entry.state is State.RUNNING and (
+                entry.worker == worker if worker else self.model.leases[entry.worker] <= self.now
+            )
+            assert not lost, f"{id} was not recovered"
+        self._see_blocked()
+
+    # -- people and time -----------------------------------------------------------
+
+    @rule(id=st.sampled_from(IDS), verb=st.sampled_from(["cancel", "delete", "kill", "revive", "reschedule"]))
+    def operate(self, id, verb):
+        entry = self.model.jobs.get(id)
+        state = entry.state if entry else None
+        if verb == "cancel":
+            answer = self.store.cancel(Q, [id])
+            after = State.CANCELLED if state in WAITING else state
+            assert answer == ({id: after} if entry else {})
+            if state in WAITING:
+                self.model.move(id, State.CANCELLED)
+            elif state is State.RUNNING:
+                entry.stop = True
+        elif verb == "delete":
+            assert self.store.delete(Q, [id]) == ([id] if entry and state is not State.RUNNING else [])
+            if entry and state is not State.RUNNING:
+                self.model.forget(id)
+        elif verb == "kill":
+            moves = state in WAITING or state is State.RUNNING
+            assert self.store.kill(Q, [id], "by hand") == ([id] if moves else [])
+            if moves:
+                self.model.move(id, State.DEAD)
+        elif verb == "revive":
+            moves = entry is not None and state not in {State.QUEUED, State.RUNNING, State.SUCCEEDED}
+            assert self.store.revive(Q, [id]) == ([id] if moves else [])
+            if moves:
+                fresh = {"failures": 0, "crashes": 0} if state in FINISHED else {}
+                self.model.move(id, State.QUEUED, **fresh)
+                if entry.controls.unique:
+                    self.model.locks.setdefault(entry.controls.unique, id)
+        else:
+            moves = state in WAITING
+            assert self.store.reschedule(Q, [id], self.now + 400) == ([id] if moves else [])
+            if moves:
+                self.model.move(id, State.RETRY if state is State.RETRY else State.SCHEDULED, due=self.now + 400)
+        self._see_blocked()
+
+    @rule(ms=st.sampled_from([100, 400, 1000]))
+    def pass_time(self, ms):
+        self.now += ms
+
+    @rule()
+    def promote(self):
+        due = [e for e in self.model.jobs.values() if e.state in {State.SCHEDULED, State.RETRY} and e.due <= self.now]
+        assert self.store.promote(Q) == len(due)
+        self._promote()
+        self._see_blocked()
+
+    @rule(close=st.sampled_from([False, False, True]))
+    def pause_or_resume(self, close):
+        self.paused = close
+        if self.paused:
+            self.store.pause(Q)
+        else:
+            self.store.resume(Q)
+
+    @rule()
+    def reconcile(self):
+        found = self.store.reconcile(Q)
+        found.pop("lease_without_claim")
+        # One that was let in and not claimed yet holds no slot: the next is let in early, and waits again at its claim.
+        if any(e.state is State.RUNNING and e.controls.limit_key for e in self.model.jobs.values()):
+            assert not found["waiter_without_limit"]
+        del found["waiter_without_limit"]
+        assert set(found.values()) == {0}, found
+        self._see_blocked()
+
+    # -- what always holds -----------------------------------------------------------
+
+    @invariant()
+    def looks_as_the_model_says(self):
+        for id in IDS:
+            info, entry = self.store.get(Q, id), self.model.jobs.get(id)
+            assert (info is None) == (entry is None)
+            if info is not None and entry is not None:
+                assert info.state is entry.state
+                assert (info.record, info.token, info.worker) == (entry.record, entry.token, entry.worker)
+                assert (info.failures, info.crashes) == (entry.failures, entry.crashes)
+
+    @invariant()
+    def counts_what_it_has(self):
+        counts = self.store.stats([Q])[0].counts
+        states = [entry.state for entry in self.model.jobs.values()]
+        assert counts == {state.value: states.count(state) for state in State}
+
+    @invariant()
+    def keeps_the_limit(self):
+        limited = [e for e in self.model.jobs.values() if e.controls.limit_key]
+        running = sum(e.state is State.RUNNING for e in limited)
+        assert running <= 1
+        if any(e.state is State.BLOCKED for e in limited):
+            assert running or any(e.state is State.QUEUED for e in limited), "a job is blocked by nobody"
+
+    def _promote(self) -> None:
+        for id, entry in self.model.jobs.items():
+            if entry.state in {State.SCHEDULED, State.RETRY} and entry.due <= self.now:
+                self.model.move(id, State.QUEUED)
+
+    def _see_blocked(self) -> None:
+        """Whether a limited job waits as queued or blocked is the store's to decide; the limit is checked above."""
+        for id, entry in self.model.jobs.items():
+            if entry.controls.limit_key and entry.state in {State.QUEUED, State.BLOCKED}:
+                info = self.store.get(Q, id)
+                assert info is not None
+                assert info.state in {State.QUEUED, State.BLOCKED}
+                entry.state = info.state

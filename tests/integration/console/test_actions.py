@@ -1,0 +1,142 @@
+"""What people do on the pages, from the list to the log."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
+from django.test import Client
+
+from django_jobs import bulk
+from django_jobs.codec import decode
+from django_jobs.stores.base import Store
+from django_jobs.values import State
+from tests.console_data import Filler, worker_info
+from tests.integration.console.conftest import BASE
+
+pytestmark = pytest.mark.django_db
+
+
+def state_of(store: Store, id: str) -> State | None:
+    info = store.get("default", id)
+    return info.state if info else None
+
+
+@pytest.mark.accepts("G59", "G09", "G41")
+def test_a_dead_job_is_retried_and_it_is_said_and_logged(console_store: Store, filler: Filler, root: Client) -> None:
+    first, second, other = (filler.make(State.DEAD) for _ in range(3))
+    data = {"verb": "retry", "job": [f"default/{quote(id)}" for id in (first, second)]}
+    response = root.post(f"{BASE}jobs/dead/", data, follow=True)
+    assert "2 jobs were queued." in response.text
+    assert [state_of(console_store, id) for id in (first, second, other)] == [State.QUEUED, State.QUEUED, State.DEAD]
+    (entry,) = LogEntry.objects.all()
+    assert entry.get_change_message() == f"2 jobs were queued. {first}, {second}"
+    assert entry.object_repr == "default"
+    assert first in root.get(f"{BASE}history/").text
+
+
+@pytest.mark.accepts("G41")
+@pytest.mark.parametrize("verb", ["delete", "kill"])
+def test_what_cannot_be_undone_asks_first(verb: str, console_store: Store, filler: Filler, root: Client) -> None:
+    state = State.SCHEDULED
+    id = filler.make(state)
+    data = {"verb": verb, "job": f"default/{id}"}
+    response = root.post(f"{BASE}jobs/scheduled/", data)
+    assert response.status_code == 200
+    assert "jobs?" in response.text
+    assert state_of(console_store, id) is state
+    root.post(f"{BASE}jobs/scheduled/", data | {"confirmed": "1", "reason": "wrong customer"})
+    assert state_of(console_store, id) is (None if verb == "delete" else State.DEAD)
+
+
+def test_all_that_match_asks_first_and_then_runs_in_batches(console_store: Store, filler: Filler, root: Client) -> None:
+    for _ in range(60):
+        filler.make(State.DEAD)
+    response = root.post(f"{BASE}jobs/dead/", {"verb": "retry", "scope": "all"})
+    assert "60 jobs in state “Dead”." in response.text
+    assert LogEntry.objects.count() == 0
+    response = root.post(f"{BASE}jobs/dead/", {"verb": "retry", "scope": "all", "confirmed": "1"}, follow=True)
+    assert "60 jobs were queued. It is complete." in response.text
+    assert console_store.stats(["default"])[0].counts["dead"] == 0
+    assert "60 jobs" in LogEntry.objects.get().get_change_message()
+
+
+def test_the_progress_page_goes_on_by_itself(
+    console_store: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "BATCH", 5)
+    monkeypatch.setattr("django_jobs.admin.job_actions.FIRST_STRETCH", 0.0)
+    monkeypatch.setattr("django_jobs.admin.bulk_pages.STRETCH", 0.0)
+    for _ in range(200):
+        filler.make(State.DEAD)
+    page = root.post(f"{BASE}jobs/dead/", {"verb": "delete", "scope": "all", "confirmed": "1"})["Location"]
+    seen = set()
+    for _ in range(100):
+        seen.add(root.get(page).context["operation"].moved)
+        if root.get(page).context["operation"].finished:
+            break
+        root.post(page, {"do": "continue"})
+    assert root.get(page).context["operation"].moved == 200
+    assert len(seen) > 1
+
+
+def test_a_job_is_rescheduled_to_a_time(console_store: Store, filler: Filler, root: Client) -> None:
+    id = filler.make(State.SCHEDULED)
+    page = f"{BASE}job/default/{id}/"
+    assert 'type="datetime-local"' in root.post(page, {"verb": "reschedule"}).text
+    assert "Enter a valid" in root.post(page, {"verb": "reschedule", "confirmed": "1", "run_at": "soon"}).text
+    root.post(page, {"verb": "reschedule", "confirmed": "1", "run_at": "2031-05-01T12:00:00"})
+    info = console_store.get("default", id)
+    assert info is not None
+    assert info.at == 1_935_403_200_000
+
+
+def test_arguments_are_edited_and_the_job_runs(console_store: Store, filler: Filler, root: Client) -> None:
+    id = filler.make(State.DEAD)
+    page = f"{BASE}job/default/{id}/edit/"
+    assert "This is not JSON" in root.post(page, {"arguments": "["}).text
+    assert "This is not JSON" in root.post(page, {"arguments": "[[NaN], {}]"}).text
+    assert "Write two things" in root.post(page, {"arguments": "[1]"}).text
+    assert "cannot be called" in root.post(page, {"arguments": "[[], {}]"}).text
+    assert state_of(console_store, id) is State.DEAD
+    assert "queued with other arguments" in root.post(page, {"arguments": "[[8], {}]"}, follow=True).text
+    assert decode(id, "default", filler.claim()[0].record).args == b"[[8],{}]"
+
+
+@pytest.mark.accepts("G41", "G83")
+def test_a_queue_is_paused_with_a_reason_and_resumed(console_store: Store, filler: Filler, root: Client) -> None:
+    page = f"{BASE}queues/default/"
+    response = root.post(page, {"do": "pause", "reason": "the bank is down"}, follow=True)
+    assert "Paused: default" in response.text
+    assert "the bank is down" in response.text
+    filler.add()
+    assert filler.claim() == []
+    assert "This time has passed" in root.post(page, {"do": "pause", "until": "2001-01-01T00:00"}).text
+    root.post(page, {"do": "resume"})
+    assert len(filler.claim()) == 1
+
+
+def test_a_worker_is_told_to_stop_after_a_question(console_store: Store, root: Client) -> None:
+    console_store.publish_worker("web-1:4711", worker_info(), 60_000)
+    data = {"worker": "web-1:4711", "command": "stop"}
+    assert "Stop this worker?" in root.post(f"{BASE}workers/", data).text
+    assert console_store.publish_worker("web-1:4711", worker_info(), 60_000) == []
+    root.post(f"{BASE}workers/", data | {"confirmed": "1"})
+    assert console_store.publish_worker("web-1:4711", worker_info(), 60_000) == ["stop"]
+    gone = root.post(f"{BASE}workers/", {"worker": "x", "command": "stop", "confirmed": "1"}, follow=True)
+    assert "There is no worker x any more." in gone.text
+
+
+def test_a_deleted_jobs_page_leads_to_the_list(console_store: Store, filler: Filler, root: Client) -> None:
+    id = filler.make(State.DEAD)
+    response = root.post(f"{BASE}job/default/{id}/", {"verb": "delete", "confirmed": "1"}, follow=True)
+    assert response.redirect_chain == [(f"{BASE}jobs/dead/", 302)]
+    assert "1 job was deleted." in response.text
+
+
+def test_a_job_that_moved_on_is_left_alone_and_it_is_said(console_store: Store, filler: Filler, root: Client) -> None:
+    id = filler.make(State.QUEUED)
+    response = root.post(f"{BASE}jobs/dead/", {"verb": "retry", "job": f"default/{id}"}, follow=True)
+    assert "0 jobs were queued. 1 had moved on and was left alone." in response.text
+    response = root.post(f"{BASE}job/default/{id}/", {"verb": "retry"}, follow=True)
+    assert "moved on meanwhile" in response.text
