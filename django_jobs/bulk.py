@@ -18,6 +18,7 @@ from django_jobs import operations
 from django_jobs.browse.numbers import census, queue_names
 from django_jobs.browse.search import Match
 from django_jobs.stores import get_store
+from django_jobs.stores.documents import BROKEN
 from django_jobs.values import FINISHED, JobInfo, State
 
 DOCUMENT = "bulk"
@@ -203,7 +204,7 @@ def read(id: str, document: dict[str, Any]) -> Operation | None:
     """An operation from the entries of the document; None if they are not what we wrote."""
     try:
         operation = _read(id, document)
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except BROKEN:
         return None
     return operation if _is_sound(operation) else None
 

@@ -84,13 +84,12 @@ def encode(job: Job) -> bytes:
     options = "" if job.options is DEFAULT_OPTIONS else _options_line(job.options)
     controls = "" if job.controls is PLAIN else _differing(job.controls)
     meta = _dumps(job.meta) if job.meta else ""
-    return f"{_flag(job.controls)}\n{job.name}\n{options}\n{controls}\n{job.enqueued_at}\n{meta}\n".encode() + job.args
+    flag = _flag(job.controls) if controls else "-"
+    return f"{flag}\n{job.name}\n{options}\n{controls}\n{job.enqueued_at}\n{meta}\n".encode() + job.args
 
 
 def _flag(controls: Controls) -> str:
-    """The first line: what a claim need not read further for."""
-    if controls is PLAIN or controls == PLAIN:
-        return "-"
+    """The first line where there are controls: what a claim need not read further for."""
     if controls.expires_at is not None or (controls.unique is not None and controls.unique_mode == "queued"):
         return "+"
     key = controls.limit_key

@@ -53,6 +53,20 @@ def clock() -> Clock:
     return Clock()
 
 
+class Seconds:
+    """A clock in seconds, for whoever takes `monotonic` or the like: stands still until told to go on."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time() -> Seconds:
+    return Seconds()
+
+
 @pytest.fixture(autouse=True)
 def _no_store_left_behind() -> Iterator[None]:
     """What a test put in use with `use_store`, or made by `get_store`, is not the next test's."""

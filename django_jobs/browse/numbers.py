@@ -9,6 +9,7 @@ from typing import Any
 
 from django_jobs.conf import get_settings
 from django_jobs.stores import get_store
+from django_jobs.stores.documents import BROKEN
 from django_jobs.values import Pause, QueueStats, State
 
 #: So many queues are asked directly; beyond it the snapshot that workers publish answers, so that a page costs the
@@ -21,9 +22,6 @@ QUARTER = 15 * MINUTE
 #: period → (how far back, width of a bucket), ms.
 PERIODS = {"hour": (60 * MINUTE, MINUTE), "day": (96 * QUARTER, QUARTER)}
 EVENTS = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
-
-#: What reading a snapshot raises that somebody has broken: it counts as none, and workers write the next.
-BROKEN = (AttributeError, LookupError, TypeError, ValueError)
 
 Buckets = dict[int, dict[str, int]]
 
@@ -81,7 +79,7 @@ def census(names: Sequence[str] | None = None) -> Census:
     if len(names) <= LIVE_QUEUES:
         return count(get_store().stats(names), names)
     document = get_store().get_document("snapshot")
-    with suppress(*BROKEN):
+    with suppress(*BROKEN):  # it counts as none, and workers write the next
         if document and 0 <= get_store().now() - document.get("at", 0) <= SNAPSHOT_LIFE:
             stats = [read_stats(name, document["queues"][name]) for name in names if name in document["queues"]]
             return count(stats, names, document["at"])

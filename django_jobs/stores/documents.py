@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+#: What taking apart an entry raises that somebody has broken.
+BROKEN = (AttributeError, LookupError, TypeError, ValueError)
 #: What a worker is shown to do whose description cannot be read.
 UNREADABLE = {"state": "unreadable"}
 

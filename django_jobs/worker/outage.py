@@ -80,8 +80,8 @@ class CutOff:
         return True
 
     def forget(self) -> None:
-        """A forked child speaks for itself."""
-        self._who.clear()
+        """A forked child speaks for itself; a thread that it does not have may have held the lock."""
+        self._who, self._lock = set(), Lock()
 
 
 cut_off = CutOff()

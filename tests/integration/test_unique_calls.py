@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from django.test import override_settings
 
 from django_jobs import (
     DuplicateJob,
@@ -15,17 +12,10 @@ from django_jobs import (
 )
 from django_jobs.testing import Jobs
 from django_jobs.values import Added
-from tests.integration import sample_jobs
+from tests.integration.enqueueing import in_memory
 from tests.integration.sample_jobs import daily, other_account, receipt, strict, unique
 
-SETTINGS: dict[str, Any] = {"STORE": "memory", "QUEUES": {"default": {}, "mail": {}, "small": {"MAX_LENGTH": 2}}}
-
-
-@pytest.fixture(autouse=True)
-def _settings() -> Iterator[None]:
-    sample_jobs.ran.clear()
-    with override_settings(DJANGO_JOBS=SETTINGS):
-        yield
+__all__ = ["in_memory"]
 
 
 class TestUnique:

@@ -20,7 +20,7 @@ from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
 from tests.survival.checker import Verdict, judge
 from tests.survival.ledger import Ledger
-from tests.survival.processes import adopt_orphans, catches, children_of, die_with_parent, is_alive, send_signal
+from tests.survival.processes import catches, children_of, die_with_parent, is_alive, send_signal
 from tests.survival.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,9 +110,8 @@ class Site:
         threads: int = 4,
         crash: str = "",
         extra: dict[str, str] | None = None,
-        first_process: bool = False,
     ) -> Pool:
-        """Start workers; `crash` as in worker/crashpoints.py, `extra` environment; `first_process` adopts orphans."""
+        """Start workers; `crash` as in worker/crashpoints.py, `extra` environment."""
         path = self.folder / f"pool-{len(self.pools)}.log"
         size = ["--processes", str(processes), "--threads", str(threads)]
         arguments = ["runworkers", *size, "--no-periodic", "--verbosity", "0", *options]
@@ -123,7 +122,7 @@ class Site:
                 stdout=file,
                 stderr=file,
                 cwd=ROOT,
-                preexec_fn=adopt_orphans if first_process else die_with_parent,
+                preexec_fn=die_with_parent,
             )
         self.pools.append(Pool(process, path))
         return self.pools[-1]

@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent() -> None:
@@ -18,28 +17,12 @@ def die_with_parent() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def adopt_orphans() -> None:
-    """As die_with_parent; and orphans below become children of the process, as in a container of its own."""
-    die_with_parent()
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
 def children_of(pid: int) -> list[int]:
     """Direct children of a process; [] if it is gone."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
-
-
-def zombies(pid: int) -> list[int]:
-    """Children that have ended and that it has not reaped."""
-    return [child for child in children_of(pid) if not is_alive(child)]
-
-
-def open_files(pid: int) -> list[str]:
-    """Its file descriptors."""
-    return os.listdir(f"/proc/{pid}/fd")
 
 
 def is_alive(pid: int) -> bool:

@@ -17,25 +17,14 @@ from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.family import ChildHandle
 from django_jobs.worker.fetcher import Fetcher
 from django_jobs.worker.gate import Gate
+from tests.conftest import Seconds
 
 PUSHED = RemoteType("php.pushed", "push", "at_least_once", 3, 0, 60, "https://example.com/", "")
 PULLED = RemoteType("php.pulled", "pull", "at_least_once", 3, 0, 60, "", "")
 
 
-class Time:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def told(settings: Any, time: Time, monkeypatch: pytest.MonkeyPatch) -> Known:
+def told(settings: Any, time: Seconds, monkeypatch: pytest.MonkeyPatch) -> Known:
     """Nothing yet; and whoever asks the database has failed."""
     settings.DJANGO_JOBS = {"STORE": "memory", "QUEUES": {"default": {}, "pull": {}, "push": {}}, "API": {}}
     monkeypatch.setattr(knowledge, "read_rows", lambda: pytest.fail("the database is asked"))
@@ -45,7 +34,7 @@ def told(settings: Any, time: Time, monkeypatch: pytest.MonkeyPatch) -> Known:
 
 
 def test_a_name_is_not_there_once_a_reading_that_began_after_the_question_did_not_have_it(
-    told: Known, time: Time
+    told: Known, time: Seconds
 ) -> None:
     with pytest.raises(NotKnownYet):
         told.definition_of("php.pushed")
@@ -62,7 +51,7 @@ def test_a_name_is_not_there_once_a_reading_that_began_after_the_question_did_no
     assert told.definition_of("php.pushed") is not None
 
 
-def test_a_flood_of_unknown_names_is_not_remembered_without_bound(told: Known, time: Time) -> None:
+def test_a_flood_of_unknown_names_is_not_remembered_without_bound(told: Known, time: Seconds) -> None:
     told.learn(-1.0, [])
     for number in range(MOST_MISSED):
         with pytest.raises(NotKnownYet):

@@ -8,24 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from django_jobs.worker.os_signals import SAME_ORDER, Signals
-
-
-class Time:
-    """Seconds that pass when told to."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.conftest import Seconds
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def signals(time: Time) -> Iterator[Signals]:
+def signals(time: Seconds) -> Iterator[Signals]:
     """The handlers of a parent, in this process."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     before = {number: signal.getsignal(number) for number in numbers}
@@ -37,7 +24,7 @@ def signals(time: Time) -> Iterator[Signals]:
     signals.close()
 
 
-def test_signals_at_the_same_moment_are_one_order(signals: Signals, time: Time) -> None:
+def test_signals_at_the_same_moment_are_one_order(signals: Signals, time: Seconds) -> None:
     signal.raise_signal(signal.SIGTERM)
     time.now += SAME_ORDER * 0.6
     signal.raise_signal(signal.SIGINT)
@@ -47,7 +34,7 @@ def test_signals_at_the_same_moment_are_one_order(signals: Signals, time: Time) 
     assert signals.stops == 1
 
 
-def test_a_later_signal_is_a_second_order(signals: Signals, time: Time) -> None:
+def test_a_later_signal_is_a_second_order(signals: Signals, time: Seconds) -> None:
     signal.raise_signal(signal.SIGTERM)
     time.now += SAME_ORDER
     signal.raise_signal(signal.SIGTERM)
@@ -55,7 +42,7 @@ def test_a_later_signal_is_a_second_order(signals: Signals, time: Time) -> None:
     assert signals.stops == 2
 
 
-def test_signals_that_go_on_and_on_are_a_second_order_all_the_same(signals: Signals, time: Time) -> None:
+def test_signals_that_go_on_and_on_are_a_second_order_all_the_same(signals: Signals, time: Seconds) -> None:
     """Time counts from the first, not from the last."""
     for _ in range(4):
         signal.raise_signal(signal.SIGTERM)

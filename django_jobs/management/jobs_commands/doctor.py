@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from time import time
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ def doctor(options: Mapping[str, Any]) -> Answer:
         if options["repair"]:
             findings += guarded(repairs)
         for look in (server, persistence, memory, clock, orphans, workers, queues, names):
-            findings += guarded(lambda look=look: look(described))  # type: ignore[misc]
+            findings += guarded(partial(look, described))
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
     lines = [f"{finding.level.upper():<8} {finding.subject}: {finding.says}" for finding in findings]

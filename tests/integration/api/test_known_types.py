@@ -13,28 +13,17 @@ from django_jobs.exceptions import NotKnownYet, UnknownJob
 from django_jobs.models import RemoteJobType
 from django_jobs.remote import knowledge
 from django_jobs.remote.knowledge import MISSED, REFRESH, Known
+from tests.conftest import Seconds
 from tests.integration.api.conftest import SETTINGS, Api
 
 
-class Time:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def types(settings: Any, time: Time) -> Known:
+def types(settings: Any, time: Seconds) -> Known:
     settings.DJANGO_JOBS = SETTINGS
     return Known(time)
 
 
-def test_names_are_read_at_most_once_per_period(types: Known, time: Time, django_assert_num_queries: Any) -> None:
+def test_names_are_read_at_most_once_per_period(types: Known, time: Seconds, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1):
         for _ in range(50):
             types.refresh()
@@ -44,7 +33,7 @@ def test_names_are_read_at_most_once_per_period(types: Known, time: Time, django
 
 
 def test_a_name_that_is_not_there_is_looked_up_at_once_and_then_with_the_others(
-    types: Known, time: Time, django_assert_num_queries: Any
+    types: Known, time: Seconds, django_assert_num_queries: Any
 ) -> None:
     """A job may come a moment after its type, and would be parked for a minute by an older reading."""
     types.refresh()
@@ -60,7 +49,7 @@ def test_a_name_that_is_not_there_is_looked_up_at_once_and_then_with_the_others(
             types.definition_of("php.none")
 
 
-def test_a_definition_is_the_same_object_until_its_row_changes(types: Known, time: Time) -> None:
+def test_a_definition_is_the_same_object_until_its_row_changes(types: Known, time: Seconds) -> None:
     row = RemoteJobType.objects.create(name="php.x", queue="pull", attempts=2)
     first = types.definition_of("php.x")
     time.now += REFRESH
@@ -79,7 +68,7 @@ def test_a_definition_is_the_same_object_until_its_row_changes(types: Known, tim
 
 
 def test_a_database_that_is_away_leaves_what_was_known(
-    types: Known, time: Time, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    types: Known, time: Seconds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     RemoteJobType.objects.create(name="php.x", queue="pull")
     assert types.definition_of("php.x")

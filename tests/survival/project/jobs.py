@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,14 +119,6 @@ def endless(how: str) -> None:
 def poison(how: str) -> None:
     with recorded():
         POISON[how]()
-
-
-@job(name="orphans", delivery="at_most_once")
-def orphans() -> None:
-    """Leaves a process behind that is nobody's, and never ends itself."""
-    with recorded():
-        subprocess.run(["sh", "-c", "sleep 0.2 &"], check=True)
-        time.sleep(60)
 
 
 @job(name="raises", max_attempts=1)
