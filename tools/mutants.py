@@ -1,9 +1,9 @@
 """Break one promise at a time and see which test notices: `python -m tools.mutants [NAME…]`, or `make mutants`.
 
 A mutant is a file `tests/mutants/NAME.patch`: lines `Promise: …` and `Caught by: …` (pytest's test ids, separated by
-spaces), an empty line, and a unified diff that breaks the promise.  Each is applied to a copy of the tree, and the tests
-that it names are run there.  A mutant is *caught* when one of them fails.  First all named tests run on a copy that is
-not changed: a test that fails there catches nothing.
+spaces), an empty line, and a unified diff that breaks the promise.  Each is applied to a copy of the tree, and the
+tests that it names are run there.  A mutant is *caught* when one of them fails.  First all named tests run on a copy
+that is not changed: a test that fails there catches nothing.
 
 Ends with 0 if every mutant is caught, else with 1.
 """
@@ -24,11 +24,13 @@ from time import monotonic
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "mutants"
-#: pytest's exit status when tests ran and at least one failed; 0 is "all passed", all others mean that it could not run.
+#: pytest's exit status when at least one test failed; 0 means that all passed, all others that it could not run.
 FAILED = 1
 #: Seconds for the tests of one mutant.  A mutant that makes a test hang is caught by the test's own deadline.
 PATIENCE = 900
-HEADER = re.compile(r"\APromise: (?P<promise>[^\n]+)\nCaught by: (?P<tests>[^\n]+)\n\n(?P<diff>(?:diff|---) .*)\Z", re.DOTALL)
+HEADER = re.compile(
+    r"\APromise: (?P<promise>[^\n]+)\nCaught by: (?P<tests>[^\n]+)\n\n(?P<diff>(?:diff|---) .*)\Z", re.DOTALL
+)
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -123,7 +125,8 @@ def main(names: list[str]) -> int:
         began = monotonic()
         caught, by = verdict(mutant)
         missed += not caught
-        print(f"{'caught' if caught else 'MISSED'}  {mutant.name}  {monotonic() - began:.0f} s  {by}\n        {mutant.promise}", flush=True)
+        word, took = "caught" if caught else "MISSED", monotonic() - began
+        print(f"{word}  {mutant.name}  {took:.0f} s  {by}\n        {mutant.promise}", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} caught.")
     return 1 if missed else 0
 
