@@ -127,20 +127,6 @@ class Added(StrEnum):
     FIRED = "fired"
 
 
-class Edited(StrEnum):
-    """What became of an edit of one waiting job."""
-
-    #: it has the new record, and waits where it did.
-    EDITED = "edited"
-    GONE = "gone"
-    #: it does not wait: it runs, or has ended; nothing changed.
-    MOVED = "moved"
-    #: somebody else edited or replaced it meanwhile; nothing changed.
-    CHANGED = "changed"
-    #: an equal unique job has the key that it would have; nothing changed.
-    DUPLICATE = "duplicate"
-
-
 class Claim(NamedTuple):
     """The right to run one job: what a worker holds while it does."""
 
@@ -174,6 +160,18 @@ class Claimed(NamedTuple):
     next_due: int | None
     #: the store's clock, ms.
     now: int
+
+
+class Killed(str):
+    """The id of a job whose attempt a person killed: its process has to end.  Store.extend tells of it."""
+
+    token: int
+
+    def __new__(cls, id: str, token: int) -> Killed:
+        """`token` is the attempt's, as in its claim."""
+        killed = super().__new__(cls, id)
+        killed.token = token
+        return killed
 
 
 class Done(NamedTuple):

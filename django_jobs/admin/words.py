@@ -77,7 +77,10 @@ VERBS: dict[str, VerbWords] = {
     "kill": VerbWords(
         _("Kill"),
         _("Kill these jobs?"),
-        _("They become dead. A running job is asked to stop, and what it does from now on does not count."),
+        _(
+            "They become dead. The process that runs one is ended within seconds, "
+            "and what it does until then does not count."
+        ),
         True,
     ),
     "delete": VerbWords(

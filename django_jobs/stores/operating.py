@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django_jobs.values import Edited, State
+from django_jobs.values import State
 
 
 class OperatingStore(ABC):
@@ -23,24 +23,19 @@ class OperatingStore(ABC):
 
         From a finished state failures and crashes start again at 0 (the log stays).  With `record` (one id only)
         the record is replaced in the same step: arguments edited by a person; a unique key that it no longer has is
-        freed.  The lock is taken where it is free, unless for a period.  Returns the ids that moved."""
-
-    @abstractmethod
-    def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
-        """scheduled, queued, retry, blocked: the record `was` is replaced where the job waits; turn and time stay.
-
-        The lock goes over to a new unique key, with what is left of a period.  A job that waits for a limit and has
-        another limit key now is queued again in its turn.  A job that has this very record already is EDITED,
-        whatever its state."""
+        freed.  The lock is taken where it is free, unless for a period.  A job that was killed while it ran is blocked
+        until that attempt has ended.  Returns the ids that moved."""
 
     @abstractmethod
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
-        """any but running → gone, with locks, log and result.  Returns the ids that went."""
+        """any but running → gone, with locks, log and result.  One that was killed while it ran stays until that
+        attempt has ended.  Returns the ids that went."""
 
     @abstractmethod
     def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
-        """waiting or running → dead, with an attempt "killed" in the log.  A running one loses its claim at once
-        and is reported as asked to stop.  Returns the ids that moved."""
+        """waiting or running → dead, with an attempt "killed" in the log.  A running one loses its claim at once.
+        If its holder has a lease, `extend` tells that one to end it, and until it has ended (see there) the attempt
+        keeps its slot.  Returns the ids that moved."""
 
     @abstractmethod
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:

@@ -56,7 +56,7 @@ class ChildHandle:
     idle_since: float = field(default_factory=monotonic)
     #: it takes no more jobs and ends by itself; its place may be filled already.
     retiring: bool = False
-    #: why the parent killed it: "" | "timeout" | "drain" | "fenced"
+    #: why the parent killed it: "" | "timeout" | "drain" | "fenced" | "killed"
     killed_for: str = ""
     pong: dict[str, Any] = field(default_factory=dict)
     #: queues in which it was asked whether its claims are still its own, and has not answered yet.
@@ -92,6 +92,15 @@ class ChildHandle:
         if queue not in self.in_doubt:
             self.in_doubt.add(queue)
             self.tell("check", queue=queue)
+
+    def end_attempt(self, queue: str, id: str, token: int) -> None:
+        """A person killed it: end the process, and what runs beside it, which is handed back and runs again, uncharged.
+        An attempt that has ended meanwhile is left alone where that is known here."""
+        self.read()
+        job = self.job
+        if self.lane is Lane.SHARED or (job is not None and (job.queue, job.id, job.token) == (queue, id, token)):
+            logger.warning("Job %s was killed by a person: its process %s is ended", id, self.name)
+            self.kill("killed")
 
     def has_lost(self, ids: Sequence[str]) -> None:
         """Others run these jobs by now: end them here, and what runs beside them, which is handed back."""

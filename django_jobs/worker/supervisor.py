@@ -19,7 +19,7 @@ from django_jobs import remote
 from django_jobs.exceptions import StoreError
 from django_jobs.signals import worker_started, worker_stopped
 from django_jobs.stores.base import Store
-from django_jobs.values import Lane, State
+from django_jobs.values import Killed, Lane, State
 from django_jobs.worker import reload
 from django_jobs.worker.burst import Burst
 from django_jobs.worker.chores import Ticker
@@ -41,7 +41,7 @@ LAST_WORDS = 4.0
 
 
 class Supervisor:
-    """`run()` works until a signal, a command, `--burst` or `--drain` ends it, and returns the exit status."""
+    """`run()` works until a signal, a command or `--burst` ends it, and returns the exit status."""
 
     def __init__(self, store: Store, config: WorkerConfig, tickers: Sequence[Ticker] = ()) -> None:
         self.store, self.config = store, config
@@ -65,8 +65,7 @@ class Supervisor:
             command=self._command,
             holds_nothing=self._holds_nothing,
         )
-        ends_itself = config.burst or config.drain is not None
-        self.burst = Burst(store, config.queue_names, self.family, up_to=config.drain) if ends_itself else None
+        self.burst = Burst(store, config.queue_names, self.family) if config.burst else None
         self._burst_outage = Outage("Looking whether everything has run")
         #: monotonic: when what still runs is killed; None while we are not stopping.
         self.deadline: float | None = None
@@ -247,7 +246,11 @@ class Supervisor:
 
     def _asked_to_stop(self, worker: str, queue: str, job_id: str) -> None:
         for child in self.family:
-            if child.name == worker:
+            if child.name != worker:
+                continue
+            if isinstance(job_id, Killed):
+                child.end_attempt(queue, job_id, job_id.token)
+            else:
                 child.tell("stop", queue=queue, id=job_id)
 
     def _holds_nothing(self, worker: str, queue: str, asked_at: float) -> None:

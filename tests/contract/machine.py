@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import rule
 
 from django_jobs.codec import encode
 from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import FINISHED, WAITING, Added, Attempt, Claim, Controls, Done, Job, Lane, NewJob, State
+from django_jobs.values import (
+    FINISHED,
+    WAITING,
+    Added,
+    Attempt,
+    Claim,
+    Controls,
+    Done,
+    Job,
+    Killed,
+    Lane,
+    NewJob,
+    State,
+)
+from tests.contract.invariants import IDS, CheckedMachine, Q
 from tests.contract.modelled import Entry, Model
 
-Q = "default"
 LEASE = 1000
-IDS = [f"j{n}" for n in range(5)]
 KEY = "ab" * 32
 WORKERS = ["w1", "w2"]
 FAILED = Attempt(1, "failed", 0)
 MAX_CRASHES = 3
 
 
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(CheckedMachine):
     """Calls on a store and on the model."""
 
     make = staticmethod(lambda options: SqliteStore(":memory:", options))
@@ -126,6 +138,7 @@ class StoreMachine(RuleBasedStateMachine):
         }
         assert calls[verb]() == held
         if not held:
+            self._end_killed(lambda id, worker, token: (id, token) == (claimed.id, claimed.token))
             return
         failures = entry.failures + (verb in {"retry", "bury"})
         state = {
@@ -145,8 +158,12 @@ class StoreMachine(RuleBasedStateMachine):
             assert worker in answer
             asked = {id for id in mine if self.model.jobs[id].stop}
             assert asked <= set(answer[worker])
+        told = {(id, id.token) for id in answer.get(worker, ()) if isinstance(id, Killed)}
+        killed = {(id, token) for id, (holder, token) in self.model.endings.items() if holder == worker}
+        assert told == killed if worker in answer else not killed
         if worker in answer:
             self.model.leases[worker] = self.now + LEASE
+        self._see_blocked()
 
     @rule(worker=st.sampled_from([None, *WORKERS]))
     def recover(self, worker):
@@ -167,6 +184,7 @@ class StoreMachine(RuleBasedStateMachine):
                 entry.worker == worker if worker else self.model.leases[entry.worker] <= self.now
             )
             assert not lost, f"{id} was not recovered"
+        self._end_killed(lambda id, holder, token: holder == worker)
         self._see_blocked()
 
     # -- people and time -----------------------------------------------------------
@@ -184,20 +202,23 @@ class StoreMachine(RuleBasedStateMachine):
             elif state is State.RUNNING:
                 entry.stop = True
         elif verb == "delete":
-            assert self.store.delete(Q, [id]) == ([id] if entry and state is not State.RUNNING else [])
-            if entry and state is not State.RUNNING:
+            moves = entry is not None and state is not State.RUNNING and id not in self.model.endings
+            assert self.store.delete(Q, [id]) == ([id] if moves else [])
+            if moves:
                 self.model.forget(id)
         elif verb == "kill":
             moves = state in WAITING or state is State.RUNNING
             assert self.store.kill(Q, [id], "by hand") == ([id] if moves else [])
             if moves:
+                if state is State.RUNNING and self.model.leases[entry.worker] > self.now:
+                    self.model.endings[id] = entry.worker, entry.token
                 self.model.move(id, State.DEAD)
         elif verb == "revive":
             moves = entry is not None and state not in {State.QUEUED, State.RUNNING, State.SUCCEEDED}
             assert self.store.revive(Q, [id]) == ([id] if moves else [])
             if moves:
                 fresh = {"failures": 0, "crashes": 0} if state in FINISHED else {}
-                self.model.move(id, State.QUEUED, **fresh)
+                self.model.move(id, State.BLOCKED if id in self.model.endings else State.QUEUED, **fresh)
                 if entry.controls.unique:
                     self.model.locks.setdefault(entry.controls.unique, id)
         else:
@@ -210,6 +231,11 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([100, 400, 1000]))
     def pass_time(self, ms):
         self.now += ms
+        # A store notices when it looks: a lease that has ended cannot be renewed but by a claim.
+        if any(self.model.leases[worker] <= self.now for worker, _ in self.model.endings.values()):
+            self.store.extend(Q, ["nobody"], LEASE)
+            self._end_killed(lambda id, worker, token: self.model.leases[worker] <= self.now)
+            self._see_blocked()
 
     @rule()
     def promote(self):
@@ -236,43 +262,3 @@ class StoreMachine(RuleBasedStateMachine):
         del found["waiter_without_limit"]
         assert set(found.values()) == {0}, found
         self._see_blocked()
-
-    # -- what always holds -----------------------------------------------------------
-
-    @invariant()
-    def looks_as_the_model_says(self):
-        for id in IDS:
-            info, entry = self.store.get(Q, id), self.model.jobs.get(id)
-            assert (info is None) == (entry is None)
-            if info is not None and entry is not None:
-                assert info.state is entry.state
-                assert (info.record, info.token, info.worker) == (entry.record, entry.token, entry.worker)
-                assert (info.failures, info.crashes) == (entry.failures, entry.crashes)
-
-    @invariant()
-    def counts_what_it_has(self):
-        counts = self.store.stats([Q])[0].counts
-        states = [entry.state for entry in self.model.jobs.values()]
-        assert counts == {state.value: states.count(state) for state in State}
-
-    @invariant()
-    def keeps_the_limit(self):
-        limited = [e for e in self.model.jobs.values() if e.controls.limit_key]
-        running = sum(e.state is State.RUNNING for e in limited)
-        assert running <= 1
-        if any(e.state is State.BLOCKED for e in limited):
-            assert running or any(e.state is State.QUEUED for e in limited), "a job is blocked by nobody"
-
-    def _promote(self) -> None:
-        for id, entry in self.model.jobs.items():
-            if entry.state in {State.SCHEDULED, State.RETRY} and entry.due <= self.now:
-                self.model.move(id, State.QUEUED)
-
-    def _see_blocked(self) -> None:
-        """Whether a limited job waits as queued or blocked is the store's to decide; the limit is checked above."""
-        for id, entry in self.model.jobs.items():
-            if entry.controls.limit_key and entry.state in {State.QUEUED, State.BLOCKED}:
-                info = self.store.get(Q, id)
-                assert info is not None
-                assert info.state in {State.QUEUED, State.BLOCKED}
-                entry.state = info.state

@@ -30,6 +30,8 @@ class Model:
     jobs: dict[str, Entry] = field(default_factory=dict)
     locks: dict[str, str] = field(default_factory=dict)
     leases: dict[str, int] = field(default_factory=dict)
+    #: id → worker and token of an attempt that was killed and whose worker may still be at it.
+    endings: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def move(self, id: str, state: State, **changes: object) -> None:
         entry = self.jobs[id]

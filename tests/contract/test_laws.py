@@ -38,15 +38,21 @@ def _running_again(store, clock):
     claim_alone(store, worker="other")
 
 
+def _killed(store):
+    """And its process is ended: of one that lives, the end is news (test_kill.py)."""
+    store.kill(Q, ["a"], "by hand")
+    store.release_worker(Q, "w")
+
+
 #: how a claim is lost → what does it
 LOSSES = {
     "recovered": _recovered,
     "recovered and running elsewhere": _running_again,
     "released": lambda store, clock: store.release_worker(Q, "w"),
     "released and claimed again by the same worker": lambda store, clock: (store.release_worker(Q, "w"), claim(store)),
-    "killed": lambda store, clock: store.kill(Q, ["a"], "by hand"),
-    "killed and deleted": lambda store, clock: (store.kill(Q, ["a"], "by hand"), store.delete(Q, ["a"])),
-    "killed and revived": lambda store, clock: (store.kill(Q, ["a"], "by hand"), store.revive(Q, ["a"])),
+    "killed and ended": lambda store, clock: _killed(store),
+    "killed and deleted": lambda store, clock: (_killed(store), store.delete(Q, ["a"])),
+    "killed and revived": lambda store, clock: (_killed(store), store.revive(Q, ["a"])),
 }
 
 

@@ -67,7 +67,7 @@ class TestASlotThatFrees:
             "snooze": lambda: store.snooze(claimed, 1000),
             "bury": lambda: store.bury(claimed, FAILED),
             "discard": lambda: store.discard(claimed, FAILED),
-            "kill": lambda: store.kill(Q, ["a"], "reason"),
+            "kill": lambda: (store.kill(Q, ["a"], "reason"), complete(store, claimed)),
             "recover": lambda: store.recover(Q, worker="w"),
             "release_worker": lambda: store.release_worker(Q, "w"),
         }[how]()
@@ -162,7 +162,7 @@ class TestAQueueWithALimit:
             "complete": lambda: complete(store, claimed),
             "bury": lambda: store.bury(claimed, FAILED),
             "discard": lambda: store.discard(claimed, FAILED),
-            "kill": lambda: store.kill(Q, ["a"], "reason"),
+            "kill": lambda: (store.kill(Q, ["a"], "reason"), complete(store, claimed)),
             "retry": lambda: store.retry(claimed, FAILED, 60_000),
             "snooze": lambda: store.snooze(claimed, 60_000),
             "recover": lambda: store.recover(Q, worker="w"),

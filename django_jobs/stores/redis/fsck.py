@@ -18,7 +18,7 @@ from django_jobs.values import FINISHED, PLAIN, WAITING, Controls, State
 
 _READ = {"hash": ("HGETALL",), "zset": ("ZRANGE", 0, -1, "WITHSCORES"), "list": ("LRANGE", 0, -1), "string": ("GET",)}
 #: What a job may leave behind beside its record: these fields are ids.
-BELONGINGS = ("tries", "attempts", "results", "checkins", "waits")
+BELONGINGS = ("tries", "attempts", "results", "checkins", "waits", "stops")
 #: unique_mode → states in which a lock without an end is held.
 COVERED = {
     "queued": WAITING,
@@ -61,6 +61,8 @@ class Snapshot:
         self.seq = int(values["seq"] or 0)
         self.jobs: dict[bytes, bytes] = self.of["jobs"]
         self.places = self._places()
+        #: jobs that were killed and whose process may still be at work.
+        self.ending = {id for id, value in self.of["stops"].items() if b"\0" in value}
 
     def _places(self) -> dict[bytes, list[str]]:
         """id → every place that names it."""
@@ -104,8 +106,9 @@ class Snapshot:
         for key in BELONGINGS:
             for id in self.of[key].keys() - self.jobs.keys():
                 yield f"{key} has an entry of job {_text(id)}, which has no record"
-        for id in self.of["checkins"].keys() - self.of["claims"].keys():
-            yield f"checkins has an entry of job {_text(id)}, which does not run"
+        for key in ("checkins", "stops"):
+            for id in self.of[key].keys() - self.of["claims"].keys() - (self.ending if key == "stops" else set()):
+                yield f"{key} has an entry of job {_text(id)}, which does not run"
 
     def _claims(self) -> Iterator[str]:
         leases = {_text(holder) for holder in self.of["leases"]}
@@ -121,7 +124,7 @@ class Snapshot:
         for member in self.of["slots"]:
             key, _, id = member.partition(b"\0")
             held[key] = held.get(key, 0) + 1
-            if id not in self.of["claims"]:
+            if id not in self.of["claims"] and id not in self.ending:
                 yield f"a slot of {_text(key)!r} is held by job {_text(id)}, which does not run"
         for id in self.of["claims"]:
             controls = self.controls(id)
@@ -147,7 +150,10 @@ class Snapshot:
             id = rest.rpartition(b"\0")[2]
             if waits.get(id) != member:
                 yield f"blocked names job {_text(id)}, and waits does not"
-            if not key.startswith(b"\2") and key not in moving:
+            if key == b"\3" + id:
+                if id not in self.ending:
+                    yield f"job {_text(id)} waits for the end of its last attempt, which has ended"
+            elif not key.startswith(b"\2") and key not in moving:
                 yield f"job {_text(id)} waits for limit {_text(key)!r}, which nobody holds"
 
     def _locks(self) -> Iterator[str]:

@@ -12,7 +12,7 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis.part import RedisPart, read_tries, texts
 from django_jobs.stores.redis.transport import Argument
 from django_jobs.stores.running import MAX_BATCH, RunningStore
-from django_jobs.values import PLAIN, Added, Claim, Claimed, Lane, NewJob
+from django_jobs.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
 
 _ADDED = {word.value.encode(): word for word in Added}
 _IN_DOUBT = "The job may or may not exist; enqueue with the same job_id is safe to repeat."
@@ -63,12 +63,10 @@ class RedisRunning(RedisPart, RunningStore):
         lease: int,
         max_running: int = 0,
         lease_each: bool = False,
-        up_to: int | None = None,
     ) -> Claimed:
-        each, bound = "each" if lease_each else "", "" if up_to is None else up_to
-        limits = min(limit, MAX_BATCH), lease, lane.value, max_running
+        each = "each" if lease_each else ""
         now, left, due, token, expired, ids, records, tried = self._run_claim(
-            queue, worker, lane, (worker, *limits, each, self._archiving, bound)
+            queue, worker, lane, (worker, min(limit, MAX_BATCH), lease, lane.value, max_running, each, self._archiving)
         )
         claims = []
         for bare_id, record, tries in zip(ids, records, tried or repeat(None), strict=False):
@@ -100,18 +98,10 @@ class RedisRunning(RedisPart, RunningStore):
         if not workers:
             return {}
         flat = self._run("extend", queue, lease, *workers)
-        return {flat[i].decode(): texts(flat[i + 1]) for i in range(0, len(flat), 2)}
+        return {flat[i].decode(): [_asked(text) for text in texts(flat[i + 1])] for i in range(0, len(flat), 2)}
 
     def promote(self, queue: str, limit: int = 100) -> int:
         return int(self._run("promote", queue, min(limit, 100)))
-
-    def last_arrival(self, queue: str) -> int:
-        while self.promote(queue):
-            pass
-        return int(self.transport.command("GET", self.keys.of(queue)["seq"]) or 0)
-
-    def waiting(self, queue: str, up_to: int) -> int:
-        return int(self._run("waiting", queue, up_to))
 
     def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
         timeout = max(0.01, min(timeout, 2.0))
@@ -136,6 +126,11 @@ class RedisRunning(RedisPart, RunningStore):
 
     def close(self) -> None:
         self.transport.close()
+
+
+def _asked(text: str) -> str:
+    id, _, token = text.partition("\0")
+    return Killed(id, int(token)) if token else id
 
 
 def _is_plain(job: NewJob) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 
 MEMORY = ":memory:"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 #: seconds to wait for another process's transaction; below the 5 s within which enqueue must answer.
 BUSY_TIMEOUT = 4.5
 #: seconds between looks at what other processes wrote.
@@ -192,15 +192,17 @@ def _create(raw: sqlite3.Connection, path: str) -> None:
     raw.execute("BEGIN EXCLUSIVE")
     try:
         version = raw.execute("PRAGMA user_version").fetchone()[0]
-        if version not in {0, SCHEMA_VERSION}:
+        if version > SCHEMA_VERSION:
             raise StoreMisconfigured(
                 f"{path} has tables of version {version} and this django_jobs knows version {SCHEMA_VERSION}. "
                 "Install the django_jobs that made it, or drain it there and move the file away."
             )
-        if version == 0:
+        if version < SCHEMA_VERSION:
             sql = resources.files(__package__).joinpath("schema.sql").read_text()
             for statement in _statements(sql):
-                raw.execute(statement)
+                # What came after version 1 says so: older files get that, and keep what they have.
+                if version == 0 or "IF NOT EXISTS" in statement:
+                    raw.execute(statement)
             raw.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         raw.execute("COMMIT")
     except BaseException:

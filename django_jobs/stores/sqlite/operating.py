@@ -8,10 +8,11 @@ from django_jobs.codec import decode
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.stores.operating import OperatingStore
 from django_jobs.stores.sqlite.claiming import admit_resumed
+from django_jobs.stores.sqlite.endings import is_ending, keep_slot
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import FINISHED, PLAIN, WAITING, Attempt, Controls, Edited, State
+from django_jobs.values import FINISHED, PLAIN, WAITING, Attempt, Controls, State
 
 _REVIVABLE = frozenset(set(State) - {State.QUEUED, State.RUNNING, State.SUCCEEDED})
 #: jobs of a type that come back in the call that opens it.
@@ -44,35 +45,21 @@ class SqliteOperating(SqlitePart, OperatingStore):
             if record is not None:
                 row = move.replace_record(row, record, _controls(row.id, queue, record))
             fresh = {"failures": 0, "crashes": 0, "parked_at": 0} if row.state in FINISHED else {}
-            move.move(row, State.QUEUED, run_ms=-1, **fresh)
+            if is_ending(move, row.id):
+                lane = int(row.alone or row.at_most_once or (row.crashes > 0 and not fresh))
+                fresh |= {"lane": lane, "seq": move.number(), "since": move.now}
+                move.move(row, State.BLOCKED, run_ms=-1, blocked_by=f"ending:{row.id}", **fresh)
+            else:
+                move.move(row, State.QUEUED, run_ms=-1, **fresh)
             if row.lock and row.lock_mode != "period":
                 move.lock(row.lock, row.id)
             return True
 
         return self._each(queue, ids, to_queued)
 
-    def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
-        with self.writing(queue) as move:
-            row = move.row(id)
-            if row is None:
-                return Edited.GONE
-            stored = move.record(row)
-            if stored == record:
-                return Edited.EDITED
-            if row.state not in WAITING:
-                return Edited.MOVED
-            if stored != was:
-                return Edited.CHANGED
-            controls = _controls(id, queue, record)
-            holder = move.locker(controls.unique) if controls.unique and controls.unique != row.lock else None
-            if holder is not None and getattr(holder, "id", holder) != id:
-                return Edited.DUPLICATE
-            move.edit(row, record, controls)
-            return Edited.EDITED
-
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
         def away(move: Transaction, row: Row) -> bool:
-            if row.state == State.RUNNING:
+            if row.state == State.RUNNING or is_ending(move, row.id):
                 return False
             move.remove(row)
             return True
@@ -84,7 +71,7 @@ class SqliteOperating(SqlitePart, OperatingStore):
             if row.state in FINISHED:
                 return False
             if row.state == State.RUNNING:
-                move.execute("INSERT OR REPLACE INTO killed VALUES (?, ?, ?)", (queue, row.holder, row.id))
+                keep_slot(move, row)
             attempt = row.failures + row.crashes + (row.state == State.RUNNING)
             move.log(row, Attempt(attempt, "killed", move.now, worker=row.holder or "", error=reason))
             move.move(row, State.DEAD)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
 from django_jobs.stores.sqlite.browsing import attempts_of, shown_result
+from django_jobs.stores.sqlite.endings import holder_is_gone
 from django_jobs.stores.sqlite.faults import EMPTY, LAST, LEFT, NOWHERE
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
@@ -135,8 +136,7 @@ def _drop_leases(move: Transaction, limit: int) -> int:
     )
     holders = move.execute(sql, (move.queue, move.now, limit)).fetchall()
     for (holder,) in holders:
-        move.execute("DELETE FROM leases WHERE queue = ? AND holder = ?", (move.queue, holder))
-        move.execute("DELETE FROM killed WHERE queue = ? AND holder = ?", (move.queue, holder))
+        holder_is_gone(move, holder)
     return len(holders)
 
 

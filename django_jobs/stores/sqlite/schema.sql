@@ -64,9 +64,10 @@ CREATE TABLE leases (
 ) WITHOUT ROWID;
 CREATE INDEX lapsing ON leases (queue, until);
 
--- running jobs that were killed: their holder is still to be told
-CREATE TABLE killed (
-    queue TEXT NOT NULL, holder TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (queue, holder, id)
+-- attempts that were killed and whose process may still be at work: they keep their slot
+CREATE TABLE IF NOT EXISTS endings (
+    queue TEXT NOT NULL, id TEXT NOT NULL, holder TEXT NOT NULL, token INTEGER NOT NULL, limit_key TEXT,
+    PRIMARY KEY (queue, id)
 ) WITHOUT ROWID;
 
 -- name '' = the queue itself

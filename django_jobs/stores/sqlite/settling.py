@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.stores.sqlite.claiming import set_lease
+from django_jobs.stores.sqlite.endings import attempt_is_over, holder_is_gone, let_go_of_lost
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import Attempt, Claim, Done, Recovered, State
+from django_jobs.values import Attempt, Claim, Done, Killed, Recovered, State
 
 LOST = "The worker died or lost its lease while it held the job."
 _REMOTE = "remote:"
@@ -27,10 +28,9 @@ class SqliteSettling(SqlitePart, RunningStore):
                     continue
                 set_lease(move, worker, lease)
                 asked[worker] = [row.id for row in move.rows("state = 'running' AND holder = ? AND stop > 0", worker)]
-                killed = move.execute("SELECT id FROM killed WHERE queue = ? AND holder = ?", (queue, worker))
-                asked[worker] += [id for (id,) in killed]
-                # Told once is enough: whatever the worker does with that claim is refused.
-                move.execute("DELETE FROM killed WHERE queue = ? AND holder = ?", (queue, worker))
+                killed = move.execute("SELECT id, token FROM endings WHERE queue = ? AND holder = ?", (queue, worker))
+                asked[worker] += [Killed(id, token) for id, token in killed]
+            let_go_of_lost(move)
         return asked
 
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
@@ -39,7 +39,7 @@ class SqliteSettling(SqlitePart, RunningStore):
         stale: list[str] = []
         with self.writing(queue) as move:
             for claim, result, run_ms, _, _, wait_ms in done:
-                row = move.held(claim)
+                row = _ended(move, claim)
                 if row is None:
                     stale.append(claim.id)
                     continue
@@ -54,7 +54,7 @@ class SqliteSettling(SqlitePart, RunningStore):
 
     def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
         with self.writing(claim.queue) as move:
-            row = move.held(claim)
+            row = _ended(move, claim)
             if row is None:
                 return None
             move.log(row, attempt)
@@ -68,7 +68,7 @@ class SqliteSettling(SqlitePart, RunningStore):
 
     def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> State | None:
         with self.writing(claim.queue) as move:
-            row = move.held(claim)
+            row = _ended(move, claim)
             if row is None:
                 return None
             if row.stop:
@@ -80,7 +80,7 @@ class SqliteSettling(SqlitePart, RunningStore):
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
         with self.writing(claim.queue) as move:
-            row = move.held(claim)
+            row = _ended(move, claim)
             if row is None:
                 return False
             move.log(row, attempt)
@@ -92,7 +92,7 @@ class SqliteSettling(SqlitePart, RunningStore):
 
     def discard(self, claim: Claim, attempt: Attempt) -> bool:
         with self.writing(claim.queue) as move:
-            row = move.held(claim)
+            row = _ended(move, claim)
             if row is None:
                 return False
             move.log(row, attempt)
@@ -104,7 +104,7 @@ class SqliteSettling(SqlitePart, RunningStore):
         with self.writing(queue) as move:
             # Backwards, because each goes in front of the one before.
             for claim in reversed(claims):
-                row = move.held(claim)
+                row = _ended(move, claim)
                 if row is None:
                     stale.insert(0, claim.id)
                 else:
@@ -116,7 +116,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             rows = move.rows("state = 'running' AND holder = ? ORDER BY at, seq LIMIT ?", worker, limit)
             moved = [_lose(move, row) if row.at_most_once else _hand_back(move, row) for row in reversed(rows)]
             if len(rows) < limit:
-                _drop_lease(move, worker)
+                holder_is_gone(move, worker)
             return moved[::-1]
 
     def recover(self, queue: str, *, worker: str | None = None, limit: int = 100) -> list[Recovered]:
@@ -129,7 +129,7 @@ class SqliteSettling(SqlitePart, RunningStore):
                 rows = move.rows("state = 'running' AND holder = ? ORDER BY at, seq LIMIT ?", holder, room)
                 recovered += reversed([_lose(move, row) for row in reversed(rows)])
                 if len(rows) < room:
-                    _drop_lease(move, holder)
+                    holder_is_gone(move, holder)
         return recovered
 
     def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
@@ -162,6 +162,14 @@ class SqliteSettling(SqlitePart, RunningStore):
             said = json.dumps({"at": move.now, **json.loads(checkin)})
             move.execute("UPDATE jobs SET checkin = ? WHERE job = ?", (said, row.job))
             return True
+
+
+def _ended(move: Transaction, claim: Claim) -> Row | None:
+    """The job of that claim, whose attempt has ended, if the claim is still held."""
+    row = move.held(claim)
+    if row is None:
+        attempt_is_over(move, claim)
+    return row
 
 
 def trim_succeeded(move: Transaction, limit: int) -> int:
@@ -210,8 +218,3 @@ def _lose(move: Transaction, row: Row) -> Recovered:
 def _lost_holders(move: Transaction) -> list[str]:
     sql = "SELECT holder FROM leases WHERE queue = ? AND until <= ? ORDER BY until"
     return [holder for (holder,) in move.execute(sql, (move.queue, move.now)) if not holder.startswith(_REMOTE)]
-
-
-def _drop_lease(move: Transaction, holder: str) -> None:
-    for table in ("leases", "killed"):
-        move.execute(f"DELETE FROM {table} WHERE queue = ? AND holder = ?", (move.queue, holder))

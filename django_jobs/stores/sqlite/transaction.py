@@ -140,18 +140,6 @@ class Transaction:
         assert changed is not None
         return changed
 
-    def edit(self, row: Row, record: bytes, controls: Controls) -> None:
-        """The same for a job that waits: its lock and its limit follow the new controls."""
-        owned = "SELECT until FROM locks WHERE queue = ? AND digest = ? AND id = ?"
-        until = self.value(owned, self.queue, row.lock, row.id) or 0
-        changed = self.replace_record(row, record, controls)
-        if changed.lock and changed.lock != row.lock and (until > self.now or changed.lock_mode != "period"):
-            self.lock(changed.lock, row.id, until if until > self.now else 0)
-        if row.limit_key and row.limit_key != changed.limit_key:
-            self._leave(row)
-            if row.blocked_by == f"limit:{row.limit_key}":
-                self.move(changed, State.QUEUED, lane=row.lane, seq=row.seq, since=row.since)
-
     def _update(self, job: int, columns: dict[str, Any]) -> None:
         names = ", ".join(f"{column} = ?" for column in columns)
         self.execute(f"UPDATE jobs SET {names} WHERE job = ?", (*columns.values(), job))
@@ -175,13 +163,14 @@ class Transaction:
     def _leave(self, row: Row) -> None:
         if row.limit_key and row.state in {State.RUNNING, State.QUEUED}:
             # A queued one counts too: it may have been let in for a slot that it will now not use.
-            self._freed.add(row.limit_key)
+            self.free(row.limit_key)
         if row.state == State.RUNNING:
             self.drop_own_lease(row)
 
     def drop_own_lease(self, row: Row) -> None:
         """Remove the lease of a holder of this job only; a worker's stays, it will claim again."""
-        if row.holder and row.holder.endswith(f":{row.id}"):
+        kept = "SELECT 1 FROM endings WHERE queue = ? AND id = ?"
+        if row.holder and row.holder.endswith(f":{row.id}") and not self.value(kept, self.queue, row.id):
             self.execute("DELETE FROM leases WHERE queue = ? AND holder = ?", (self.queue, row.holder))
 
     # -- locks -----------------------------------------------------------------
@@ -212,12 +201,17 @@ class Transaction:
     # -- limits and pauses -----------------------------------------------------
 
     def running(self, limit_key: str) -> int:
-        """Slots of that limit in use."""
+        """Slots of that limit in use: by running jobs, and by killed ones whose process may still be at work."""
         n: int = self.value(
-            "SELECT count(*) FROM jobs WHERE queue = ? AND limit_key = ? AND state = 'running'",
-            *(self.queue, limit_key),
+            "SELECT (SELECT count(*) FROM jobs WHERE queue = ? AND limit_key = ? AND state = 'running')"
+            " + (SELECT count(*) FROM endings WHERE queue = ? AND limit_key = ?)",
+            *(self.queue, limit_key) * 2,
         )
         return n
+
+    def free(self, limit_key: str) -> None:
+        """A slot of that limit may be free: who waits for it is let in when this transaction ends."""
+        self._freed.add(limit_key)
 
     def admit(self, limit_key: str) -> int:
         """blocked → queued, as many as there are free slots; they keep their place in line."""

@@ -136,6 +136,7 @@ def test_any_data_goes_in_out_and_round_and_any_report_is_answered(
     assert job["data"] == data
     check(api, "POST", "v1/jobs/php.resize/1", {**report, "token": job["token"]})
     store.kill("pull", ["1"], "next")
+    store.release_worker("pull", "remote:1")  # its attempt has ended
 
 
 @FUZZ

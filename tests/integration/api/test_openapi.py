@@ -63,6 +63,7 @@ class Server:
         for queue, name in (("default", "tests.greet"), ("pull", "php.resize")):
             self.store.resume(queue)
             self.store.kill(queue, ["1"], "next")
+            self.store.release_worker(queue, "remote:1")  # its attempt has ended
             self.store.delete(queue, ["1"])
             self.api.put(f"v1/jobs/{name}/1", {"data": ["Ada"]})
         ((claim,), *_) = self.store.claim("pull", "remote:1", 1, lease=60_000)

@@ -8,7 +8,7 @@ local id, token, attempt, add, name = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7
 if answered() then
     return 1
 end
-local claim = owns(id, token)
+local claim = owns_at_end(id, token)
 if not claim then
     return 0
 end

@@ -2,15 +2,14 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 worker   5 limit   6 lease (ms)   7 lane   8 most running in the queue (0 = any)
---       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""   11 only what had arrived by then, or ""
+--       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any)}
---! use clock answers record count due blocked unique pauses finish arrived
+--! use clock answers record count due blocked unique pauses finish
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
-local up_to = tonumber(ARGV[11])
 local place = lane == 'alone' and alone or queued
 local lane_wake = lane == 'alone' and wake_alone or wake
 local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
@@ -20,13 +19,6 @@ local function tries_of(ids, size)
 end
 
 local closed, closed_types, opens = pauses()
-
-local function jobs_left()
-    if up_to then
-        return count_arrived(place, up_to)
-    end
-    return redis.call('ZCARD', place)
-end
 
 -- ms until a job is due or a pause ends
 local function next_look()
@@ -50,11 +42,11 @@ local function again(text)
         end
     end
     if #ids == 0 then
-        return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}}
+        return {now, redis.call('ZCARD', place), next_look(), 0, gone, {}, {}, {}}
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = tries_of(ids, redis.call('HLEN', tries))
-    return {now, jobs_left(), next_look(), tonumber(token), gone, ids, records, tried}
+    return {now, redis.call('ZCARD', place), next_look(), tonumber(token), gone, ids, records, tried}
 end
 
 local before = answered()
@@ -207,7 +199,7 @@ while looked_at - #ids < PASS_OVER do
     if want <= 0 then
         break
     end
-    local batch = up_to and first_arrived(place, up_to, want) or redis.call('ZRANGE', place, 0, want - 1)
+    local batch = redis.call('ZRANGE', place, 0, want - 1)
     if #batch == 0 then
         break
     end
@@ -220,11 +212,7 @@ while looked_at - #ids < PASS_OVER do
         break -- these run; the next call begins with what is left
     end
     looked_at = looked_at + #batch
-    if up_to then
-        redis.call('ZREM', place, unpack(batch))
-    else
-        redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
-    end
+    redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
     for i, id in ipairs(batch) do
         local record, controls = found[i], seen[i]
         if not record then -- a dangling reference
@@ -243,7 +231,7 @@ end
 if #digests > 0 then
     unlock_many(digests, starters)
 end
-local left = jobs_left()
+local left = redis.call('ZCARD', place)
 local token, tried = 0, {}
 if #ids > 0 then
     tried = tries_of(ids, met[tries])

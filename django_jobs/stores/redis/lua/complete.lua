@@ -73,6 +73,7 @@ for i, id in ipairs(ids) do
         by_name[what[3]] = (by_name[what[3]] or 0) + 1
     else
         stale[#stale + 1] = id
+        attempt_is_over(id, string.sub(token, 1, -2))
     end
 end
 

@@ -1,8 +1,8 @@
--- delete: any but running → gone
+-- delete: any but running → gone; nor one that was killed and whose process has not ended yet
 --
 -- ARGV  1 clock   2 channel   3 number   then the ids
 -- Returns the ids that went.
---! use clock record answers lines places finish
+--! use clock record answers lines places endings finish
 --! keys stops checkins
 local before = answered()
 if before then
@@ -11,7 +11,7 @@ end
 local gone = {}
 for i = 4, #ARGV do
     local id = ARGV[i]
-    if redis.call('HEXISTS', claims, id) == 0 and redis.call('HEXISTS', jobs, id) == 1 then
+    if redis.call('HEXISTS', claims, id) == 0 and redis.call('HEXISTS', jobs, id) == 1 and not is_ending(id) then
         local _ = leave_waiting(id) or leave_ended(id)
         unlock_for_good(id, controls_of(redis.call('HGET', jobs, id)))
         forget({id})

@@ -8,7 +8,7 @@ local id, token, attempt = ARGV[4], ARGV[5], ARGV[6]
 if answered() then
     return 1
 end
-local claim = owns(id, token)
+local claim = owns_at_end(id, token)
 if not claim then
     return 0
 end

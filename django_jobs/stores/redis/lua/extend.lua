@@ -1,8 +1,8 @@
 -- extend: renew the leases of live workers, and tell which of their jobs were asked to stop
 --
 -- ARGV  1 clock   2 lease (ms)   then the workers
--- Returns {worker, {id, …}} for each that still had a lease, flat.
---! use clock
+-- Returns {worker, {id or "id NUL token of the attempt" that was killed, …}} for each that still had a lease, flat.
+--! use clock record endings
 --! keys leases stops claims
 local lease = tonumber(ARGV[2])
 redis.call('ZREM', leases, '') -- first write: needs no memory, so that heartbeats go on when Redis is full
@@ -11,13 +11,15 @@ local asked = {}
 if redis.call('EXISTS', stops) == 1 then
     local all = redis.call('HGETALL', stops)
     for i = 1, #all, 2 do
-        local id, holder = all[i], string.match(all[i + 1], '^%d+:(.*)$') or ''
-        asked[holder] = asked[holder] or {}
-        table.insert(asked[holder], id)
-        local since = tonumber(string.match(all[i + 1], '^%d+')) or 0
-        if since + 2 * lease <= now and redis.call('HEXISTS', claims, id) == 0 then -- killed, and told often enough
-            redis.call('HDEL', stops, id)
+        local id, value = all[i], all[i + 1]
+        local holder, token = killed_attempt(value)
+        if not holder then
+            holder = string.match(value, '^%d+:(.*)$') or ''
+        elseif not is_alive(holder) then
+            let_go(id, value)
         end
+        asked[holder] = asked[holder] or {}
+        table.insert(asked[holder], token and id .. '\0' .. token or id)
     end
 end
 

@@ -8,6 +8,22 @@ local before = answered()
 if before then
     return lines_of(before)
 end
+
+-- Its process does not know yet, and may be at work until it does: only the claim goes.  Returns the holder, nil if that one
+-- is gone already.
+local function keep_slot(id, claim, controls)
+    local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
+    if not holder or not is_alive(holder) then
+        return nil
+    end
+    redis.call('HDEL', claims, id) -- first write: needs no memory
+    redis.call('HDEL', checkins, id)
+    local value = table.concat({string.format('%.0f:', now) .. holder, token, limit_key(controls) or ''}, '\0')
+    redis.call('HSET', stops, id, value)
+    tell_of_room()
+    return holder
+end
+
 local moved = {}
 for i = 6, #ARGV do
     local id = ARGV[i]
@@ -18,8 +34,10 @@ for i = 6, #ARGV do
         local holder = ''
         if claim then
             local _
-            _, holder = end_claim(id, claim, controls)
-            redis.call('HSET', stops, id, string.format('%.0f:', now) .. holder)
+            holder = keep_slot(id, claim, controls)
+            if not holder then
+                _, holder = end_claim(id, claim, controls)
+            end
         end
         local failures, crashes = get_tries(id)
         local number = failures + crashes + (claim and 1 or 0)

@@ -95,6 +95,7 @@ if last then
     for holder in pairs(holders) do
         redis.call('ZREM', leases, holder)
     end
+    holders_are_gone(holders)
 end
 if #told > 0 then
     answer(table.concat(told, '\n'))

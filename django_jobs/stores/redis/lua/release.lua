@@ -10,7 +10,7 @@ end
 local stale, released = {}, 0
 for i = #ARGV - 1, 5, -2 do -- backwards, because each goes in front of the one before
     local id = ARGV[i]
-    local claim = owns(id, ARGV[i + 1])
+    local claim = owns_at_end(id, ARGV[i + 1])
     if claim then
         local record = redis.call('HGET', jobs, id)
         local controls = controls_of(record)

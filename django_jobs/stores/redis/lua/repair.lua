@@ -5,7 +5,7 @@
 --       6 "look": change nothing   then what to look at, for each kind
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members   "waiters": members
 -- Returns {those that were repaired, or would be; id, record of each job that died}
---! use clock places bury pauses
+--! use clock places bury pauses endings
 --! keys leases checkins
 local kind, grace, attempt, archiving, looking = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'archive', ARGV[6] == 'look'
 local repaired, died = {}, {}
@@ -69,6 +69,9 @@ local repairs = {
         local claim = id and redis.call('HGET', claims, id)
         if ends and ends <= now and not (claim and string.sub(claim, -#holder) == holder) then
             write('ZREM', leases, holder)
+            if not looking then
+                holders_are_gone({[holder] = true})
+            end
             return true
         end
     end,
@@ -124,7 +127,8 @@ local repairs = {
     end,
     slots = function(member)
         local id = string.match(member, '%z(.*)$')
-        if not id or redis.call('HEXISTS', claims, id) == 0 then
+        local held = id and (redis.call('HEXISTS', claims, id) == 1 or killed_attempt(redis.call('HGET', stops, id)))
+        if not held then
             return write('ZREM', slots, member) ~= 0
         end
     end,
@@ -148,6 +152,9 @@ local repairs = {
         end
         if looking or string.sub(key, 1, 1) == '\2' then
             return unknown -- a pause's: claims and promote take them back
+        end
+        if key == ending_key(id) then
+            return not is_ending(id) and admit(key, 1) > 0 or unknown
         end
         local controls = controls_of(redis.call('HGET', jobs, id))
         local most = controls and tonumber(controls.limit) or 0

@@ -1,9 +1,10 @@
--- revive: scheduled, retry, blocked, dead, cancelled, expired → queued
+-- revive: scheduled, retry, blocked, dead, cancelled, expired → queued; blocked while its last attempt, which was
+-- killed, may still be at work
 --
 -- ARGV  1 clock   2 channel   3 number   4 new record ("" = as it is)   then the ids
 -- Returns the ids that moved.
---! use clock record answers lines places unique
---! keys tries results stops
+--! use clock record answers lines places endings unique
+--! keys tries results
 local new_record = ARGV[4]
 local before = answered()
 if before then
@@ -21,7 +22,6 @@ for i = 5, #ARGV do
             redis.call('HDEL', tries, id)
             redis.call('HDEL', results, id)
         end
-        redis.call('HDEL', stops, id)
         local controls = controls_of(record)
         if new_record ~= '' then
             redis.call('HSET', jobs, id, new_record)
@@ -31,7 +31,13 @@ for i = 5, #ARGV do
             end
             controls = new
         end
-        make_ready(id, controls, nil, has_crashed(redis.call('HGET', tries, id)))
+        local crashed = has_crashed(redis.call('HGET', tries, id))
+        if is_ending(id) then
+            local lane = (crashed or is_alone(controls)) and 'a' or 's'
+            block(ending_key(id), id, base_score(controls) + next_number(1), lane)
+        else
+            make_ready(id, controls, nil, crashed)
+        end
         relock(id, controls)
         moved[#moved + 1] = id
     end

@@ -10,7 +10,7 @@ local before = answered()
 if before then
     return before
 end
-local claim = owns(id, token)
+local claim = owns_at_end(id, token)
 if not claim then
     return ''
 end

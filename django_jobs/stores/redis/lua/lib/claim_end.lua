@@ -1,11 +1,20 @@
 -- What every end of an attempt does first: check the token, take the claim away, free its slot.
 --! keys jobs claims leases stops checkins queued alone
---! use record blocked
+--! use record blocked endings
 
 -- Is the claim still this token's?
 local function owns(id, token)
     local claim = redis.call('HGET', claims, id)
     return claim and string.sub(claim, 1, #token + 1) == token .. ':' and claim
+end
+
+-- The same for who says that the attempt has ended; of one that was killed this is the news that is waited for.
+local function owns_at_end(id, token)
+    local claim = owns(id, token)
+    if not claim then
+        attempt_is_over(id, token)
+    end
+    return claim
 end
 
 -- The queue may have been at its limit with jobs waiting, and nobody looks again by himself for a while.
