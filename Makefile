@@ -5,7 +5,7 @@
 #   make test     every test, the Redis part against a real server (REDIS_URL=…, or one found, or one fetched).
 #                 ARGS="tests/unit -x" goes to pytest.
 #
-# And for developers:  make check (what CI runs) · lint · types · docs · bench · survival · matrix · newest · dist · clean
+# And for developers:  make check (what CI runs) · lint · types · docs · bench · survival · mutants · matrix · newest · dist · clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -20,7 +20,7 @@ ifdef REDIS_URL
 export REDIS_URL
 endif
 
-.PHONY: demo test check lint types docs bench survival matrix newest dist clean help
+.PHONY: demo test check lint types docs bench survival mutants matrix newest dist clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -51,6 +51,11 @@ bench: $(VENV)/.bench-$(SUM)
 survival: $(VENV)/.dev-$(SUM)
 	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
 	  PATH="$${folder:+$$folder:}$$PATH" DJANGO_JOBS_SURVIVAL=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
+
+# Each promise is broken once, in a copy; the table says which test notices.  ARGS="NAME …" tries only these.
+mutants: $(VENV)/.dev-$(SUM)
+	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
+	  PATH="$${folder:+$$folder:}$$PATH" $(BIN)/python -m tools.mutants $(ARGS)
 
 # Python × Django × redis-py, on the interpreters this machine has; ARGS="--session ends" runs oldest and newest.
 matrix: $(VENV)/.dev-$(SUM)

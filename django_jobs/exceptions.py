@@ -77,6 +77,10 @@ class JobNotFound(JobsError, LookupError):
     """No job with that id is known; it may have left the history."""
 
 
+class JobMoved(JobsError):
+    """The job is not in a state for this; it may have moved on meanwhile."""
+
+
 class JobFailed(JobsError):
     """The job ended without success."""
 

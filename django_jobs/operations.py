@@ -5,24 +5,25 @@ Jobs a verb does not apply to are left alone; the answers name those that moved,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django_jobs import registry, signals
+from django_jobs import edited, signals
 from django_jobs.browse.numbers import queue_names
-from django_jobs.codec import decode, encode, enqueued_ms, name_of
-from django_jobs.definition import HIDDEN, check_name
-from django_jobs.exceptions import InvalidArguments, JobNotFound, UnknownQueue
+from django_jobs.codec import decode, enqueued_ms, name_of
+from django_jobs.definition import check_name
+from django_jobs.exceptions import DuplicateJob, JobMoved, JobNotFound, UnknownQueue
 from django_jobs.logs import Ended
 from django_jobs.new_job import now_ms
-from django_jobs.payloads import arguments_of, definition_of
+from django_jobs.payloads import definition_of
 from django_jobs.stores import get_store
-from django_jobs.values import JobInfo, State
+from django_jobs.values import Edited, JobInfo, State
 
 #: Jobs moved by one call: a script over a thousand holds up a busy Redis for 20 ms and more, over so many for 2.
 BATCH = 100
+#: Times that an edit begins again because somebody else has edited the job in between.
+EDITS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,38 +137,42 @@ def announce(signal: Any, state: State, jobs: Sequence[JobInfo], **more: Any) ->
         Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator").log(state)
 
 
-def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Queue a job now, with other arguments: JSON values as `payloads.arguments_of` shows them.
+def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Give a job that waits other arguments, JSON values as `payloads.arguments_of` shows them.  False: it has these.
 
-    A masked value keeps what is stored.  Raises InvalidArguments where the function could not be called like this,
-    JobNotFound when the job is gone or in a state that cannot be retried, CorruptRecord, UnknownJob."""
+    It keeps its place, its turn and its time; its unique key and its limit follow the arguments.  A masked value keeps
+    what is stored.  Raises InvalidArguments, PayloadError, JobNotFound, JobMoved when the job runs or has ended,
+    DuplicateJob when an equal job has the new key, CorruptRecord, UnknownJob."""
+    store = get_store()
+    for _ in range(EDITS):
+        info = store.get(queue, id)
+        if info is None:
+            raise JobNotFound(f"There is no job {id!r} in queue {queue!r}.")
+        record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
+        if record is None:
+            return False
+        match store.edit(queue, id, record, was=info.record):
+            case Edited.EDITED:
+                return True
+            case Edited.DUPLICATE:
+                raise DuplicateJob(f"Job {id!r} keeps its arguments: an equal job waits already.")
+            case Edited.MOVED:
+                raise JobMoved(f"Job {id!r} cannot be edited: it is {info.state}, or has begun to run at this moment.")
+    raise JobMoved(f"Job {id!r} is being edited by others all the time. Try again.")
+
+
+def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Queue a job now, with other arguments, as `edit` takes them.
+
+    Raises InvalidArguments where the function could not be called like this, PayloadError, JobNotFound when the job is
+    gone or in a state that cannot be retried, CorruptRecord, UnknownJob."""
     store = get_store()
     info = store.get(queue, id)
     if info is None or info.state not in VERBS["retry"]:
         raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
-    job = decode(id, queue, info.record)
-    definition = registry.get(job.name)
-    call = unmask(json.loads(job.args), arguments_of(job), [list(args), dict(kwargs)])
-    definition.check_call(*call)
-    text = json.dumps(call, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    if not store.revive(queue, [id], record=encode(job._replace(args=text.encode()))):
+    record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
+    if not store.revive(queue, [id], record=record):
         raise JobNotFound(f"Job {id!r} in queue {queue!r} moved on meanwhile.")
-
-
-def unmask(stored: Any, shown: Any, edited: Any) -> Any:
-    """The edited call with what is stored wherever the mask was left."""
-    args, kwargs = edited
-    old_args, old_kwargs = stored
-    was_hidden = shown is not None
-    for i, value in enumerate(args):
-        if value == HIDDEN and was_hidden and i < len(shown[0]) and shown[0][i] == HIDDEN:
-            args[i] = old_args[i]
-    for key, value in kwargs.items():
-        if value == HIDDEN and was_hidden and shown[1].get(key) == HIDDEN:
-            kwargs[key] = old_kwargs[key]
-    if HIDDEN in args or HIDDEN in kwargs.values():
-        raise InvalidArguments(f"A masked value {HIDDEN} was moved. Leave it where it is, or write the value itself.")
-    return [args, kwargs]
 
 
 def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:

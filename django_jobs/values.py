@@ -127,6 +127,20 @@ class Added(StrEnum):
     FIRED = "fired"
 
 
+class Edited(StrEnum):
+    """What became of an edit of one waiting job."""
+
+    #: it has the new record, and waits where it did.
+    EDITED = "edited"
+    GONE = "gone"
+    #: it does not wait: it runs, or has ended; nothing changed.
+    MOVED = "moved"
+    #: somebody else edited or replaced it meanwhile; nothing changed.
+    CHANGED = "changed"
+    #: an equal unique job has the key that it would have; nothing changed.
+    DUPLICATE = "duplicate"
+
+
 class Claim(NamedTuple):
     """The right to run one job: what a worker holds while it does."""
 

@@ -27,6 +27,7 @@ from django_jobs.values import Controls, Job, NewJob, Options
 from django_jobs.worker.outage import cut_off
 from tests.cluster import running_cluster
 from tests.servers import redis_program, running_redis
+from tests.support.pace import Pace
 
 # A busy machine needs longer for an example now and then: a test that must be fast measures what it means itself.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -65,6 +66,24 @@ class Seconds:
 @pytest.fixture
 def time() -> Seconds:
     return Seconds()
+
+
+@pytest.fixture(scope="session")
+def _calibration() -> Iterator[Pace]:
+    pace = Pace()
+    yield pace
+    pace.close()
+
+
+@pytest.fixture
+def pace(_calibration: Pace) -> Pace:
+    """Judges durations: `pace.within(began, promise)`.  A test that asks for it is `timed`."""
+    return _calibration
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "pace" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.timed)
 
 
 @pytest.fixture(autouse=True)

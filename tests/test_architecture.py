@@ -21,8 +21,8 @@ RANKS = (
     # storage
     "stores models new_job schedule_sources",
     # use cases
-    "enqueue handle sending calls async_calls job_function operations bulk browse middleware schedules schedule_state"
-    " context archive remote metrics logs",
+    "enqueue handle sending edited calls async_calls job_function operations bulk browse middleware schedules"
+    " schedule_state context archive remote metrics logs",
     # running
     "worker",
 )

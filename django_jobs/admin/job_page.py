@@ -17,11 +17,21 @@ from django_jobs.admin.forms import ArgumentsForm
 from django_jobs.admin.rows import checkin
 from django_jobs.browse import Match
 from django_jobs.codec import decode, name_of
-from django_jobs.exceptions import CorruptRecord, InvalidArguments, JobNotFound, UnknownJob
+from django_jobs.exceptions import (
+    CorruptRecord,
+    DuplicateJob,
+    InvalidArguments,
+    JobMoved,
+    JobNotFound,
+    PayloadError,
+    UnknownJob,
+)
 from django_jobs.stores import get_store
 from django_jobs.tagged_text import readable
-from django_jobs.values import FINISHED, Job, JobInfo, Pause, State
+from django_jobs.values import FINISHED, WAITING, Job, JobInfo, Pause, State
 
+#: States in which arguments can be edited: the job waits, or can be run again.
+EDITABLE = WAITING | operations.VERBS["retry"]
 #: Raw bytes of a record that cannot be read: so many are shown.
 RAW = 20_000
 
@@ -106,13 +116,13 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
         "meta": [(key, readable(value)) for key, value in (payloads.meta_of(job) or {}).items()],
         "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
         "may_edit": bool(known and arguments is not None)
-        and info.state in operations.VERBS["retry"]
+        and info.state in EDITABLE
         and console.may(permissions.VERBS["edit"]),
     }
 
 
 def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
-    """Other arguments, then run.  GET: the form."""
+    """Other arguments: for a job that goes on waiting, or to be run now.  GET: the form."""
     queue, id = unquote(queue), unquote(id)
     console.require(permissions.VERBS["edit"])
     info = get_store().get(queue, id)
@@ -123,19 +133,34 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
     except CorruptRecord as error:
         raise Http404 from error
     call = payloads.arguments_of(job)
-    if call is None or info.state not in operations.VERBS["retry"]:
+    if call is None or info.state not in EDITABLE:
         return console.back(console.url("job", queue, id), messages.WARNING, _("This job cannot be edited as it is."))
     text = json.dumps(call, indent=2, ensure_ascii=False)
     form = ArgumentsForm(console.request.POST or None, initial={"arguments": text})
     if console.request.method == "POST" and form.is_valid():
         try:
-            operations.edit_and_retry(queue, id, *form.cleaned_data["arguments"])
-        except (InvalidArguments, UnknownJob, JobNotFound) as error:
+            said = edit(queue, id, form.cleaned_data["arguments"], run="wait" not in console.request.POST)
+        except (InvalidArguments, PayloadError, UnknownJob, JobNotFound, JobMoved, DuplicateJob) as error:
             form.add_error("arguments", str(error))
         else:
-            said = _("The job was queued with other arguments.")
             console.log(said, about=f"{queue}/{id}", ids=[id])
             return console.back(console.url("job", queue, id), messages.SUCCESS, said)
     definition = payloads.definition_of(job.name)
-    context = {"form": form, "info": info, "job": job, "signature": str(definition.signature) if definition else ""}
-    return console.render("edit.html", _("Edit arguments and run"), context, here=info.state.value)
+    context = {
+        "form": form,
+        "info": info,
+        "job": job,
+        "signature": str(definition.signature) if definition else "",
+        "may_wait": info.state in WAITING,
+        "may_run": info.state in operations.VERBS["retry"],
+    }
+    return console.render("edit.html", _("Edit arguments"), context, here=info.state.value)
+
+
+def edit(queue: str, id: str, call: tuple[list[Any], dict[str, Any]], *, run: bool) -> str:
+    """Do it, and say what was done."""
+    if run:
+        operations.edit_and_retry(queue, id, *call)
+        return _("The job was queued with other arguments.")
+    operations.edit(queue, id, *call)
+    return _("The job has other arguments and goes on waiting.")

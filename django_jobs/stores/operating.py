@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django_jobs.values import State
+from django_jobs.values import Edited, State
 
 
 class OperatingStore(ABC):
@@ -25,6 +25,14 @@ class OperatingStore(ABC):
         the record is replaced in the same step: arguments edited by a person; a unique key that it no longer has is
         freed.  The lock is taken where it is free, unless for a period.  A job that was killed while it ran is blocked
         until that attempt has ended.  Returns the ids that moved."""
+
+    @abstractmethod
+    def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
+        """scheduled, queued, retry, blocked: the record `was` is replaced where the job waits; turn and time stay.
+
+        The lock goes over to a new unique key, with what is left of a period.  A job that waits for a limit and has
+        another limit key now is queued again in its turn.  A job that has this very record already is EDITED,
+        whatever its state."""
 
     @abstractmethod
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:

@@ -55,6 +55,7 @@ class RunningStore(ABC):
         lease: int,
         max_running: int = 0,
         lease_each: bool = False,
+        up_to: int | None = None,
     ) -> Claimed:
         """queued → running: up to `limit` jobs, best priority first, oldest first among equals.
 
@@ -64,7 +65,19 @@ class RunningStore(ABC):
         of `lease` ms from now for all its claims in the queue; with `lease_each`, each job is held by its own
         holder `{worker}:{job id}` (remote workers).  Unique locks of mode "queued" are freed.
         Wakes another waiter when jobs are left.
+
+        With `up_to` (see `last_arrival`) only jobs that had arrived by then, and `left` counts no others (it may stop
+        at a thousand).  What a worker hands back, or held when it was lost, counts as having arrived.
         """
+
+    @abstractmethod
+    def last_arrival(self, queue: str) -> int:
+        """Promote everything that is due, then return the number of the last job that became queued."""
+
+    @abstractmethod
+    def waiting(self, queue: str, up_to: int) -> int:
+        """How many jobs are queued, in both lanes, that `claim` would take with this `up_to`; 0 while the queue is
+        paused.  It may stop counting at a thousand."""
 
     @abstractmethod
     def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:

@@ -96,6 +96,7 @@ class Child:
             gate=self.gate,
             clock=self.clock,
             size=self._size,
+            drain=config.drain,
         )
         fetch_lock = Lock()
         self.runners = [Runner(self, n, fetch_lock) for n in range(1 if alone else config.threads)]

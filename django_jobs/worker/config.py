@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django_jobs.conf import QueueSettings
@@ -26,6 +27,8 @@ class WorkerConfig:
     reload: bool = False
     periodic: bool = True
     strict: bool = False
+    #: with --drain: queue → the number of the last job that waited when this worker began; None = no end.
+    drain: Mapping[str, int] | None = None
     #: ms
     lease: int = 30_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 
@@ -22,6 +22,8 @@ from django_jobs.worker.picking import QueuePicker
 LONGEST_WAIT = 2.0
 #: Seconds between two looks at all backlogs while there is work; claims tell of their own queue meanwhile.
 LOOK_INTERVAL = 0.1
+#: Seconds between two claims on every queue that is drained: what is left comes back from a limit or a lost worker.
+DRAIN_INTERVAL = 0.1
 #: Seconds between two claims on every queue where waiting does not work.
 BROKEN_INTERVAL = 0.5
 
@@ -43,10 +45,12 @@ class Fetcher:
         gate: Gate,
         clock: StoreClock,
         size: Callable[[str], int],
+        drain: Mapping[str, int] | None = None,
     ) -> None:
         self.store, self.worker, self.lane, self.lease = store, worker, lane, lease
         self.gate, self.clock, self.size = gate, clock, size
         self.queues = {settings.name: settings for settings in queues}
+        self.drain = drain
         self.picker = QueuePicker(queues, strict=strict)
         #: True from before a claim is sent until its thread has it: the process must not end in between.
         self.claiming = False
@@ -107,6 +111,7 @@ class Fetcher:
             lane=self.lane,
             lease=self.lease,
             max_running=self.queues[queue].max_concurrency,
+            up_to=None if self.drain is None else self.drain[queue],
         )
         if ACTIVE and claimed.claims:
             crashpoint("claim.after_reply")
@@ -123,6 +128,11 @@ class Fetcher:
 
     def _wait(self, now: float) -> None:
         """Block until there may be something, and find out where."""
+        if self.drain is not None:
+            # Wake-ups are for those who take new jobs: one that we took would be missing there.
+            self.gate.ended.wait(DRAIN_INTERVAL)
+            self.picker.suspect()
+            return
         timeout = self.picker.pause(now, LONGEST_WAIT)
         if timeout <= 0:
             return

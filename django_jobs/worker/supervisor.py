@@ -41,7 +41,7 @@ LAST_WORDS = 4.0
 
 
 class Supervisor:
-    """`run()` works until a signal, a command or `--burst` ends it, and returns the exit status."""
+    """`run()` works until a signal, a command, `--burst` or `--drain` ends it, and returns the exit status."""
 
     def __init__(self, store: Store, config: WorkerConfig, tickers: Sequence[Ticker] = ()) -> None:
         self.store, self.config = store, config
@@ -65,7 +65,8 @@ class Supervisor:
             command=self._command,
             holds_nothing=self._holds_nothing,
         )
-        self.burst = Burst(store, config.queue_names, self.family) if config.burst else None
+        ends_itself = config.burst or config.drain is not None
+        self.burst = Burst(store, config.queue_names, self.family, up_to=config.drain) if ends_itself else None
         self._burst_outage = Outage("Looking whether everything has run")
         #: monotonic: when what still runs is killed; None while we are not stopping.
         self.deadline: float | None = None

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -21,8 +23,9 @@ from django_jobs.stores.redis import RedisStore
 from django_jobs.values import Controls, Job, NewJob, State
 from tests.integration.stand_ins import work
 from tests.integration.workers import WorkerSite
+from tests.support.pace import Pace
 from tests.survival.servers import RedisServer
-from tests.survival.waiting import SLOW, wait_until
+from tests.survival.waiting import wait_until
 
 Q = "default"
 
@@ -42,31 +45,33 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]
 
 
 @pytest.mark.accepts("G07", "G57", "K10")
-def test_a_scheduled_job_starts_within_a_tenth_of_a_second_of_its_time(site: WorkerSite) -> None:
-    """Twenty jobs at odd times, enqueued out of order, on a worker that has nothing else to do.
+def test_a_scheduled_job_starts_within_a_tenth_of_a_second_of_its_time(site: WorkerSite, pace: Pace) -> None:
+    """A hundred jobs at odd times, enqueued out of order, on a worker that has nothing else to do: all but one.
 
-    Half of them, in the best of five rounds: on a machine that runs other things the kernel may keep any process
-    waiting that long.
+    A round in which the machine let even an idle process wait for a third of that time says nothing about the worker.
     """
     pool = site.pool(threads=2)
     work.enqueue().wait(60)
-    rounds = []
-    for _ in range(5):
-        rounds.append(late := lateness(site))
-        assert late[0] >= -1, "never before its time"
-        if late[-2] <= SLOW * 100 and statistics.median(late) <= 100:
+    stalls = []
+    for _ in range(10):
+        began = monotonic()
+        late = lateness(site)
+        assert late[0] >= 0, "never before its time"
+        stalls.append(pace.longest_stall(began))
+        if late[-2] <= 100 or stalls[-1] < 0.033:
             break
     else:
-        pytest.fail(f"late in every round, ms: {rounds}")
+        pytest.fail(f"The machine is too busy to measure on: it stalls for {stalls} s.")
+    assert late[-2] <= 100, f"ms late, sorted: {late}"
     assert pool.stop() == 0
 
 
 def lateness(site: WorkerSite) -> list[int]:
-    """Milliseconds from the time of each of twenty jobs to its start, the smallest first."""
+    """Milliseconds from the time of each of a hundred jobs to its start, the smallest first."""
     first = datetime.now(UTC) + timedelta(milliseconds=700)
-    handles = [
-        work.enqueue_at(first + timedelta(milliseconds=n * 137), 0) for n in (7, 3, 11, 0, 19, 5, 1, *range(20, 33))
-    ]
+    numbers = list(range(100))
+    Random(7).shuffle(numbers)
+    handles = [work.enqueue_at(first + timedelta(milliseconds=n * 53), 0) for n in numbers]
     due = {handle.id: handle.refresh()._info.at for handle in handles}
     for handle in handles:
         handle.wait(60)
@@ -100,7 +105,7 @@ def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: 
                 key,
                 due,
             )
-            client.config_set("slowlog-log-slower-than", SLOW * 20_000)
+            client.config_set("slowlog-log-slower-than", 20_000)
             client.slowlog_reset()
             client.config_resetstat()
             assert 0 < site.store.promote(Q) <= 100
@@ -110,7 +115,7 @@ def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: 
             slow = sum(b"EVAL" in entry["command"] for entry in client.slowlog_get(128))
             scripts = client.info("commandstats")["cmdstat_evalsha"]
             assert slow <= scripts["calls"] / 100
-            assert scripts["usec_per_call"] <= SLOW * 5_000
+            assert scripts["usec_per_call"] <= 5_000
     finally:
         site.close()
         server.close()
@@ -129,13 +134,13 @@ def drain(site: WorkerSite, client: redis.Redis, number: int) -> None:
         return site.store.stats([Q])[0].totals.get("succeeded", 0) == number
 
     wait_until(is_done, "all have run", seconds=120, every=0.05)
-    assert statistics.median(waits) <= SLOW * 0.02, "others are served in between"
+    assert statistics.median(waits) <= 0.02, "others are served in between"
 
 
 # -- moved and cancelled ----------------------------------------------------------------
 
 
-def test_a_scheduled_job_can_be_moved_forward_and_back(site: WorkerSite) -> None:
+def test_a_scheduled_job_can_be_moved_forward_and_back(site: WorkerSite, pace: Pace) -> None:
     """Its worker, asleep until the old time, hears of the new one."""
     pool = site.pool()
     work.enqueue().wait(60)
@@ -146,7 +151,9 @@ def test_a_scheduled_job_can_be_moved_forward_and_back(site: WorkerSite) -> None
     moved_at = site.store.now()
     assert operations.reschedule(Q, [handle.id], moved_at + 300).moved == [handle.id]
     handle.wait(60)
-    assert 300 <= site.info(handle.id).at - moved_at < 300 + SLOW * 1000
+    late = site.info(handle.id).at - moved_at - 300
+    assert late >= 0
+    pace.took(late / 1000, 0.1, "after its new time")
     assert pool.stop() == 0
 
 

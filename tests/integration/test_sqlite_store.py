@@ -18,7 +18,6 @@ from django_jobs.exceptions import StoreCorrupt, StoreMisconfigured, StoreUnavai
 from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.sqlite import SqliteStore, connection
 from django_jobs.values import Attempt, Done, State
-from tests.survival.waiting import SLOW
 
 Q = "default"
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,7 +169,7 @@ class TestErrors:
         with pytest.raises(StoreMisconfigured, match="version 99"):
             embedded_store.queues()
 
-    def test_of_a_locked_file_come_in_time(self, embedded_store, make_job, monkeypatch):
+    def test_of_a_locked_file_come_in_time(self, embedded_store, make_job, monkeypatch, pace):
         monkeypatch.setattr(connection, "BUSY_TIMEOUT", 0.1)
         embedded_store.enqueue(Q, [make_job("a")])
         other = sqlite3.connect(embedded_store.database.path, isolation_level=None)
@@ -179,7 +178,7 @@ class TestErrors:
         begin = time.monotonic()
         with pytest.raises(StoreUnavailable, match="locked"):
             embedded_store.enqueue(Q, [make_job("b")])
-        assert time.monotonic() - begin < SLOW * 5
+        pace.within(begin, 5)
         assert embedded_store.get(Q, "a") is not None, "readers do not wait for a writer"
         other.execute("ROLLBACK")
         other.close()

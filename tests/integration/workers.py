@@ -18,6 +18,9 @@ from django_jobs.values import Controls, Job, JobInfo, NewJob, Options, State
 from tests.survival.pools import Pool, Site
 from tests.survival.waiting import wait_until
 
+#: Of the keyword arguments of `put`: the others are of Options.
+CONTROLS = ("at_most_once", "priority", "expires_at", "limit_key", "limit")
+
 
 class WorkerSite(Site):
     """A store with workers on it; jobs are put there directly, as a web process would."""
@@ -48,7 +51,7 @@ class WorkerSite(Site):
         """Enqueue one job; keyword arguments are of Options (times in ms) and Controls."""
         controls = Controls(
             alone="timeout" in options,
-            **{key: options.pop(key) for key in ("at_most_once", "priority", "expires_at") if key in options},
+            **{key: options.pop(key) for key in CONTROLS if key in options},
         )
         now = self.store.now()
         job = Job(

@@ -8,6 +8,7 @@ import re
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -19,10 +20,18 @@ from django_jobs.conf import QueueSettings, Settings, get_settings, surroundings
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.stores import get_store
 from django_jobs.stores.base import Store
+from django_jobs.worker.burst import waiting_now
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.duties import duties
 from django_jobs.worker.reload import start_again
 from django_jobs.worker.supervisor import Supervisor
+
+DRAIN = (
+    "run the jobs that wait now, take none that comes later, and exit. Now waits what is queued at the start, or was "
+    "due by then; and what waits for a limit, if that makes room meanwhile. Left for other workers: jobs of a later "
+    "time, retries of jobs that fail meanwhile, what those jobs enqueue, and everything that is paused. "
+    "Schedules are not run."
+)
 
 
 class Command(BaseCommand):
@@ -32,7 +41,9 @@ class Command(BaseCommand):
         # Defaults are filled in by handle(): a DJANGO_JOBS that cannot be read is for the checks to explain.
         parser.add_argument("--queues", type=_names, help="comma-separated; default: all of DJANGO_JOBS['QUEUES']")
         parser.add_argument("--exclude-queues", type=_names, default=[], help="comma-separated")
-        parser.add_argument("--burst", action="store_true", help="exit when nothing is left to run")
+        ending = parser.add_mutually_exclusive_group()
+        ending.add_argument("--burst", action="store_true", help="exit when nothing is left to run")
+        ending.add_argument("--drain", action="store_true", help=DRAIN)
         parser.add_argument("--processes", type=_whole(1), help="default: PROCESSES, or one per CPU")
         parser.add_argument("--threads", type=_whole(1), help="per process; default: THREADS, or 8")
         parser.add_argument(
@@ -64,11 +75,17 @@ class Command(BaseCommand):
             max_memory=options["max_memory"],
             burst=options["burst"],
             reload=options["reload"],
-            periodic=not options["no_periodic"],
+            periodic=not (options["no_periodic"] or options["drain"]),
             strict=settings.queue_order == "strict",
             lease=int(settings.lease * 1000),
         )
         store, address = _reach(settings)
+        if options["drain"]:
+            config = _draining(store, config)
+            if not config.queues:
+                if options["verbosity"]:
+                    self.stdout.write("Nothing waits.")
+                return
         supervisor = Supervisor(store, config, duties(store, config))
         if options["verbosity"]:
             _log_to_console()
@@ -99,6 +116,17 @@ def _reach(settings: Settings) -> tuple[Store, str]:
         return get_store(), "a store that is not there yet"  # the worker waits for it, and says why
     except (StoreError, ImproperlyConfigured) as error:
         raise CommandError(str(error)) from error
+
+
+def _draining(store: Store, config: WorkerConfig) -> WorkerConfig:
+    """The same worker, for what waits now.  Raises CommandError where that cannot be known."""
+    if config.reload:
+        raise CommandError("--drain ends by itself, --reload begins again and again: leave one of them out.")
+    try:
+        marks = waiting_now(store, config.queues)
+    except StoreError as error:
+        raise CommandError(f"What waits now is not known: {error}") from error
+    return replace(config, drain=marks, queues=tuple(queue for queue in config.queues if queue.name in marks))
 
 
 def _log_to_console() -> None:

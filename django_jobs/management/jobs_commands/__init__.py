@@ -18,6 +18,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "schedules": schedules.SCHEDULES,
     "run": schedules.RUN,
     "enqueue": enqueueing.ENQUEUE,
+    "edit": enqueueing.EDIT,
     "token": token.TOKEN,
     "doctor": doctor.DOCTOR,
 }

@@ -1,4 +1,4 @@
-"""`enqueue`."""
+"""`enqueue`, `edit`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_jobs import browse, operations
+from django_jobs.arguments import dump
 from django_jobs.enqueue import enqueue_by_name
+from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
 
 
@@ -23,18 +26,42 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--id", dest="job_id", default=None, help="the id; the same id is enqueued once")
 
 
+def edit_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument(
+        "--args", dest="call", required=True, metavar="JSON", help="a list of arguments, or an object of keyword ones"
+    )
+    parser.add_argument("--queue", default="", help="where the job is, if you know it")
+
+
 def enqueue(options: Mapping[str, Any]) -> Answer:
-    try:
-        given = json.loads(options["call"])
-    except ValueError as error:
-        raise CommandError(f"--args is {options['call']}, which is not JSON: {error}") from error
-    if not isinstance(given, list | dict):
-        raise CommandError(f"--args is {options['call']}: write a JSON list of arguments, such as [7], or an object.")
-    args, kwargs = (given, {}) if isinstance(given, list) else ([], given)
+    args, kwargs = read_call(options["call"])
     chosen = {key: options[key] for key in ("queue", "priority", "job_id")}
     handle = enqueue_by_name(options["name"], args, kwargs, on_commit=False, **chosen)
     data = {"id": handle.id, "name": handle.name, "queue": handle.queue}
     return Answer(data, f"{handle.name} was enqueued as job {handle.id} in queue {handle.queue}.")
 
 
+def edit(options: Mapping[str, Any]) -> Answer:
+    info = browse.find(options["id"], [options["queue"]] if options["queue"] else browse.queue_names())
+    if info is None:
+        raise JobNotFound(f"No such job: {options['id']}. It may have left the history.")
+    call = json.loads(dump(*read_call(options["call"])))
+    changed = operations.edit(info.queue, info.id, *call)
+    said = f"Job {info.id} has other arguments." if changed else f"Job {info.id} had these arguments already."
+    return Answer({"id": info.id, "queue": info.queue, "changed": changed}, said)
+
+
+def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that --args names."""
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"--args is {text}, which is not JSON: {error}") from error
+    if not isinstance(given, list | dict):
+        raise CommandError(f"--args is {text}: write a JSON list of arguments, such as [7], or an object.")
+    return (given, {}) if isinstance(given, list) else ([], given)
+
+
 ENQUEUE = Subcommand("Enqueue a registered job.", arguments, enqueue)
+EDIT = Subcommand("Give a job that waits other arguments.", edit_arguments, edit)

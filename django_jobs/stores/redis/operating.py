@@ -9,7 +9,7 @@ from typing import Any
 from django_jobs.stores.documents import read_entry
 from django_jobs.stores.operating import OperatingStore
 from django_jobs.stores.redis.part import RedisPart, texts, unsigned_line
-from django_jobs.values import State
+from django_jobs.values import Edited, State
 
 #: Which key holds the ids of a state, for walking them; blocked and running live in hashes, queued in two lanes.
 WALKED = {
@@ -36,6 +36,9 @@ class RedisOperating(RedisPart, OperatingStore):
         if record is not None and len(ids) != 1:
             raise ValueError(f"A new record goes to one job, not {len(ids)}.")
         return texts(self._run_once("revive", queue, record or b"", *ids)) if ids else []
+
+    def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
+        return Edited(self._run("edit", queue, id, was, record).decode())
 
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
         return texts(self._run_once("delete", queue, *ids)) if ids else []

@@ -63,10 +63,12 @@ class RedisRunning(RedisPart, RunningStore):
         lease: int,
         max_running: int = 0,
         lease_each: bool = False,
+        up_to: int | None = None,
     ) -> Claimed:
-        each = "each" if lease_each else ""
+        each, bound = "each" if lease_each else "", "" if up_to is None else up_to
+        limits = min(limit, MAX_BATCH), lease, lane.value, max_running
         now, left, due, token, expired, ids, records, tried = self._run_claim(
-            queue, worker, lane, (worker, min(limit, MAX_BATCH), lease, lane.value, max_running, each, self._archiving)
+            queue, worker, lane, (worker, *limits, each, self._archiving, bound)
         )
         claims = []
         for bare_id, record, tries in zip(ids, records, tried or repeat(None), strict=False):
@@ -102,6 +104,14 @@ class RedisRunning(RedisPart, RunningStore):
 
     def promote(self, queue: str, limit: int = 100) -> int:
         return int(self._run("promote", queue, min(limit, 100)))
+
+    def last_arrival(self, queue: str) -> int:
+        while self.promote(queue):
+            pass
+        return int(self.transport.command("GET", self.keys.of(queue)["seq"]) or 0)
+
+    def waiting(self, queue: str, up_to: int) -> int:
+        return int(self._run("waiting", queue, up_to))
 
     def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
         timeout = max(0.01, min(timeout, 2.0))

@@ -27,6 +27,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
         lease: int,
         max_running: int = 0,
         lease_each: bool = False,
+        up_to: int | None = None,
     ) -> Claimed:
         part = lane_number(lane)
         with self.writing(queue) as move:
@@ -43,7 +44,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
             token = passed = 0
             used: dict[str, int] = {}
             while len(claims) < room and passed < PASS_OVER:
-                found = _next(move, part, room - len(claims))
+                found = _next(move, part, room - len(claims), up_to)
                 for row, record in found:
                     if row.expires_at is not None and row.expires_at <= move.now:
                         move.move(row, State.EXPIRED)
@@ -62,7 +63,21 @@ class SqliteClaiming(SqlitePart, RunningStore):
                     break
             if claims and not lease_each:
                 set_lease(move, worker, lease)
-            return Claimed(claims, expired, move.count_of(State.QUEUED, part), next_due(move), move.now)
+            left = move.count_of(State.QUEUED, part) if up_to is None else _arrived(move, up_to, part)
+            return Claimed(claims, expired, left, next_due(move), move.now)
+
+    def last_arrival(self, queue: str) -> int:
+        while self.promote(queue):
+            pass
+        with self.database.read() as connection:
+            return self.reading(queue, connection).value("SELECT seq FROM queues WHERE queue = ?", queue) or 0
+
+    def waiting(self, queue: str, up_to: int) -> int:
+        with self.database.read() as connection:
+            view = self.reading(queue, connection)
+            if "" in view.pauses():
+                return 0
+            return sum(_arrived(view, up_to, lane_number(lane)) for lane in Lane)
 
     def promote(self, queue: str, limit: int = 100) -> int:
         with self.writing(queue) as move:
@@ -82,10 +97,19 @@ def lane_number(lane: Lane) -> int:
     return 1 if lane is Lane.ALONE else 0
 
 
-def _next(move: Transaction, part: int, limit: int) -> list[tuple[Row, bytes]]:
+def _arrived(move: Transaction, up_to: int, part: int) -> int:
+    """How many of the lane had arrived by then.  A thousand stand for more: a look costs no more than a claim."""
+    some = "SELECT 1 FROM jobs WHERE queue = ? AND state = 'queued' AND lane = ? AND seq <= ? LIMIT ?"
+    n: int = move.value(f"SELECT count(*) FROM ({some})", move.queue, part, up_to, MAX_BATCH)
+    return n
+
+
+def _next(move: Transaction, part: int, limit: int, up_to: int | None) -> list[tuple[Row, bytes]]:
+    # What was handed back has a number below 0.
+    arrived = "" if up_to is None else f" AND seq <= {up_to:d}"
     sql = (
         f"SELECT record, {COLUMNS} FROM jobs JOIN records USING (job)"
-        " WHERE queue = ? AND state = 'queued' AND lane = ? ORDER BY rank, seq LIMIT ?"
+        f" WHERE queue = ? AND state = 'queued' AND lane = ?{arrived} ORDER BY rank, seq LIMIT ?"
     )
     found = move.execute(sql, (move.queue, part, limit)).fetchall()
     return [(Row._make(columns), record) for record, *columns in found]

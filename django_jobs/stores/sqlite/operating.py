@@ -12,7 +12,7 @@ from django_jobs.stores.sqlite.endings import is_ending, keep_slot
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import FINISHED, PLAIN, WAITING, Attempt, Controls, State
+from django_jobs.values import FINISHED, PLAIN, WAITING, Attempt, Controls, Edited, State
 
 _REVIVABLE = frozenset(set(State) - {State.QUEUED, State.RUNNING, State.SUCCEEDED})
 #: jobs of a type that come back in the call that opens it.
@@ -56,6 +56,25 @@ class SqliteOperating(SqlitePart, OperatingStore):
             return True
 
         return self._each(queue, ids, to_queued)
+
+    def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
+        with self.writing(queue) as move:
+            row = move.row(id)
+            if row is None:
+                return Edited.GONE
+            stored = move.record(row)
+            if stored == record:
+                return Edited.EDITED
+            if row.state not in WAITING:
+                return Edited.MOVED
+            if stored != was:
+                return Edited.CHANGED
+            controls = _controls(id, queue, record)
+            holder = move.locker(controls.unique) if controls.unique and controls.unique != row.lock else None
+            if holder is not None and getattr(holder, "id", holder) != id:
+                return Edited.DUPLICATE
+            move.edit(row, record, controls)
+            return Edited.EDITED
 
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
         def away(move: Transaction, row: Row) -> bool:

@@ -140,6 +140,18 @@ class Transaction:
         assert changed is not None
         return changed
 
+    def edit(self, row: Row, record: bytes, controls: Controls) -> None:
+        """The same for a job that waits: its lock and its limit follow the new controls."""
+        owned = "SELECT until FROM locks WHERE queue = ? AND digest = ? AND id = ?"
+        until = self.value(owned, self.queue, row.lock, row.id) or 0
+        changed = self.replace_record(row, record, controls)
+        if changed.lock and changed.lock != row.lock and (until > self.now or changed.lock_mode != "period"):
+            self.lock(changed.lock, row.id, until if until > self.now else 0)
+        if row.limit_key and row.limit_key != changed.limit_key:
+            self._leave(row)
+            if row.blocked_by == f"limit:{row.limit_key}":
+                self.move(changed, State.QUEUED, lane=row.lane, seq=row.seq, since=row.since)
+
     def _update(self, job: int, columns: dict[str, Any]) -> None:
         names = ", ".join(f"{column} = ?" for column in columns)
         self.execute(f"UPDATE jobs SET {names} WHERE job = ?", (*columns.values(), job))

@@ -103,6 +103,23 @@ def test_arguments_are_edited_and_the_job_runs(console_store: Store, filler: Fil
     assert decode(id, "default", filler.claim()[0].record).args == b"[[8],{}]"
 
 
+@pytest.mark.accepts("K31")
+def test_a_job_that_waits_gets_other_arguments_and_goes_on_waiting(
+    console_store: Store, filler: Filler, root: Client
+) -> None:
+    first, behind = filler.make(State.QUEUED), filler.make(State.QUEUED)
+    assert "Edit arguments" in root.get(f"{BASE}job/default/{first}/").text
+    page = f"{BASE}job/default/{first}/edit/"
+    assert "Save and run now" not in root.get(page).text, "it is queued already"
+    assert "cannot be called" in root.post(page, {"arguments": "[[], {}]", "wait": "1"}).text
+    assert "goes on waiting" in root.post(page, {"arguments": "[[8], {}]", "wait": "1"}, follow=True).text
+    assert state_of(console_store, first) is State.QUEUED
+    claims = filler.claim(limit=2)
+    assert [claim.id for claim in claims] == [first, behind]
+    assert decode(first, "default", claims[0].record).args == b"[[8],{}]"
+    assert "cannot be edited" in root.post(page, {"arguments": "[[9], {}]", "wait": "1"}, follow=True).text
+
+
 @pytest.mark.accepts("G41", "G83")
 def test_a_queue_is_paused_with_a_reason_and_resumed(console_store: Store, filler: Filler, root: Client) -> None:
     page = f"{BASE}queues/default/"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -40,6 +41,29 @@ def fails_once() -> int:
         if me.attempt == 1:
             raise ValueError("the first time")
     return me.attempt
+
+
+@job(name="waits_for")
+def waits_for(path: str) -> None:
+    """Ends when the file is there."""
+    with recorded():
+        while not Path(path).exists():
+            time.sleep(0.01)
+
+
+@job(name="goes_on")
+def goes_on() -> None:
+    """Never ends as a chain: each leaves the next one."""
+    with recorded():
+        goes_on.enqueue()
+
+
+@job(name="dies_once")
+def dies_once(flag: str) -> None:
+    with recorded():
+        if not Path(flag).exists():
+            Path(flag).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 @job(name="snoozes_once")

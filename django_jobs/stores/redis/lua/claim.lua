@@ -2,14 +2,15 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 worker   5 limit   6 lease (ms)   7 lane   8 most running in the queue (0 = any)
---       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""
+--       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""   11 only what had arrived by then, or ""
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any)}
---! use clock answers record count due blocked unique pauses finish
+--! use clock answers record count due blocked unique pauses finish arrived
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
+local up_to = tonumber(ARGV[11])
 local place = lane == 'alone' and alone or queued
 local lane_wake = lane == 'alone' and wake_alone or wake
 local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
@@ -19,6 +20,13 @@ local function tries_of(ids, size)
 end
 
 local closed, closed_types, opens = pauses()
+
+local function jobs_left()
+    if up_to then
+        return count_arrived(place, up_to)
+    end
+    return redis.call('ZCARD', place)
+end
 
 -- ms until a job is due or a pause ends
 local function next_look()
@@ -42,11 +50,11 @@ local function again(text)
         end
     end
     if #ids == 0 then
-        return {now, redis.call('ZCARD', place), next_look(), 0, gone, {}, {}, {}}
+        return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}}
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = tries_of(ids, redis.call('HLEN', tries))
-    return {now, redis.call('ZCARD', place), next_look(), tonumber(token), gone, ids, records, tried}
+    return {now, jobs_left(), next_look(), tonumber(token), gone, ids, records, tried}
 end
 
 local before = answered()
@@ -199,7 +207,7 @@ while looked_at - #ids < PASS_OVER do
     if want <= 0 then
         break
     end
-    local batch = redis.call('ZRANGE', place, 0, want - 1)
+    local batch = up_to and first_arrived(place, up_to, want) or redis.call('ZRANGE', place, 0, want - 1)
     if #batch == 0 then
         break
     end
@@ -212,7 +220,11 @@ while looked_at - #ids < PASS_OVER do
         break -- these run; the next call begins with what is left
     end
     looked_at = looked_at + #batch
-    redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
+    if up_to then
+        redis.call('ZREM', place, unpack(batch))
+    else
+        redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
+    end
     for i, id in ipairs(batch) do
         local record, controls = found[i], seen[i]
         if not record then -- a dangling reference
@@ -231,7 +243,7 @@ end
 if #digests > 0 then
     unlock_many(digests, starters)
 end
-local left = redis.call('ZCARD', place)
+local left = jobs_left()
 local token, tried = 0, {}
 if #ids > 0 then
     tried = tries_of(ids, met[tries])

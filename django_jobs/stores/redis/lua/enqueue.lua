@@ -5,7 +5,7 @@
 --       then per job: id, record, run at (ms, 0 = now), on conflict, fire ("ms:schedule" or "")
 --
 -- Returns one word per job, as values.Added.
---! use clock answers record count places unique
+--! use clock answers record count locker
 --! keys fired
 local max_length = tonumber(ARGV[4])
 local STRIDE, FIRST = 5, 5
@@ -42,19 +42,6 @@ local by_name = {}
 local function counted(record)
     local name = name_of(record)
     by_name[name] = (by_name[name] or 0) + 1
-end
-
-local function covered(holder, ends)
-    if ends > now then
-        return true
-    end
-    return ends == 0 and redis.call('HEXISTS', jobs, holder) == 1 and not ended_state(holder)
-end
-
--- The job that has the key and is covered by it.
-local function locker(digest)
-    local holder, ends = lock_holder(digest)
-    return holder and covered(holder, ends) and holder
 end
 
 local function has_fired(fire_at, schedule)

@@ -1,0 +1,54 @@
+-- edit: a waiting job gets another record, where it is
+--
+-- ARGV  1 clock   2 id   3 record as it was   4 new record
+-- Returns a word, as values.Edited.
+--! use clock record locker
+local id, was, record = ARGV[2], ARGV[3], ARGV[4]
+local stored = redis.call('HGET', jobs, id)
+if not stored then
+    return 'gone'
+end
+if stored == record then -- this call sent again
+    return 'edited'
+end
+local state = redis.call('HEXISTS', claims, id) == 0 and waiting_state(id)
+if not state then
+    return 'moved'
+end
+if stored ~= was then
+    return 'changed'
+end
+local before, after = controls_of(stored), controls_of(record)
+local old, new = digest_of(before), digest_of(after)
+local holder = new and new ~= old and locker(new)
+if holder and holder ~= id then
+    return 'duplicate'
+end
+redis.call('HSET', jobs, id, record) -- first write: refused when Redis is full
+
+if new ~= old then
+    local owner, ends = nil, 0
+    if old then
+        owner, ends = lock_holder(old)
+        unlock_for_good(id, before)
+    end
+    if new and owner == id and ends > now then -- what is left of the period
+        redis.call('HSET', unique, new, string.format('%.0f:', ends) .. id)
+    elseif new then
+        relock(id, after)
+    end
+end
+
+if limit_key(before) ~= limit_key(after) then
+    local member = redis.call('HGET', waits, id)
+    local _, score, lane, key = parts_of(member or '')
+    if key and key == limit_key(before) then
+        redis.call('ZADD', lane == 'a' and alone or queued, score, id)
+        unblock(id)
+        wake_up(wake)
+        wake_up(wake_alone)
+    elseif state == 'queued' and limit_key(before) then
+        admit(limit_key(before), 1) -- it may have been let in for a slot that it will not use now
+    end
+end
+return 'edited'

@@ -1,0 +1,9 @@
+-- waiting: how many jobs are queued that had arrived by a number of the queue; none while the queue is paused
+--
+-- ARGV  1 clock   2 number
+--! use clock pauses arrived
+if pauses() then
+    return 0
+end
+local up_to = tonumber(ARGV[2])
+return count_arrived(queued, up_to) + count_arrived(alone, up_to)

@@ -1,0 +1,148 @@
+"""Editing a job that waits: what it may become, what follows the arguments, and when it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_jobs import operations, registry
+from django_jobs.codec import decode
+from django_jobs.definition import JobDefinition
+from django_jobs.enqueue import enqueue_by_name
+from django_jobs.exceptions import DuplicateJob, InvalidArguments, JobMoved, JobNotFound, PayloadError
+from django_jobs.payloads import HIDDEN
+from django_jobs.stores.base import Store
+from django_jobs.values import State
+from tests.console_data import Filler
+
+
+def bill(account_id: int, amount: int = 1) -> None:
+    """Never run."""
+
+
+@pytest.fixture
+def keyed() -> Iterator[Callable[..., JobDefinition]]:
+    """Register `bill` with these options."""
+    made: list[JobDefinition] = []
+
+    def make(**options: Any) -> JobDefinition:
+        made.append(JobDefinition(bill, name="tests.bill", **options))
+        registry.register(made[-1])
+        return made[-1]
+
+    yield make
+    for definition in made:
+        registry._by_name.pop(definition.name, None)
+
+
+def controls(store: Store, id: str) -> Any:
+    info = store.get("default", id)
+    assert info is not None
+    return decode(id, "default", info.record).controls
+
+
+@pytest.mark.accepts("K31")
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.QUEUED, State.RETRY])
+def test_a_job_that_waits_has_the_new_arguments_where_it_is(console_store: Store, filler: Filler, state: State) -> None:
+    id = filler.make(state)
+    before = console_store.get("default", id)
+    assert operations.edit("default", id, [8], {}) is True
+    after = console_store.get("default", id)
+    assert before is not None
+    assert after is not None
+    assert decode(id, "default", after.record).args == b"[[8],{}]"
+    assert after._replace(record=before.record) == before
+    assert operations.edit("default", id, [8], {}) is False
+
+
+def test_the_same_edit_again_is_no_error_when_the_job_has_begun_meanwhile(filler: Filler) -> None:
+    id = filler.make(State.QUEUED)
+    operations.edit("default", id, [8], {})
+    filler.claim()
+    assert operations.edit("default", id, [8], {}) is False
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.SUCCEEDED, State.DEAD, State.CANCELLED])
+def test_a_job_that_runs_or_has_ended_is_refused(filler: Filler, state: State) -> None:
+    with pytest.raises(JobMoved, match=state.value):
+        operations.edit("default", filler.make(state), [8], {})
+
+
+def test_what_is_wrong_is_named_and_changes_nothing(filler: Filler, memory_console: Store, settings: Any) -> None:
+    filler = Filler(memory_console)
+    id = filler.make(State.QUEUED)
+    before = memory_console.get("default", id)
+    with pytest.raises(InvalidArguments, match="cannot be called"):
+        operations.edit("default", id, [], {"colour": "red"})
+    with pytest.raises(PayloadError, match="MAX_PAYLOAD"):
+        operations.edit("default", id, ["x" * 300_000], {})
+    with pytest.raises(JobNotFound):
+        operations.edit("default", "nothing", [1], {})
+    assert memory_console.get("default", id) == before
+
+
+def test_a_masked_value_stays_what_it_was(console_store: Store, filler: Filler) -> None:
+    id = filler.make(State.QUEUED, name="shop.charge_card", call=[[7], {"card_number": "4111"}])
+    operations.edit("default", id, [8], {"card_number": HIDDEN})
+    info = console_store.get("default", id)
+    assert info is not None
+    assert json.loads(decode(id, "default", info.record).args) == [[8], {"card_number": "4111"}]
+
+
+def test_the_limit_key_follows_the_arguments(console_store: Store, keyed: Callable[..., JobDefinition]) -> None:
+    keyed(max_concurrency=1, concurrency_key="account_id")
+    id = enqueue_by_name("tests.bill", [1], {}).id
+    operations.edit("default", id, [2], {})
+    assert controls(console_store, id).limit_key == "tests.bill:2"
+
+
+@pytest.mark.parametrize("only", [None, ["account_id"]])
+def test_the_unique_key_follows_the_arguments(
+    console_store: Store, keyed: Callable[..., JobDefinition], only: list[str] | None
+) -> None:
+    keyed(unique="queued", unique_on=only)
+    first = enqueue_by_name("tests.bill", [1], {"amount": 5})
+    operations.edit("default", first.id, [2], {"amount": 5})
+    assert enqueue_by_name("tests.bill", [2], {"amount": 5}).added == "duplicate"
+    assert enqueue_by_name("tests.bill", [1], {"amount": 5}).added == "added"
+    with pytest.raises(DuplicateJob):
+        operations.edit("default", first.id, [1], {"amount": 5})
+
+
+def test_the_keys_follow_too_when_an_edited_job_is_run_again(
+    console_store: Store, keyed: Callable[..., JobDefinition]
+) -> None:
+    keyed(unique="success", max_concurrency=1, concurrency_key="account_id")
+    id = enqueue_by_name("tests.bill", [1], {}).id
+    console_store.kill("default", [id], "to be mended")
+    operations.edit_and_retry("default", id, [2], {})
+    assert controls(console_store, id).limit_key == "tests.bill:2"
+    assert enqueue_by_name("tests.bill", [2], {}).added == "duplicate"
+    assert enqueue_by_name("tests.bill", [1], {}).added == "added"
+
+
+def command(*words: str) -> str:
+    out = StringIO()
+    call_command("jobs", "edit", *words, stdout=out)
+    return out.getvalue()
+
+
+@pytest.mark.accepts("K31")
+def test_the_command_edits_a_job_that_waits_and_says_why_it_does_not(console_store: Store, filler: Filler) -> None:
+    id, running = filler.make(State.SCHEDULED), filler.make(State.RUNNING)
+    assert "has other arguments" in command(id, "--args", '{"order_id": 8}')
+    assert "had these arguments already" in command(id, "--args", '{"order_id": 8}')
+    assert json.loads(command(id, "--args", "[9]", "--json")) == {"id": id, "queue": "default", "changed": True}
+    for words, error in (
+        ([id, "--args", "["], "not JSON"),
+        ([id, "--args", "[]"], "cannot be called"),
+        ([running, "--args", "[8]"], "running"),
+        (["nothing", "--args", "[8]"], "No such job"),
+    ):
+        with pytest.raises(CommandError, match=error):
+            command(*words)

@@ -1,0 +1,135 @@
+"""Break one promise at a time and see which test notices: `python -m tools.mutants [NAME…]`, or `make mutants`.
+
+A mutant is a file `tests/mutants/NAME.patch`: lines `Promise: …` and `Caught by: …` (pytest's test ids, separated by
+spaces), an empty line, and a unified diff that breaks the promise.  Each is applied to a copy of the tree, and the
+tests that it names are run there.  A mutant is *caught* when one of them fails.  First all named tests run on a copy
+that is not changed: a test that fails there catches nothing.
+
+Ends with 0 if every mutant is caught, else with 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "tests" / "mutants"
+#: pytest's exit status when at least one test failed; 0 means that all passed, all others that it could not run.
+FAILED = 1
+#: Seconds for the tests of one mutant.  A mutant that makes a test hang is caught by the test's own deadline.
+PATIENCE = 900
+HEADER = re.compile(
+    r"\APromise: (?P<promise>[^\n]+)\nCaught by: (?P<tests>[^\n]+)\n\n(?P<diff>(?:diff|---) .*)\Z", re.DOTALL
+)
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One patch: its name, the promise that it breaks, the tests that must notice, and the file."""
+
+    name: str
+    promise: str
+    tests: tuple[str, ...]
+    path: Path
+
+
+class Malformed(Exception):
+    """A patch without the two lines that every patch begins with."""
+
+
+def mutants(names: Iterable[str] = ()) -> list[Mutant]:
+    """The mutants of these names, or all of them.  Raises Malformed, and FileNotFoundError for an unknown name."""
+    paths = [FOLDER / f"{name}.patch" for name in names] or sorted(FOLDER.glob("*.patch"))
+    return [read(path) for path in paths]
+
+
+def read(path: Path) -> Mutant:
+    """The mutant in this file.  Raises Malformed."""
+    if not (found := HEADER.match(path.read_text())):
+        raise Malformed(f"{path.name}: begin it with 'Promise: …', 'Caught by: …' and an empty line, then the diff.")
+    return Mutant(path.stem, found["promise"], tuple(found["tests"].split()), path)
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """A copy of the files that git knows, as they are in the working tree."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        for name in filter(None, listed.split("\0")):
+            source, target = ROOT / name, Path(folder) / name
+            if source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target)
+        yield Path(folder)
+
+
+def applies(mutant: Mutant, folder: Path, *, check_only: bool = False) -> bool:
+    """Apply the patch to the copy in `folder` (or only see whether it would); False if it does not fit the code."""
+    command = ["git", "apply", *(["--check"] if check_only else []), str(mutant.path)]
+    # Outside any checkout: inside one, git apply would skip files that lie outside the current folder.
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True).returncode == 0
+
+
+def run(tests: Iterable[str], folder: Path) -> tuple[int, str]:
+    """Run these tests in the copy: pytest's exit status and its output."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=no", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired as error:
+        return 2, f"no end within {PATIENCE} s\n{error.stdout or ''}"
+    return done.returncode, done.stdout + done.stderr
+
+
+def verdict(mutant: Mutant) -> tuple[bool, str]:
+    """Is this mutant caught, and by which test (or why not)?"""
+    with copied() as folder:
+        if not applies(mutant, folder):
+            return False, "the patch does not fit the code any more: make it again"
+        status, output = run(mutant.tests, folder)
+    if status == FAILED and (failures := FAILURE.findall(output)):
+        return True, failures[0]
+    if status == 0:
+        return False, f"SURVIVED: {output.strip().splitlines()[-1]}"
+    return False, f"pytest could not run (status {status}): {output.strip()[-400:]}"
+
+
+def main(names: list[str]) -> int:
+    """Try the mutants and print a table; return the exit status."""
+    chosen = mutants(names)
+    tests = sorted({test for mutant in chosen for test in mutant.tests})
+    print(f"{len(chosen)} mutants; first their {len(tests)} tests on the code as it is …", flush=True)
+    with copied() as folder:
+        status, output = run(tests, folder)
+    if status != 0:
+        print(output[-3000:])
+        print("These tests must pass before a mutant can be judged.", file=sys.stderr)
+        return 1
+    missed = 0
+    for mutant in chosen:
+        began = monotonic()
+        caught, by = verdict(mutant)
+        missed += not caught
+        word, took = "caught" if caught else "MISSED", monotonic() - began
+        print(f"{word}  {mutant.name}  {took:.0f} s  {by}\n        {mutant.promise}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} caught.")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
