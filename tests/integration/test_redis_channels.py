@@ -57,31 +57,49 @@ def test_connections_are_as_many_as_threads_that_enqueue_at_once(redis_server: s
     store.close()
 
 
-def test_threads_at_work_at_once_have_names_of_their_own() -> None:
+def test_calls_at_the_same_time_have_channels_of_their_own() -> None:
     channels = Channels()
-    one, two = channels.take(), channels.take()
+    one, two = channels.begin("q"), channels.begin("q")
     assert one.name != two.name
-    assert [one.next()[1], one.next()[1], two.next()[1]] == [1, 2, 1]
-    name = one.name
-    del one
-    assert channels.take().next() == (name, 3), "numbers go on where they were"
+    channels.answered(one)
+    assert channels.begin("q").key == (one.name, "2"), "numbers go on where they were"
+    assert channels.begin("another").key[1] == "1", "a late call is refused by a later one to the same queue"
 
 
-def test_a_forked_process_does_not_take_the_names_of_its_parent() -> None:
+def test_the_next_call_to_the_queue_voids_one_that_was_given_up() -> None:
     channels = Channels()
-    kept, given = channels.take(), channels.take().name
+    given_up = channels.begin("q")
+    channels.unanswered(given_up, None)
+    assert channels.begin("q").key == (given_up.name, "2+"), "it leaves its number, whatever it does"
+    channels.answered(given_up)
+    assert channels.begin("q").key == (given_up.name, "3")
+
+
+def test_of_calls_that_nobody_makes_again_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_jobs.stores.redis.channels.MOST_UNANSWERED", 3)
+    channels = Channels()
+    begun = {name: channels.begin("q") for name in "abcd"}
+    for name in "abcd":
+        channels.unanswered(begun[name], lambda name=name: name)
+    assert [channels.begin("q", lambda name=name: name).name == begun[name].name for name in "dcb"] == [True] * 3
+    assert channels.begin("q", lambda: "a").key == (begun["a"].name, "2+"), "its channel was free for others"
+
+
+def test_a_forked_process_uses_none_of_its_parents_channels() -> None:
+    channels = Channels()
+    idle, kept = channels.begin("q"), channels.begin("q")
+    channels.answered(idle)
+    channels.unanswered(kept, lambda: "call")
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        new = channels.take()
-        os.write(write, new.name.encode() + b" ")
-        del kept
-        os.write(write, channels.take().name.encode())
+        os.write(write, f"{channels.begin('q', lambda: 'call').name} {channels.begin('q').name}".encode())
         os._exit(0)
     os.waitpid(pid, 0)
     os.close(write)
     with os.fdopen(read) as file:
-        assert not {kept.name, given} & set(file.read().split())
+        assert not {kept.name, idle.name} & set(file.read().split())
+    assert channels.begin("q", lambda: "call") is kept
 
 
 def test_a_pause_that_cannot_be_read_does_not_stop_redis(redis_store: RedisStore, make_job: Any) -> None:

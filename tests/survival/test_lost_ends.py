@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from threading import Thread
 
@@ -12,8 +11,7 @@ from django_jobs import signals
 from django_jobs.codec import encode
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.outcome import Cancelled, Dead, Outcome, RetryIn, SnoozeFor, Succeeded
-from django_jobs.stores.redis import RedisStore, channels, scripts, transport
-from django_jobs.stores.redis.channels import Unanswered
+from django_jobs.stores.redis import RedisStore, scripts, transport
 from django_jobs.values import Attempt, Claim, Done, Job, NewJob, State
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.settler import Settler
@@ -178,35 +176,3 @@ def test_each_end_is_told_once_and_nobody_is_said_to_have_lost_a_claim(
     ids = [claim.id for claim in claims] + ["other-0", "other-1"]
     assert sorted(told) == sorted((signal, id) for signal in expected for id in ids)
     assert "claim was lost" not in caplog.text
-
-
-# -- what is remembered of calls without an answer ------------------------------------
-
-
-def test_of_calls_that_nobody_makes_again_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MOST_UNANSWERED", 3)
-    unanswered = Unanswered()
-    names = {}
-    for call in "abcd":
-        channel = unanswered.begin(call)
-        names[call] = channel.name
-        unanswered.keep(call, channel)
-    del channel
-    assert [unanswered.begin(call).name == names[call] for call in "dcb"] == [True] * 3
-    assert unanswered.begin("a").calls > 1, "its channel was free for others"
-
-
-def test_a_forked_process_makes_none_of_its_parents_calls_again() -> None:
-    unanswered = Unanswered()
-    channel = unanswered.begin("call")
-    unanswered.keep("call", channel)
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.write(write, unanswered.begin("call").name.encode())
-        os._exit(0)
-    os.waitpid(pid, 0)
-    os.close(write)
-    with os.fdopen(read) as file:
-        assert file.read() != channel.name
-    assert unanswered.begin("call") is channel

@@ -1,82 +1,81 @@
-"""Names of call sequences: a script that remembers its answer keeps the last one of each.
+"""Idempotency keys: each call of a script that may have an effect carries the name of its sender and a number.
 
-A name is used by one thread at a time and handed on when that ends: servers that start a thread for each request would
-otherwise leave an answer behind with each.
+The server keeps the last answer of each sender in a queue.  It answers the same number again without doing anything
+again, and it refuses a lower one: a request that was late on its way has no effect after a later call of its sender.
+A sender ("channel") makes one call at a time and is used again afterwards, by any thread of its process.
 """
 
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 #: Unanswered calls that are remembered, the latest: callers who never ask again must not fill the memory.
 MOST_UNANSWERED = 10_000
 
+#: What a call is known by, should it be made again; asked for only when it matters.
+Name = Callable[[], Hashable]
+
 
 class Channel:
-    """A name and the number of its last call; given back when its thread ends."""
+    """A sender to one queue: its name, and the number of its last call."""
 
-    def __init__(self, channels: Channels, name: str, calls: int) -> None:
-        self._channels, self.name, self.calls = channels, name, calls
-        self._pid = os.getpid()
+    __slots__ = ("in_doubt", "name", "number", "queue")
 
-    def next(self) -> tuple[str, int]:
-        """The name and the number of the next call."""
-        self.calls += 1
-        return self.name, self.calls
+    def __init__(self, queue: str) -> None:
+        self.queue, self.name = queue, os.urandom(9).hex()
+        self.number = 0
+        #: a request of it may still be under way: the next call must leave its number, even if it has no effect.
+        self.in_doubt = False
 
-    def __del__(self) -> None:
-        if self._pid == os.getpid():  # else it is the parent's
-            self._channels.give_back(self.name, self.calls)
+    @property
+    def key(self) -> tuple[str, str]:
+        """The arguments of the call: lua/lib/answers.lua reads them."""
+        return self.name, f"{self.number}+" if self.in_doubt else str(self.number)
 
 
 class Channels:
-    """Those of one process that nobody uses now."""
+    """Those of one process: idle ones, and those whose last call was not answered, under that call's name."""
 
     def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._pid = os.getpid()
-        self._free: deque[tuple[str, int]] = deque()
+        self._idle: dict[str, list[Channel]] = {}
+        self._unanswered: dict[Hashable, list[Channel]] = {}
 
-    def take(self) -> Channel:
-        """One that nobody else has."""
-        if self._pid != os.getpid():  # forked: these are the parent's
-            self._pid, self._free = os.getpid(), deque()
-        try:
-            name, calls = self._free.pop()
-        except IndexError:
-            name, calls = os.urandom(9).hex(), 0
-        return Channel(self, name, calls)
-
-    def give_back(self, name: str, calls: int) -> None:
-        """Its thread is done with it."""
-        self._free.append((name, calls))
-
-
-class Unanswered:
-    """Calls of one process that may have been made though no answer came, each with the channel it went out on.
-
-    Made again, however late and by whatever thread, such a call goes out under the number it had: its script then tells
-    what came of it.  Until then nobody else uses its channel, where a later answer would take the place of its own.
-    """
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._channels = Channels()
-        self._kept: dict[Hashable, Channel] = {}
-
-    def begin(self, call: Hashable) -> Channel:
-        """The channel of a call, whose `calls` is its number."""
+    def begin(self, queue: str, name: Name | None = None) -> Channel:
+        """The channel of a call: of this very call, if it was made before and not answered; else of a new one."""
         if self._pid != os.getpid():  # forked: these are the parent's, which asks again itself
-            self._pid, self._kept = os.getpid(), {}
-        channel = self._kept.pop(call, None) if self._kept else None
-        if channel is None:
-            channel = self._channels.take()
-            channel.next()
+            self._forget()
+        if self._unanswered and name is not None:
+            kept = self._unanswered.get(name())
+            if kept:
+                try:
+                    return kept.pop()
+                except IndexError:  # another thread was quicker
+                    pass
+        try:
+            channel = self._idle[queue].pop()
+        except (KeyError, IndexError):
+            channel = Channel(queue)
+        channel.number += 1
         return channel
 
-    def keep(self, call: Hashable, channel: Channel) -> None:
-        """No answer came."""
-        if len(self._kept) >= MOST_UNANSWERED:
-            self._kept.pop(next(iter(self._kept)), None)
-        self._kept[call] = channel
+    def answered(self, channel: Channel) -> None:
+        """Nothing of it is under way any more."""
+        channel.in_doubt = False
+        self._idle.setdefault(channel.queue, []).append(channel)
+
+    def unanswered(self, channel: Channel, name: Name | None, *, refused: bool = False) -> None:
+        """The call may have been made, or may be made later (not if the server has refused it).  Without a name nobody
+        makes it again: the next call to the queue is the channel's, and voids it."""
+        channel.in_doubt |= not refused
+        if name is None:
+            self._idle.setdefault(channel.queue, []).append(channel)
+            return
+        if len(self._unanswered) >= MOST_UNANSWERED:
+            for given_up in self._unanswered.pop(next(iter(self._unanswered)), ()):
+                self._idle.setdefault(given_up.queue, []).append(given_up)
+        self._unanswered.setdefault(name(), []).append(channel)

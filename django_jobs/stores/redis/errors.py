@@ -23,6 +23,10 @@ _PASSING_TYPES = (
 NO_CLUSTER = "Cluster mode is not enabled"
 
 
+class StoreLate(StoreError):
+    """The call came after a later one of its channel, and was refused."""
+
+
 def is_passing(error: Exception) -> bool:
     """Would the same call succeed later, on a new connection?"""
     error = _reason(error)
@@ -62,6 +66,8 @@ def translate(error: Exception, where: str) -> StoreError:
             f"Redis at {where} has reached maxmemory; nothing was stored. Workers go on and free some; "
             "raise maxmemory, or lower HISTORY and DEAD."
         )
+    if "LATE: " in text:  # raised in lua/lib/answers.lua; servers put their own words round it
+        return StoreLate(f"Redis at {where} refused a call that came too late: {text}")
     if "WRONGTYPE" in text:
         return StoreCorrupt(f"A key of ours holds another type ({text}). `manage.py jobs doctor` tells which.")
     if is_passing(error):

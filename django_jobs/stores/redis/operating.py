@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -79,8 +80,7 @@ class RedisOperating(RedisPart, OperatingStore):
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
         script, _ = self._script("publish_worker", "")
         keys = [self.keys.fleet(key) for key in ("workers", "seen", f"commands:{name}")]
-        channel, number = self.transport.channel()
-        args = (self._clock(), name, json.dumps(dict(info)), ttl, f"{channel}:{number}")
+        args = (self._clock(), name, json.dumps(dict(info)), ttl, os.urandom(9).hex())
         return texts(self.transport.run(script, keys, args))
 
     def forget_worker(self, name: str) -> None:

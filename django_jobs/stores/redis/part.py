@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.base import StoreOptions
-from django_jobs.stores.redis.channels import Unanswered
+from django_jobs.stores.redis.channels import Channels, Name
+from django_jobs.stores.redis.errors import StoreLate
 from django_jobs.stores.redis.keys import Keys
 from django_jobs.stores.redis.scripts import Script, load
 from django_jobs.stores.redis.transport import AnyTransport, Argument
@@ -29,7 +31,7 @@ class RedisPart:
         self.transport = transport
         self.options = options
         self.keys = Keys(options.namespace)
-        self._unanswered = Unanswered()
+        self._channels = Channels()
         self._given: dict[tuple[str, str], tuple[Script, list[str]]] = {}
 
     def _script(self, name: str, queue: str) -> tuple[Script, list[str]]:
@@ -66,10 +68,23 @@ class RedisPart:
             found += self.transport.run(given[0][0], keys, (self._clock(), *args))
         return found
 
-    def _run_once(self, name: str, queue: str, *args: Argument) -> Any:
-        """A script that remembers its answer: ARGV is clock, channel, number, args…"""
+    def _run_once(self, name: str, queue: str, *args: Argument, call: Name | None = None) -> Any:
+        """A script that remembers its answer: ARGV is clock, channel, number, args…
+
+        A call that was not answered may have been made.  Made again under the same name (`call`), it goes out under the
+        number it had, and gets the answer of the first."""
         script, keys = self._script(name, queue)
-        return self.transport.run(script, keys, (self._clock(), *self.transport.channel(), *args))
+        channel = self._channels.begin(queue, call)
+        try:
+            reply = self.transport.run(script, keys, (self._clock(), *channel.key, *args))
+        except StoreLate:  # what is kept of this channel is not ours: somebody wrote there by hand
+            return self._run_once(name, queue, *args)
+        except BaseException as error:
+            refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
+            self._channels.unanswered(channel, call, refused=refused)
+            raise
+        self._channels.answered(channel)
+        return reply
 
     @property
     def _archiving(self) -> str:

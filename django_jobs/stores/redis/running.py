@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
 
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis.part import RedisPart, read_tries, texts
@@ -23,28 +20,27 @@ class RedisRunning(RedisPart, RunningStore):
 
     _known_queues: frozenset[str] = frozenset()
 
-    @cached_property
-    def _claim_channels(self) -> dict[tuple[int, str, str, Lane], list[tuple[str, int]]]:
-        """Channels of claims that nobody waits on now: those to be asked again are last, and taken first."""
-        return {}
-
     def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
         if not jobs:
             return []
         if len(jobs) > MAX_BATCH:
             raise ValueError(f"enqueue takes at most {MAX_BATCH} jobs a call, not {len(jobs)}.")
         args: list[Argument] = [max_length]
+
+        def call() -> Hashable:
+            return "enqueue", queue, tuple((job.id, job.record) for job in jobs)
+
         try:
             if queue not in self._known_queues:
                 self._register(queue)
             if all(map(_is_plain, jobs)) and _distinct(jobs):
                 for job in jobs:
                     args += (job.id, job.record)
-                return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args)]
+                return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args, call=call)]
             for job in jobs:
                 fire = f"{job.fire[1]}:{job.fire[0]}" if job.fire else ""
                 args += (job.id, job.record, job.run_at, job.on_conflict, fire)
-            return [_ADDED[word] for word in self._run_once("enqueue", queue, *args)]
+            return [_ADDED[word] for word in self._run_once("enqueue", queue, *args, call=call)]
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
 
@@ -67,8 +63,10 @@ class RedisRunning(RedisPart, RunningStore):
     ) -> Claimed:
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
-        now, left, due, token, expired, ids, records, tried = self._run_claim(
-            queue, worker, lane, (worker, *limits, each, self._archiving, bound)
+        # A claim that was not answered may have been made: the next one of this worker is that one again.
+        now, left, due, token, expired, ids, records, tried = self._run_once(
+            *("claim", queue, worker, *limits, each, self._archiving, bound),
+            call=lambda: ("claim", queue, worker, lane),
         )
         claims = []
         for bare_id, record, tries in zip(ids, records, tried or repeat(None), strict=False):
@@ -78,23 +76,6 @@ class RedisRunning(RedisPart, RunningStore):
             claims.append(Claim(id, queue, token, record or b"", failures, crashes, parked, now, holder))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
         return Claimed(claims, gone, left, None if due < 0 else due, now)
-
-    def _run_claim(self, queue: str, worker: str, lane: Lane, args: Sequence[Argument]) -> list[Any]:
-        """A claim whose answer never came may have been made, and its worker's lease is renewed for as long as the
-        worker lives: so the next claim for it is that one again, under the same number, and gets the same jobs."""
-        channels = self._claim_channels.setdefault((os.getpid(), queue, worker, lane), [])
-        try:
-            channel, number = channels.pop()
-        except IndexError:
-            channel, number = os.urandom(9).hex(), 1
-        script, keys = self._script("claim", queue)
-        try:
-            reply: list[Any] = self.transport.run(script, keys, (self._clock(), channel, number, *args))
-        except StoreUnavailable:
-            channels.append((channel, number))
-            raise
-        channels.insert(0, (channel, number + 1))
-        return reply
 
     def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
         if not workers:

@@ -23,6 +23,8 @@ class Script:
     source: bytes
     sha: bytes
     keys: tuple[str, ...]
+    #: its calls carry the number of their sender (lib/answers.lua).
+    numbered: bool = False
 
 
 @cache
@@ -30,10 +32,12 @@ def load(name: str) -> Script:
     """The script lua/<name>.lua with its libraries."""
     keys: list[str] = []
     parts: list[str] = []
-    _collect(_LUA / f"{name}.lua", keys, parts, set())
+    libraries: set[str] = set()
+    _collect(_LUA / f"{name}.lua", keys, parts, libraries)
     head = f"local {', '.join(keys)} = {', '.join(f'KEYS[{i}]' for i in range(1, len(keys) + 1))}\n" if keys else ""
     source = (head + "\n".join(parts)).encode()
-    return Script(name, source, sha1(source, usedforsecurity=False).hexdigest().encode(), tuple(keys))
+    sha = sha1(source, usedforsecurity=False).hexdigest().encode()
+    return Script(name, source, sha, tuple(keys), "answers" in libraries)
 
 
 def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str]) -> None:

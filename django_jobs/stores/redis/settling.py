@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.codec import has_controls, name_of
-from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis.part import RedisPart, attempt_line, read_claim, read_tries, texts, unsigned_line
 from django_jobs.stores.redis.transport import Argument
 from django_jobs.stores.running import MAX_BATCH, RunningStore
@@ -59,16 +58,8 @@ class RedisSettling(RedisPart, RunningStore):
         return self._settle(name, claim.queue, (claim.id, claim.token), claim.id, claim.token, *args, self._archiving)
 
     def _settle(self, name: str, queue: str, claims: tuple[Argument, ...], *args: Argument) -> Any:
-        """As _run_once.  A call for the same claims that was not answered may have been made: this is that one again,
-        under the same number, and gets its answer."""
-        script, keys = self._script(name, queue)
-        call = (name, queue, claims)
-        channel = self._unanswered.begin(call)
-        try:
-            return self.transport.run(script, keys, (self._clock(), channel.name, channel.calls, *args))
-        except StoreError:
-            self._unanswered.keep(call, channel)
-            raise
+        """As _run_once; a call for the same claims is the same call."""
+        return self._run_once(name, queue, *args, call=lambda: (name, queue, claims))
 
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
         args: list[Argument] = []

@@ -16,7 +16,6 @@ import redis
 from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreError
-from django_jobs.stores.redis.channels import Channel, Channels
 from django_jobs.stores.redis.errors import DRIVER_ERRORS, is_passing, translate
 from django_jobs.stores.redis.scripts import Script
 
@@ -38,11 +37,20 @@ def persist(where: str, call: Callable[..., Any], *args: Any) -> Any:
         except DRIVER_ERRORS as error:
             if not is_passing(error) or monotonic() - started > LAST_TRY:
                 raise translate(error, where) from error
+        args = _in_doubt(args)
         sleep(PAUSE)
 
 
+def _in_doubt(call: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same call for its next try: a request of it may still be under way (see channels.py)."""
+    match call:
+        case Script(numbered=True) as script, keys, (clock, channel, number, *rest) if not str(number).endswith("+"):
+            return script, keys, (clock, channel, f"{number}+", *rest)
+    return call
+
+
 class _Slot(threading.local):
-    """The connection of this thread, with the process it belongs to and its channel for remembered answers."""
+    """The connection of this thread, with the process it belongs to."""
 
     held: _Held | None = None
 
@@ -50,9 +58,9 @@ class _Slot(threading.local):
 class _Held:
     """Gives the connection back to the pool when its thread ends."""
 
-    def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection, channel: Channel) -> None:
+    def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection) -> None:
         self.pid = os.getpid()
-        self.pool, self.connection, self.channel = pool, connection, channel
+        self.pool, self.connection = pool, connection
         self.broken = False
 
     def mend(self) -> None:
@@ -81,7 +89,6 @@ class Transport:
         self.pool = pool
         self.where = where
         self._slot = _Slot()
-        self._channels = Channels()
         self._client: redis.Redis | None = None
 
     @property
@@ -94,16 +101,8 @@ class Transport:
     def _held(self) -> _Held:
         held = self._slot.held
         if held is None or held.pid != os.getpid():
-            held = self._slot.held = _Held(self.pool, self.pool.get_connection(), self._channels.take())
+            held = self._slot.held = _Held(self.pool, self.pool.get_connection())
         return held
-
-    def channel(self) -> tuple[str, int]:
-        """This connection's name and the number of its next call, for scripts that remember their answer."""
-        try:
-            held = self._held()
-        except (driver.RedisError, OSError):
-            return os.urandom(9).hex(), 1  # not connected: the call itself will say so
-        return held.channel.next()
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """Run a script, as `persist` does."""
@@ -168,8 +167,6 @@ class ClusterTransport:
         self._pid = 0
         self._client: Any = None
         self._lock = threading.Lock()
-        self._calls = threading.local()
-        self._channels = Channels()
 
     @property
     def client(self) -> Any:
@@ -178,13 +175,6 @@ class ClusterTransport:
             if self._client is None or self._pid != os.getpid():
                 self._client, self._pid = self._make(), os.getpid()
             return self._client
-
-    def channel(self) -> tuple[str, int]:
-        """As Transport.channel."""
-        calls = self._calls
-        if getattr(calls, "pid", 0) != os.getpid():
-            calls.pid, calls.channel = os.getpid(), self._channels.take()
-        return calls.channel.next()  # type: ignore[no-any-return]
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """As Transport.run."""

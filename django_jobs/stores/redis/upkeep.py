@@ -12,7 +12,7 @@ from django_jobs.values import Attempt, JobInfo, State
 
 #: Minutes of the charts, and remembered answers, older than this are dropped (ms).
 SERIES_KEPT = 25 * 3_600_000
-ANSWERS_KEPT = 600_000
+ANSWERS_KEPT = 3_600_000
 #: Seconds between two looks for them.
 TIDY_EVERY = 300.0
 

@@ -63,6 +63,7 @@ if before then
 end
 
 if closed then
+    answer_in_doubt('')
     return {now, 0, opens, 0, {}, {}, {}, {}}
 end
 -- An error undoes nothing, so a key of another type must be met before a job is taken out that needs it: these two
@@ -267,6 +268,8 @@ if #ids > 0 or #expired_jobs > 0 then
         told[#told + 1] = '-' .. expired_jobs[i]
     end
     answer(string.format('%.0f\n', token) .. table.concat(told, '\n'))
+else
+    answer_in_doubt('')
 end
 if left > 0 and #ids < room then -- else nobody gets one before a running job ends, and that wakes somebody
     wake_up(lane_wake)

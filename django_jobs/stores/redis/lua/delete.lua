@@ -22,5 +22,7 @@ for i = 4, #ARGV do
 end
 if #gone > 0 then
     answer(table.concat(gone, '\n'))
+else
+    answer_in_doubt('')
 end
 return gone

@@ -157,7 +157,7 @@ if added > 0 then
     count('enqueued', added)
     count_minute('enqueued', added)
 end
-if added > 0 or replaced then
+if added > 0 or replaced or in_doubt then
     local letters = {}
     for i, name in ipairs(result) do
         letters[i] = LETTER[name]

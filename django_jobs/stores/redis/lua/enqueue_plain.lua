@@ -37,12 +37,25 @@ for i = 1, total do
         result[i] = 'added'
     end
 end
+local function letters()
+    local out = {}
+    for i = 1, total do
+        out[i] = string.sub(result[i], 1, 1)
+    end
+    return table.concat(out)
+end
 if n == 0 then
+    if in_doubt then
+        answer(letters())
+    end
     return result
 end
 if max_length > 0 and call('ZCARD', queued) + call('ZCARD', alone) + call('ZCARD', blocked) + n > max_length then
     for i = 1, total do
         result[i] = stored[i] and result[i] or 'full'
+    end
+    if in_doubt then
+        answer(letters())
     end
     return result
 end
@@ -75,10 +88,6 @@ redis.pcall('HINCRBY', minutes, string.format('%.0f:enqueued', now - now % 60000
 if total == 1 then
     answer('a')
 else
-    local letters = {}
-    for i = 1, total do
-        letters[i] = result[i] == 'added' and 'a' or 'e'
-    end
-    answer(table.concat(letters))
+    answer(letters())
 end
 return result

@@ -47,5 +47,7 @@ for i = 6, #ARGV do
 end
 if #moved > 0 then
     answer(table.concat(moved, '\n'))
+else
+    answer_in_doubt('')
 end
 return moved

@@ -99,5 +99,7 @@ if last then
 end
 if #told > 0 then
     answer(table.concat(told, '\n'))
+else
+    answer_in_doubt('')
 end
 return out

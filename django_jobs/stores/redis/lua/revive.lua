@@ -44,5 +44,7 @@ for i = 5, #ARGV do
 end
 if #moved > 0 then
     answer(table.concat(moved, '\n'))
+else
+    answer_in_doubt('')
 end
 return moved

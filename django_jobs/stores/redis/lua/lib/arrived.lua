@@ -14,7 +14,9 @@ local function each_range(lane, up_to, act)
         if act(string.format('%.0f', range * STEP), string.format('%.0f', (range + 0.5) * STEP + up_to)) then
             return
         end
-        from = string.format('%.0f', (range + 1) * STEP)
+        local following = (range + 1) * STEP
+        -- A score that no job of ours has may be so large that adding to it changes nothing.
+        from = following > tonumber(head[2]) and string.format('%.0f', following) or '(' .. head[2]
     end
 end
 
