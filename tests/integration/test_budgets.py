@@ -131,9 +131,9 @@ def test_idle_workers_send_at_most_two_commands_per_second_and_process(own_serve
     try:
         with redis.Redis.from_url(own_server) as client:
             wait_until(lambda: client.keys("*workers"), "the workers have started")
-            # What starting costs is not what idling costs, and a slow machine starts long.
-            _sent(own_server, 3)
-            assert any(_sent(own_server, seconds) / seconds / processes <= 2 for _ in range(3))
+            while _sent(own_server, 3) > 3 * 3 * processes:
+                continue  # starting is not idling, and a slow machine starts long
+            assert _sent(own_server, seconds) / seconds / processes <= 2
     finally:
         worker.terminate()
         worker.wait(30)
