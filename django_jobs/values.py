@@ -35,11 +35,14 @@ class Lane(StrEnum):
 
     `alone` holds jobs that must have a process to themselves while they run: those with a time limit (killing
     the process must harm nobody else), those delivered at most once (claimed one by one, so that a dead worker
-    had started every job it held), and those whose last worker died (so that only the guilty is counted).
+    had started every job it held), and those whose last worker died (so that only the guilty is counted).  Where it
+    died whole, parent and all, its jobs are suspects: each worker runs one of them at a time, for the same reason.
     """
 
     SHARED = "shared"
     ALONE = "alone"
+    #: the lane `alone` without its suspects: what the children of a worker take but for one of them.
+    CLEAR = "clear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,8 @@ class Claim(NamedTuple):
     parked_at: int = 0
     claimed_at: int = 0
     worker: str = ""
+    #: a worker that held the job died whole: it must run beside no other suspect.
+    suspect: bool = False
 
     @property
     def attempt(self) -> int:

@@ -64,7 +64,7 @@ def check_pull_queue(queue: str, principal: Principal) -> None:
 def take(queue: str, body: schemas.ClaimRequest) -> list[dict[str, Any]]:
     """Claim now, and describe what came.  Jobs that are not for such workers go back to where they were."""
     store, taken, others = get_store(), list[dict[str, Any]](), list[Claim]()
-    for lane in Lane:  # what is delivered at most once waits in the lane of those that run alone
+    for lane in (Lane.SHARED, Lane.ALONE):  # what is delivered at most once waits in the lane of those that run alone
         left = 1
         while left and len(taken) < body.limit and len(others) < MOST_OTHERS:
             claims, left = _claim(queue, lane, body.limit - len(taken), body.lease)
@@ -168,8 +168,8 @@ def held_claim(id: str, name: str, *, token: int | None = None, attempt: int | N
         raise stale(id)
     if (token is not None and token != info.token) or (attempt is not None and attempt != attempt_of(info)):
         raise stale(id)
-    counts = {"failures": info.failures, "crashes": info.crashes, "parked_at": info.parked_at}
-    return Claim(id, info.queue, info.token, info.record, **counts, claimed_at=info.at, worker=info.worker)
+    counts = (info.failures, info.crashes, info.parked_at)
+    return Claim(id, info.queue, info.token, info.record, *counts, claimed_at=info.at, worker=info.worker)
 
 
 def attempt_of(info: JobInfo) -> int:

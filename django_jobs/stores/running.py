@@ -61,7 +61,8 @@ class RunningStore(ABC):
 
         Due scheduled and retry jobs are promoted first (at most 100).  Empty while the queue is paused.
         `max_running` bounds the running jobs of the whole queue.  A job over its own limit, or of a paused type,
-        goes to blocked and is passed over; an expired one goes to expired and is reported.  `worker` holds a lease
+        goes to blocked and is passed over; an expired one goes to expired and is reported.  The lane `alone` gives its
+        suspects first (see recover), the lane `clear` is the same without them.  `worker` holds a lease
         of `lease` ms from now for all its claims in the queue; with `lease_each`, each job is held by its own
         holder `{worker}:{job id}` (remote workers).  Unique locks of mode "queued" are freed.
         Wakes another waiter when jobs are left.
@@ -137,6 +138,9 @@ class RunningStore(ABC):
         lane `alone`, or to dead when that was crash number `max_crashes` or it is delivered at most once, or to
         cancelled if it was asked to stop.  Holders whose name starts with "remote:" are not touched (see overdue).
         At most `limit`; call again until fewer come back.
+
+        A job of a worker whose lease has expired becomes a suspect, until it ends: all its processes are gone, and any
+        job that it held may have been the reason.  Its claims say so.
         """
 
     @abstractmethod

@@ -60,6 +60,7 @@ class Reports:
                 # Monotonic time is one clock for all processes of a machine.
                 "at": monotonic(),
                 "left": left,
+                "suspect": claim.suspect,
             }
         )
 
@@ -76,6 +77,8 @@ class Child:
         self.signals, self.outage = Signals(), Outage(f"Claiming for {name}")
         self.sizer, self.settler = BatchSizer(), Settler(store)
         self.claimed = 0
+        #: this child may run suspects; it is asked to run none any more; it runs one.
+        self.tries = self.yields = self.on_trial = False
         alone = lane is Lane.ALONE
         self.reports = Reports(channel) if alone else None
         self.loop = None if alone else EventLoop(config.async_concurrency, self.settler.settle_soon)
@@ -90,7 +93,7 @@ class Child:
             store,
             name,
             config.queues,
-            lane=lane,
+            lane=Lane.CLEAR if alone else lane,
             lease=config.lease,
             strict=config.strict,
             gate=self.gate,
@@ -118,6 +121,20 @@ class Child:
             self.channel.send({"is": "retiring"})
             self.signals.wake()
 
+    def may_run(self, claims: Sequence[Claim]) -> bool:
+        """A runner has claimed these, and holds the fetch lock.  False: a suspect came that this child may not
+        run, with the answer to a claim of the time when it might."""
+        if any(claim.suspect for claim in claims):
+            self.on_trial = self.tries
+            return self.tries
+        return True
+
+    def trial_is_over(self) -> None:
+        """What a runner claimed has ended."""
+        if self.on_trial:
+            self.on_trial = False
+            self.signals.wake()
+
     # -- the main thread -------------------------------------------------------
 
     def serve(self) -> None:
@@ -128,7 +145,8 @@ class Child:
         for runner in self.runners:
             runner.thread.start()
         while True:
-            timeout = _LEAVING_INTERVAL if self.gate.final else AGAIN if self.doubts.queues else None
+            hurries = self.gate.final or (self.yields and self.fetcher.claiming)
+            timeout = _LEAVING_INTERVAL if hurries else AGAIN if self.doubts.queues else None
             ready = select.select([self.channel.fileno(), self.signals.fileno()], [], [], timeout)[0]
             if self.signals.fileno() in ready:
                 self.signals.clear()
@@ -140,6 +158,9 @@ class Child:
                     self._obey(message)
                 if not self.channel.is_open:
                     os._exit(1)  # the parent is gone, and with it who renews our claims
+            if self.yields and not self.fetcher.claiming and not self.on_trial:
+                self.tries = self.yields = False
+                self.channel.send({"is": "yielded"})
             for queue, lost in self.doubts.settle():
                 self.channel.send({"is": "checked", "queue": queue, "lost": lost})
             if self.gate.final and self.is_idle:
@@ -168,6 +189,11 @@ class Child:
                 self.gate.open()
             case "stop":
                 self.stops.jobs.add((message["queue"], message["id"]))
+            case "try":
+                self.tries, self.fetcher.lane = True, Lane.ALONE
+            case "yield":
+                # A claim that begins from now on brings no suspect; one that is under way may.
+                self.yields, self.fetcher.lane = True, Lane.CLEAR
             case "check":
                 self.doubts.queues.add(message["queue"])
             case "learn":

@@ -37,6 +37,8 @@ class StartedJob:
     #: monotonic seconds.
     at: float
     left: int
+    #: a worker that held it died whole.
+    suspect: bool = False
 
     @property
     def deadline(self) -> float | None:
@@ -63,6 +65,8 @@ class ChildHandle:
     in_doubt: set[str] = field(default_factory=set)
     #: it has taken in the remote job types it was told last.
     listens: bool = True
+    #: it may not run suspects any more, and runs none.
+    has_yielded: bool = False
 
     def read(self) -> None:
         """Take in what the child said."""
@@ -82,6 +86,8 @@ class ChildHandle:
                     self.pong = message
                 case "learnt":
                     self.listens = True
+                case "yielded":
+                    self.has_yielded = True
 
     def job_is_over_time(self, now: float) -> bool:
         """Has its job run for longer than it may?"""

@@ -66,7 +66,7 @@ class Runner:
             # One job at a time means one: were it killed, the one that is not yet settled would run again with it.
             gate.ended.wait(0.1)
             return
-        fetcher = child.fetcher
+        fetcher, may_run = child.fetcher, True
         try:
             with self.fetch_lock:
                 if gate.closed:
@@ -76,6 +76,7 @@ class Runner:
                     self.busy = fetched is not None
                     if fetched is not None:
                         child.count_claimed(len(fetched[1].claims))
+                        may_run = child.may_run(fetched[1].claims)
                 finally:
                     fetcher.claiming = False
                 if child.outage.is_on:
@@ -83,8 +84,12 @@ class Runner:
         except StoreError as error:
             gate.ended.wait(child.outage.failed(error))
             return
-        if fetched is not None and fetched[1].claims:
+        if fetched is not None and not may_run:
+            self.waiting.extend(fetched[1].claims)
+            self.give_back()
+        elif fetched is not None and fetched[1].claims:
             self._run_batch(*fetched)
+            child.trial_is_over()
             fetcher.picker.made_room(fetched[0])
         self.busy = False
 

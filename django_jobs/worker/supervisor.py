@@ -33,6 +33,7 @@ from django_jobs.worker.os_signals import Signals, kill
 from django_jobs.worker.outage import Outage
 from django_jobs.worker.portrait import Portrait
 from django_jobs.worker.staffing import Staffing
+from django_jobs.worker.suspects import Suspects
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -54,6 +55,7 @@ class Supervisor:
         self.clerk = ClerkWatch(self.family, tickers)
         self.debts = Debts(store, config.queue_names, crash_loop.forgive, self.clerk.announce)
         self.staffing = Staffing(config, self.family, self.debts, crash_loop, self._give_up)
+        self.suspects = Suspects(self.family)
         self.portrait = Portrait(config, self.name, self.family)
         self.heartbeat = Heartbeat(
             store,
@@ -118,6 +120,7 @@ class Supervisor:
                 child.kill("drain")
         elif not self.family:
             self.deadline = now
+        self.suspects.step(now)
         if self.heartbeat.outage.is_on:
             return  # one call that waits for a silent store is enough per turn: the children need us
         self.debts.step(now)

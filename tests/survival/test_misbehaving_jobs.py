@@ -45,6 +45,34 @@ def test_poison_dies_after_three_processes_and_takes_nobody_with_it(site: Site) 
         assert [attempt.outcome for attempt in info.attempts] == ["worker_lost"] * 3
 
 
+@pytest.mark.accepts("G04")
+@pytest.mark.parametrize("pools", [1, 2])
+def test_a_job_that_kills_the_whole_worker_is_buried_and_nobody_beside_it(site: Site, pools: int) -> None:
+    """As a container at its memory limit: parent and children are gone at once, and it is started again."""
+    site.jobs_settings["LEASE"] = 1
+    producer = site.producer()
+    producer.send("work", 20, 5, prefix="before")
+    producer.ask("kills_worker", ["poison"])
+    producer.answer()
+    producer.send("work", 20, 5, prefix="after")
+    running = [site.pool(processes=2) for _ in range(pools)]
+    deaths = 0
+
+    def over() -> bool:
+        nonlocal deaths
+        for n, pool in enumerate(running):
+            if pool.process.poll() is not None:
+                deaths += 1
+                running[n] = site.pool(processes=2)
+        return site.drained()
+
+    wait_until(over, "everything has ended", seconds=60, every=0.1)
+    assert deaths == 3
+    assert all(pool.stop() == 0 for pool in running)
+    assert [info.id for info in site.store.page("default", State.DEAD, 0, 100)] == ["poison"]
+    assert site.counts()["succeeded"] == 40
+
+
 @pytest.mark.accepts("K19", "R24")
 @pytest.mark.parametrize("how", ENDLESS)
 def test_a_time_limit_ends_everything(site: Site, how: str, pace: Pace) -> None:

@@ -125,6 +125,11 @@ def read_tries(text: bytes | None) -> tuple[int, int, int]:
         return 0, 0, 0
 
 
+def is_suspect(tries: bytes) -> bool:
+    """Did a worker die whole that held the job?  (lua/lib/log.lua)"""
+    return len(crashes := tries.split(b":")[1:2]) == 1 and len(crashes[0]) > 1 and crashes[0].startswith(b"0")
+
+
 def read_number(text: bytes | str | float) -> int:
     """A count or a time; 0 where a foreign hand left something else."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import repeat
 
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.redis.part import RedisPart, read_tries, texts
+from django_jobs.stores.redis.part import RedisPart, is_suspect, read_tries, texts
 from django_jobs.stores.redis.transport import Argument
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
@@ -73,7 +73,8 @@ class RedisRunning(RedisPart, RunningStore):
             id = bare_id.decode(errors="replace")
             failures, crashes, parked = read_tries(tries) if tries else (0, 0, 0)
             holder = f"{worker}:{id}" if lease_each else worker
-            claims.append(Claim(id, queue, token, record or b"", failures, crashes, parked, now, holder))
+            suspect = crashes > 0 and is_suspect(tries)
+            claims.append(Claim(id, queue, token, record or b"", failures, crashes, parked, now, holder, suspect))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
         return Claimed(claims, gone, left, None if due < 0 else due, now)
 
@@ -96,7 +97,7 @@ class RedisRunning(RedisPart, RunningStore):
 
     def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
         timeout = max(0.01, min(timeout, 2.0))
-        name = "wake_alone" if lane is Lane.ALONE else "wake"
+        name = "wake" if lane is Lane.SHARED else "wake_alone"
         return self._wait({self.keys.of(queue)[name].encode(): queue for queue in queues}, timeout)
 
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
@@ -104,12 +105,13 @@ class RedisRunning(RedisPart, RunningStore):
         return None if told is None else keys[told[0]]
 
     def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:
-        name = "alone" if lane is Lane.ALONE else "queued"
-        sizes = self.transport.pipeline([("ZCARD", self.keys.of(queue)[name]) for queue in queues])
+        name = "queued" if lane is Lane.SHARED else "alone"
+        size = ("ZCOUNT", "0", "+inf") if lane is Lane.CLEAR else ("ZCARD",)
+        sizes = self.transport.pipeline([(size[0], self.keys.of(queue)[name], *size[1:]) for queue in queues])
         return dict(zip(queues, sizes, strict=True))
 
     def anything(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> bool:
-        name = "alone" if lane is Lane.ALONE else "queued"
+        name = "queued" if lane is Lane.SHARED else "alone"
         return bool(self._exist([self.keys.of(queue)[name] for queue in queues]))
 
     def _exist(self, keys: list[str]) -> int:

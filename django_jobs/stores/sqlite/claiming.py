@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
-from django_jobs.stores.sqlite.transaction import ADMIT, Transaction
+from django_jobs.stores.sqlite.transaction import ADMIT, SUSPECT, Transaction
 from django_jobs.values import Claim, Claimed, Lane, State
 
 #: jobs looked at and passed over by one claim; the next claim goes on behind them.
@@ -29,7 +29,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
         lease_each: bool = False,
         up_to: int | None = None,
     ) -> Claimed:
-        part = lane_number(lane)
+        parts = lane_parts(lane)
         with self.writing(queue) as move:
             closed = move.pauses()
             if "" in closed:
@@ -44,7 +44,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
             token = passed = 0
             used: dict[str, int] = {}
             while len(claims) < room and passed < PASS_OVER:
-                found = _next(move, part, room - len(claims), up_to)
+                found = _next(move, parts, room - len(claims), up_to)
                 for row, record in found:
                     if row.expires_at is not None and row.expires_at <= move.now:
                         move.move(row, State.EXPIRED)
@@ -63,7 +63,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
                     break
             if claims and not lease_each:
                 set_lease(move, worker, lease)
-            left = move.count_of(State.QUEUED, part) if up_to is None else _arrived(move, up_to, part)
+            left = move.count_of(State.QUEUED, parts) if up_to is None else _arrived(move, up_to, parts)
             return Claimed(claims, expired, left, next_due(move), move.now)
 
     def last_arrival(self, queue: str) -> int:
@@ -77,7 +77,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
             view = self.reading(queue, connection)
             if "" in view.pauses():
                 return 0
-            return sum(_arrived(view, up_to, lane_number(lane)) for lane in Lane)
+            return _arrived(view, up_to, (0, SUSPECT))
 
     def promote(self, queue: str, limit: int = 100) -> int:
         with self.writing(queue) as move:
@@ -86,33 +86,44 @@ class SqliteClaiming(SqlitePart, RunningStore):
 
     def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:
         with self.database.read() as connection:
-            return {q: self.reading(q, connection).count_of(State.QUEUED, lane_number(lane)) for q in queues}
+            return {q: self.reading(q, connection).count_of(State.QUEUED, lane_parts(lane)) for q in queues}
 
     def anything(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> bool:
         return any(self.backlog(queues, lane=lane).values())
 
 
-def lane_number(lane: Lane) -> int:
-    """Column `lane`."""
-    return 1 if lane is Lane.ALONE else 0
+def lane_parts(lane: Lane) -> tuple[int, ...]:
+    """Values of column `lane`, in the order in which they are served."""
+    match lane:
+        case Lane.SHARED:
+            return (0,)
+        case Lane.ALONE:
+            return (SUSPECT, 1)
+        case Lane.CLEAR:
+            return (1,)
 
 
-def _arrived(move: Transaction, up_to: int, part: int) -> int:
-    """How many of the lane had arrived by then.  A thousand stand for more: a look costs no more than a claim."""
-    some = "SELECT 1 FROM jobs WHERE queue = ? AND state = 'queued' AND lane = ? AND seq <= ? LIMIT ?"
-    n: int = move.value(f"SELECT count(*) FROM ({some})", move.queue, part, up_to, MAX_BATCH)
+def _arrived(move: Transaction, up_to: int, parts: Sequence[int]) -> int:
+    """How many of these lanes had arrived by then.  A thousand stand for more: a look costs no more than a claim."""
+    some = "SELECT 1 FROM jobs WHERE queue = ? AND state = 'queued' AND lane BETWEEN ? AND ? AND seq <= ? LIMIT ?"
+    n: int = move.value(f"SELECT count(*) FROM ({some})", move.queue, min(parts), max(parts), up_to, MAX_BATCH)
     return n
 
 
-def _next(move: Transaction, part: int, limit: int, up_to: int | None) -> list[tuple[Row, bytes]]:
+def _next(move: Transaction, parts: Sequence[int], limit: int, up_to: int | None) -> list[tuple[Row, bytes]]:
     # What was handed back has a number below 0.
     arrived = "" if up_to is None else f" AND seq <= {up_to:d}"
     sql = (
         f"SELECT record, {COLUMNS} FROM jobs JOIN records USING (job)"
         f" WHERE queue = ? AND state = 'queued' AND lane = ?{arrived} ORDER BY rank, seq LIMIT ?"
     )
-    found = move.execute(sql, (move.queue, part, limit)).fetchall()
-    return [(Row._make(columns), record) for record, *columns in found]
+    found: list[tuple[Row, bytes]] = []
+    for part in parts:
+        some = move.execute(sql, (move.queue, part, limit - len(found))).fetchall()
+        found += [(Row._make(columns), record) for record, *columns in some]
+        if len(found) == limit:
+            break
+    return found
 
 
 def _obstacle(move: Transaction, row: Row, closed: dict[str, tuple[str, int, int]], used: dict[str, int]) -> str | None:
@@ -132,7 +143,8 @@ def _obstacle(move: Transaction, row: Row, closed: dict[str, tuple[str, int, int
 
 def _claim(move: Transaction, row: Row, record: bytes, holder: str, token: int) -> Claim:
     move.move(row, State.RUNNING, at=move.now, token=token, holder=holder)
-    return Claim(row.id, move.queue, token, record, row.failures, row.crashes, row.parked_at, move.now, holder)
+    known = (row.failures, row.crashes, row.parked_at)
+    return Claim(row.id, move.queue, token, record, *known, move.now, holder, row.lane == SUSPECT)
 
 
 def set_lease(move: Transaction, holder: str, lease: int) -> None:

@@ -11,7 +11,7 @@ CREATE TABLE jobs (
     id           TEXT    NOT NULL,
     name         TEXT    NOT NULL,
     state        TEXT    NOT NULL,
-    lane         INTEGER NOT NULL DEFAULT 0,   -- 1 = alone
+    lane         INTEGER NOT NULL DEFAULT 0,   -- 1 = alone, 2 = alone as a suspect
     rank         INTEGER NOT NULL DEFAULT 0,   -- 100 - priority: lower runs first
     seq          INTEGER NOT NULL DEFAULT 0,   -- arrival; negative = put back at the front
     since        INTEGER NOT NULL DEFAULT 0,   -- queued: when it could first run
@@ -105,7 +105,7 @@ CREATE TABLE documents (
 ) WITHOUT ROWID;
 
 -- How many jobs are in each state, kept by triggers so that no verb can forget it and no page has to count.
--- part: queued 0 shared, 1 alone; succeeded 1 = kept by keep_result; else 0.  changes grows: the wake-up signal.
+-- part: queued the lane; succeeded 1 = kept by keep_result; else 0.  changes grows: the wake-up signal.
 CREATE TABLE counts (
     queue TEXT NOT NULL, state TEXT NOT NULL, part INTEGER NOT NULL, n INTEGER NOT NULL,
     changes INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (queue, state, part)

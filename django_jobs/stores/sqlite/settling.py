@@ -10,7 +10,7 @@ from django_jobs.stores.sqlite.claiming import set_lease
 from django_jobs.stores.sqlite.endings import attempt_is_over, holder_is_gone, let_go_of_lost
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import Row
-from django_jobs.stores.sqlite.transaction import Transaction
+from django_jobs.stores.sqlite.transaction import SUSPECT, Transaction
 from django_jobs.values import Attempt, Claim, Done, Killed, Recovered, State
 
 LOST = "The worker died or lost its lease while it held the job."
@@ -127,7 +127,7 @@ class SqliteSettling(SqlitePart, RunningStore):
                 if room <= 0:
                     break
                 rows = move.rows("state = 'running' AND holder = ? ORDER BY at, seq LIMIT ?", holder, room)
-                recovered += reversed([_lose(move, row) for row in reversed(rows)])
+                recovered += reversed([_lose(move, row, whole=worker is None) for row in reversed(rows)])
                 if len(rows) < room:
                     holder_is_gone(move, holder)
         return recovered
@@ -141,7 +141,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             " AND state = 'running' ORDER BY leases.until LIMIT ?"
         )
         with self.database.read() as connection:
-            return [Claim._make(found) for found in connection.execute(sql, (queue, self.now(), limit))]
+            return [Claim(*found) for found in connection.execute(sql, (queue, self.now(), limit))]
 
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
         with self.writing(claim.queue) as move:
@@ -174,7 +174,7 @@ def _ended(move: Transaction, claim: Claim) -> Row | None:
 
 def trim_succeeded(move: Transaction, limit: int) -> int:
     """Forget the oldest succeeded jobs beyond HISTORY."""
-    excess = move.count_of(State.SUCCEEDED, 0) - move.options.history
+    excess = move.count_of(State.SUCCEEDED, (0,)) - move.options.history
     if excess <= 0:
         return 0
     rows = move.rows(
@@ -196,8 +196,8 @@ def _hand_back(move: Transaction, row: Row) -> Recovered:
     return Recovered(row.id, move.record(row), state, row.crashes, row.holder or "", attempt, row.at or 0, move.now)
 
 
-def _lose(move: Transaction, row: Row) -> Recovered:
-    """The worker of this job died."""
+def _lose(move: Transaction, row: Row, *, whole: bool = False) -> Recovered:
+    """The worker of this job died: a process of it, or all of it, which makes its jobs suspects."""
     holder, crashes = row.holder or "", row.crashes + 1
     attempt = row.failures + crashes
     move.log(row, Attempt(attempt, "worker_lost", move.now, worker=holder, error=LOST))
@@ -209,7 +209,7 @@ def _lose(move: Transaction, row: Row) -> Recovered:
     else:
         state = State.QUEUED
     if state is State.QUEUED:
-        move.requeue(row, lane=1, crashes=crashes)
+        move.requeue(row, lane=SUSPECT if whole or row.lane == SUSPECT else 1, crashes=crashes)
     else:
         move.move(row, state, crashes=crashes)
     return Recovered(row.id, move.record(row), state, crashes, holder, attempt, row.at or 0, move.now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.codec import name_of
@@ -16,6 +17,8 @@ from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.sqlite.rows import COLUMNS, Row, control_columns
 from django_jobs.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Claim, Controls, State
 
+#: column `lane` of a suspect: 1 is alone.
+SUSPECT = 2
 #: attempts kept in a job's log.
 MAX_LOG = 25
 #: jobs that one freed pause or limit brings back per call.
@@ -65,11 +68,11 @@ class Transaction:
         found = self.execute(sql, values).fetchone()
         return found and found[0]
 
-    def count_of(self, state: State, part: int | None = None) -> int:
-        """How many jobs are in that state (for queued: in that lane)."""
+    def count_of(self, state: State, parts: Sequence[int] = (0, SUSPECT)) -> int:
+        """How many jobs are in that state (for queued: in these neighbouring lanes)."""
         n = self.value(
             "SELECT sum(n) FROM counts WHERE queue = ? AND state = ? AND part BETWEEN ? AND ?",
-            *(self.queue, state, part or 0, 1 if part is None else part),
+            *(self.queue, state, min(parts), max(parts)),
         )
         return n or 0
 
@@ -108,7 +111,8 @@ class Transaction:
             # Once a worker died that held it, a job runs alone until it ends: beside others it could be charged with
             # the crashes of its neighbours.
             has_crashed = columns.get("crashes", row.crashes) > 0
-            columns.setdefault("lane", int(row.alone or row.at_most_once or has_crashed))
+            alone = SUSPECT if has_crashed and row.lane == SUSPECT else 1
+            columns.setdefault("lane", alone if row.alone or row.at_most_once or has_crashed else 0)
             columns["rank"] = MAX_PRIORITY - row.priority
             columns.setdefault("since", self.now)
             if "seq" not in columns:

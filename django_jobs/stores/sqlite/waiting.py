@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from django_jobs.stores.running import RunningStore
-from django_jobs.stores.sqlite.claiming import lane_number, next_due, next_opening
+from django_jobs.stores.sqlite.claiming import lane_parts, next_due, next_opening
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.values import Lane, State
 
@@ -60,7 +60,7 @@ class SqliteWaiting(SqlitePart, RunningStore):
                 view = self.reading(queue, connection)
                 changes += view.value("SELECT sum(changes) FROM counts WHERE queue = ?", queue) or 0
                 closed = "" in view.pauses()
-                ready = ready or (not closed and view.count_of(State.QUEUED, lane_number(lane)) > 0)
+                ready = ready or (not closed and view.count_of(State.QUEUED, lane_parts(lane)) > 0)
                 ms = next_opening(view) if closed else next_due(view)
                 if ms is not None:
                     due = ms / 1000 if due is None else min(due, ms / 1000)

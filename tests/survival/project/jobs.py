@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,6 +121,14 @@ def endless(how: str) -> None:
 def poison(how: str) -> None:
     with recorded():
         POISON[how]()
+
+
+@job(name="kills_worker")
+def kills_worker() -> None:
+    """All its processes, as the kernel does at the memory limit of a container."""
+    with recorded():
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
 
 
 @job(name="raises", max_attempts=1)

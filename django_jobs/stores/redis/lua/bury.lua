@@ -15,8 +15,8 @@ end
 local record = redis.call('HGET', jobs, id)
 local controls = controls_of(record)
 local _, holder = end_claim(id, claim, controls)
-local failures, crashes, parked = get_tries(id)
-set_tries(id, failures + add, crashes, parked)
+local failures, crashes, parked, suspect = get_tries(id)
+set_tries(id, failures + add, crashes, parked, suspect)
 if add > 0 then
     count('failed', add)
     count('failed:' .. name, add)

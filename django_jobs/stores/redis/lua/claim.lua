@@ -1,7 +1,7 @@
 -- claim: queued → running (and due → queued, over limit → blocked, too late → expired on the way)
 --
 -- ARGV  1 clock   2 channel   3 number
---       4 worker   5 limit   6 lease (ms)   7 lane   8 most running in the queue (0 = any)
+--       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects   8 most running in the queue (0 = any)
 --       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""   11 only what had arrived by then, or ""
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
@@ -11,8 +11,9 @@
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
 local up_to = tonumber(ARGV[11])
-local place = lane == 'alone' and alone or queued
-local lane_wake = lane == 'alone' and wake_alone or wake
+local place = lane == 'shared' and queued or alone
+local lane_wake = lane == 'shared' and wake or wake_alone
+local lowest = lane == 'clear' and '0' or '-inf' -- suspects stand below zero
 local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
 
 local function tries_of(ids, size)
@@ -23,9 +24,16 @@ local closed, closed_types, opens = pauses()
 
 local function jobs_left()
     if up_to then
-        return count_arrived(place, up_to)
+        return count_arrived(place, up_to, lowest)
     end
-    return redis.call('ZCARD', place)
+    return lane == 'clear' and redis.call('ZCOUNT', place, lowest, '+inf') or redis.call('ZCARD', place)
+end
+
+local function first_of(want)
+    if lane == 'clear' then
+        return redis.call('ZRANGEBYSCORE', place, lowest, '+inf', 'LIMIT', 0, want)
+    end
+    return redis.call('ZRANGE', place, 0, want - 1)
 end
 
 -- ms until a job is due or a pause ends
@@ -137,7 +145,8 @@ local function put_away(id, record, score)
         let_next(controls)
         return
     end
-    local letter = lane == 'alone' and 'a' or 's'
+    local letter = lane == 'shared' and 's' or score < 0 and 'x' or 'a'
+    score = letter == 'x' and score + SUSPECT or score
     if closed_types and closed_types[name_of(record)] then
         block(pause_key(name_of(record)), id, score, letter)
         let_next(controls)
@@ -208,7 +217,7 @@ while looked_at - #ids < PASS_OVER do
     if want <= 0 then
         break
     end
-    local batch = up_to and first_arrived(place, up_to, want) or redis.call('ZRANGE', place, 0, want - 1)
+    local batch = up_to and first_arrived(place, up_to, want, lowest) or first_of(want)
     if #batch == 0 then
         break
     end
@@ -221,7 +230,7 @@ while looked_at - #ids < PASS_OVER do
         break -- these run; the next call begins with what is left
     end
     looked_at = looked_at + #batch
-    if up_to then
+    if up_to or lane == 'clear' then
         redis.call('ZREM', place, unpack(batch))
     else
         redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)

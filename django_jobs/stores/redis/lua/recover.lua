@@ -5,6 +5,9 @@
 --       5 worker whose claims these are ("" = any whose lease has expired)   6 crashes that make a job dead
 --       7 attempt (JSON, without number and worker)   8 "archive"   9 "last": the worker has no other claims   then the ids
 --
+-- With an expired lease all processes of the worker are gone, and any of its jobs may have been the reason: they become
+-- suspects, of which each worker runs one at a time.
+--
 -- Returns id, record, state, crashes, attempt, claimed ms, ms now, holder of each that moved, flat.
 --! use clock answers lines claim_end bury unique
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
@@ -43,7 +46,7 @@ local function take(id, claim, holder)
     local record = redis.call('HGET', jobs, id)
     local controls = controls_of(record)
     local stopped = end_claim(id, claim, controls)
-    local failures, crashes, parked = get_tries(id)
+    local failures, crashes, parked, suspect = get_tries(id)
     local number, claimed = failures + crashes + 1, string.match(claim, '^[^:]*:(%d+):') or '0'
     local line = line_of(attempt, number, holder)
     local once = controls and controls.at_most_once
@@ -52,7 +55,8 @@ local function take(id, claim, holder)
     end
     if not releasing or once then
         crashes = crashes + 1
-        set_tries(id, failures, crashes, parked)
+        suspect = suspect or worker == ''
+        set_tries(id, failures, crashes, parked, suspect)
         count('recovered', 1)
     end
     if once or (not releasing and crashes >= max_crashes) then
@@ -70,7 +74,7 @@ local function take(id, claim, holder)
         return
     end
     front = front or -next_number(1)
-    make_ready(id, controls, front, crashes > 0)
+    make_ready(id, controls, front, crashes > 0 and (suspect and 'suspect' or 'alone'))
     relock(id, controls)
     moved('queued')
 end

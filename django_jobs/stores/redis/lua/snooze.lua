@@ -24,9 +24,9 @@ if stopped then
     return 'cancelled'
 end
 if park then
-    local failures, crashes, parked = get_tries(id)
+    local failures, crashes, parked, suspect = get_tries(id)
     if parked == 0 then
-        set_tries(id, failures, crashes, now)
+        set_tries(id, failures, crashes, now, suspect)
     end
 end
 redis.call('ZADD', scheduled, now + delay, id)

@@ -1,10 +1,10 @@
 -- The jobs of a lane that had arrived by a number of the queue.  Each priority has a range of scores of its own, and in
--- it what was handed back stands below the middle, the others above it by their numbers.
+-- it what was handed back stands below the middle, the others above it by their numbers.  `lowest`: '0' = no suspects.
 --! use ready
 
--- `act(lowest, highest)` for the range of each priority that has jobs, best first, until it returns true.
-local function each_range(lane, up_to, act)
-    local from = '-inf'
+-- `act(first, last)` with the scores of the range of each priority that has jobs, best first, until it returns true.
+local function each_range(lane, up_to, lowest, act)
+    local from = lowest or '-inf'
     while true do
         local head = redis.call('ZRANGEBYSCORE', lane, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
         if not head[2] then
@@ -20,10 +20,10 @@ local function each_range(lane, up_to, act)
     end
 end
 
-local function first_arrived(lane, up_to, limit)
+local function first_arrived(lane, up_to, limit, lowest)
     local found = {}
-    each_range(lane, up_to, function(lowest, highest)
-        local ids = redis.call('ZRANGEBYSCORE', lane, lowest, highest, 'LIMIT', 0, limit - #found)
+    each_range(lane, up_to, lowest, function(first, last)
+        local ids = redis.call('ZRANGEBYSCORE', lane, first, last, 'LIMIT', 0, limit - #found)
         for _, id in ipairs(ids) do
             found[#found + 1] = id
         end
@@ -32,10 +32,10 @@ local function first_arrived(lane, up_to, limit)
     return found
 end
 
-local function count_arrived(lane, up_to)
+local function count_arrived(lane, up_to, lowest)
     local n = 0
-    each_range(lane, up_to, function(lowest, highest)
-        n = n + redis.call('ZCOUNT', lane, lowest, highest)
+    each_range(lane, up_to, lowest, function(first, last)
+        n = n + redis.call('ZCOUNT', lane, first, last)
     end)
     return n
 end

@@ -1,4 +1,4 @@
--- Jobs held back by a limit or by a pause of their type.
+-- Jobs held back by a limit or by a pause of their type.  Letters of lanes: s = shared, a = alone, x = alone, a suspect.
 -- A member of `blocked` is  key NUL score NUL lane NUL id  and all scores are 0, so the members of one key are
 -- one range in the order in which they would have run.
 --! keys blocked waits slots
@@ -23,7 +23,7 @@ local function admit(key, limit)
     for _, member in ipairs(members) do
         local id, score, lane = parts_of(member)
         if id and redis.call('HGET', waits, id) == member then -- else it is elsewhere by now
-            redis.call('ZADD', lane == 'a' and alone or queued, score, id)
+            redis.call('ZADD', lane == 's' and queued or alone, lane == 'x' and score - SUSPECT or score, id)
             redis.call('HDEL', waits, id)
         end
         redis.call('ZREM', blocked, member)

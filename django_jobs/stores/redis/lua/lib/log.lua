@@ -24,11 +24,14 @@ local function line_of(line, number, holder)
     return '{"attempt":' .. string.format('%.0f', number) .. ',"worker":"' .. quoted .. '",' .. string.sub(line, 2)
 end
 
+-- failures, crashes, parked since, and whether a worker died whole that held the job.
 local function get_tries(id)
     local failures, crashes, parked = string.match(redis.call('HGET', tries, id) or '', '^(%d+):(%d+):(%d+)$')
-    return tonumber(failures) or 0, tonumber(crashes) or 0, tonumber(parked) or 0
+    local suspect = crashes and string.find(crashes, '^0%d') ~= nil
+    return tonumber(failures) or 0, tonumber(crashes) or 0, tonumber(parked) or 0, suspect
 end
 
-local function set_tries(id, failures, crashes, parked)
-    redis.call('HSET', tries, id, string.format('%.0f:%.0f:%.0f', failures, crashes, parked))
+-- The crashes of a suspect begin with a zero: whoever reads them as a number need not know of suspects.
+local function set_tries(id, failures, crashes, parked, suspect)
+    redis.call('HSET', tries, id, string.format('%.0f:%s%.0f:%.0f', failures, suspect and '0' or '', crashes, parked))
 end

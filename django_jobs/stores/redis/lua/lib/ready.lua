@@ -2,6 +2,7 @@
 --! keys queued alone seq
 --! use wake
 local STEP = 2 ^ 45 -- from one priority to the next: numbers to half of it on either side; 201 of them fit in a double
+local SUSPECT = 256 * STEP -- less than any score; suspects stand in `alone` by their score minus this, so below zero
 
 local function base_score(controls)
     local priority = controls and tonumber(controls.priority) or 0
@@ -23,18 +24,23 @@ local function next_number(n)
     return number
 end
 
--- Has a worker died while it held the job?  `tried` is the job's value in `tries`.
+-- Has a worker died while it held the job?  'suspect' if that worker died whole, 'alone' if only a process of it did.
+-- `tried` is the job's value in `tries`, where the crashes of a suspect begin with a zero.
 local function has_crashed(tried)
-    return tried and (tonumber(string.match(tried, '^%d*:(%d+)')) or 0) > 0
+    local zero, crashes = string.match(tried or '', '^%d*:(0?)(%d*)')
+    if (tonumber(crashes) or 0) == 0 then
+        return false
+    end
+    return zero == '0' and 'suspect' or 'alone'
 end
 
--- `alone_too`: a worker died that held it, so until it ends it runs alone whatever its controls say: beside others it
--- could be charged with the crashes of its neighbours.
+-- `crashed`: as has_crashed says.  A worker died that held the job, so until it ends it runs alone whatever its controls
+-- say: beside others it could be charged with the crashes of its neighbours.
 -- `number`: its place among its equals; nil = behind them all, the negative of the next number = before them all.
-local function make_ready(id, controls, number, alone_too)
+local function make_ready(id, controls, number, crashed)
     local score = base_score(controls) + (number or next_number(1))
-    if alone_too or is_alone(controls) then
-        redis.call('ZADD', alone, score, id)
+    if crashed or is_alone(controls) then
+        redis.call('ZADD', alone, crashed == 'suspect' and score - SUSPECT or score, id)
         wake_up(wake_alone)
     else
         redis.call('ZADD', queued, score, id)
