@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from django_jobs.lanes import Lane as Lane
+
 
 class State(StrEnum):
     """The nine states; a job is in exactly one (SPEC of states: docs/internals.md)."""
@@ -28,21 +30,6 @@ WAITING = frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED})
 
 #: Highest and lowest `priority` inside a queue.
 MAX_PRIORITY = 100
-
-
-class Lane(StrEnum):
-    """Where a queued job waits.
-
-    `alone` holds jobs that must have a process to themselves while they run: those with a time limit (killing
-    the process must harm nobody else), those delivered at most once (claimed one by one, so that a dead worker
-    had started every job it held), and those whose last worker died (so that only the guilty is counted).  Where it
-    died whole, parent and all, its jobs are suspects: each worker runs one of them at a time, for the same reason.
-    """
-
-    SHARED = "shared"
-    ALONE = "alone"
-    #: the lane `alone` without its suspects: what the children of a worker take but for one of them.
-    CLEAR = "clear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +145,7 @@ class Claim(NamedTuple):
     parked_at: int = 0
     claimed_at: int = 0
     worker: str = ""
-    #: a worker that held the job died whole: it must run beside no other suspect.
+    #: a worker that held it died whole.
     suspect: bool = False
 
     @property

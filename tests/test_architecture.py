@@ -15,7 +15,7 @@ LONGEST = 300
 RANKS = (
     # pure
     "exceptions values outcome cron cron_text codec arguments tagged tagged_text model_references targets job_options"
-    " setting_values",
+    " setting_values lanes",
     # knowledge
     "conf signals registry definition store_setting uniqueness schedule_entry payloads",
     # storage

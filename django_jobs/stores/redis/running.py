@@ -66,7 +66,7 @@ class RedisRunning(RedisPart, RunningStore):
         # A claim that was not answered may have been made: the next one of this worker is that one again.
         now, left, due, token, expired, ids, records, tried = self._run_once(
             *("claim", queue, worker, *limits, each, self._archiving, bound),
-            call=lambda: ("claim", queue, worker, lane),
+            call=lambda: ("claim", queue, worker, lane is Lane.SHARED),
         )
         claims = []
         for bare_id, record, tries in zip(ids, records, tried or repeat(None), strict=False):

@@ -108,8 +108,7 @@ class Transaction:
         columns: dict[str, Any] = {"state": state, "at": None, "token": 0, "holder": None, "stop": 0}
         columns |= {"blocked_by": None, "checkin": None} | changes
         if state is State.QUEUED:
-            # Once a worker died that held it, a job runs alone until it ends: beside others it could be charged with
-            # the crashes of its neighbours.
+            # Once a worker died that held it, a job runs alone until it ends: see lua/lib/ready.lua.
             has_crashed = columns.get("crashes", row.crashes) > 0
             alone = SUSPECT if has_crashed and row.lane == SUSPECT else 1
             columns.setdefault("lane", alone if row.alone or row.at_most_once or has_crashed else 0)
