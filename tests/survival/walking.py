@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from django_jobs.codec import decode, encode
 from django_jobs.exceptions import CorruptRecord
@@ -51,7 +52,7 @@ class Walk:
             *(self.snooze, self.bury, self.discard, self.release, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
-            *(self.restore, self.fleet),
+            *(self.restore, self.fleet, self.edit, self.drain),
         )
 
     def step(self) -> None:
@@ -182,6 +183,30 @@ class Walk:
         record = encode(Job(ids[0], QUEUE, "shop.one", b"[[1],{}]", self.clock(), controls=shape))
         self.sent.add(record)
         return self.store.revive(QUEUE, ids[:1], record=record)
+
+    def edit(self) -> object:
+        """Another record that keeps lane and priority, as only arguments and what follows them can be edited."""
+        (id, *_), shape = self._some(), self.rng.choice(SHAPES)
+        info = self.store.get(QUEUE, id)
+        try:
+            old = decode(id, QUEUE, info.record) if info else None
+        except CorruptRecord:
+            old = None
+        if info is None or old is None:
+            return self.store.edit(QUEUE, id, b"", was=b"")
+        stay = {field: getattr(old.controls, field) for field in ("priority", "alone", "at_most_once")}
+        record = encode(old._replace(args=b"[[2],{}]", controls=replace(shape, **stay)))
+        self.sent.add(record)
+        return self.store.edit(QUEUE, id, record, was=info.record)
+
+    def drain(self) -> object:
+        """A bounded claim; how much it leaves is asked, too."""
+        mark = self.store.last_arrival(QUEUE)
+        self.enqueue()
+        claimed = self.store.claim(QUEUE, self.rng.choice(WORKERS), 3, lease=LEASE, up_to=mark)
+        self.held += claimed.claims
+        assert self.store.waiting(QUEUE, mark) >= claimed.left
+        return claimed
 
     def delete(self) -> object:
         return self.store.delete(QUEUE, self._some())
