@@ -175,6 +175,11 @@ def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str
         raise JobNotFound(f"Job {id!r} in queue {queue!r} moved on meanwhile.")
 
 
+def retry_as_seen(info: JobInfo) -> bool:
+    """Queue a job now, if it is still as it was seen.  False: it has moved on, and perhaps come back."""
+    return bool(get_store().revive(info.queue, [info.id], at=info.at))
+
+
 def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
     """Close a queue, or one job type in it, until somebody resumes it or until `until` (ms; 0 = open end)."""
     check_queue(queue)

@@ -1,22 +1,24 @@
-"""Jobs over HTTP: put, look, replay, cancel."""
+"""Jobs over HTTP: put, look, list, replay."""
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 from django.http import HttpRequest, JsonResponse
-from ninja import Router
+from ninja import Query, Router
 
-from django_jobs import archive, operations, registry
+from django_jobs import archive, browse, operations, registry
 from django_jobs.api import schemas
 from django_jobs.api.principal import Principal, Scope, require
 from django_jobs.api.problems import Problem
 from django_jobs.api.schemas import Name
 from django_jobs.api.shown import call_of, find, shown
 from django_jobs.arguments import canonical, load
-from django_jobs.codec import decode, encode
+from django_jobs.codec import decode, encode, name_of
 from django_jobs.conf import get_settings
 from django_jobs.definition import JobDefinition
 from django_jobs.enqueue import request_for, submit
@@ -31,6 +33,8 @@ from django_jobs.worker.announce import announce_expired
 router = Router(tags=["jobs"])
 #: Where the digest of a PUT is kept in a job's meta: a second PUT of the same id is compared with it.
 PUT = "put"
+#: What a list does not have: the store gives only the beginning of a result, and the last attempt.
+LEFT_OUT = ("result", "log")
 
 
 @router.put("/v1/jobs/{name}/{id}", response={200: schemas.Job, 201: schemas.Job}, summary="Enqueue")
@@ -76,6 +80,50 @@ def accepted(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dic
     return shown(JobInfo(handle.id, handle.queue, new.sent.record, State(handle.state), at=at), principal)
 
 
+@router.get("/v1/jobs", response=schemas.JobPage, summary="Jobs of a state")
+def list_jobs(
+    request: HttpRequest,
+    state: Annotated[State, Query(description="Jobs in this state.")],
+    name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
+    queue: Annotated[str, Query(max_length=255, description="Only jobs of this queue.")] = "",
+    cursor: Annotated[str, Query(max_length=2000, description="`cursor` of the page before.")] = "",
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> JsonResponse:
+    """Without results and logs: ask for one job to see them.  Jobs that stay are met once each, whatever comes, goes or
+    is moved meanwhile; those that end after the first page are left out.  A page may have fewer jobs than `limit`; only
+    the last has no cursor."""
+    principal = require(request, Scope.READ, job=name or None)
+    if queue:
+        operations.check_queue(queue)
+
+    def accepts(info: JobInfo) -> bool:
+        named = name_of(info.record)
+        return principal.knows(named) and name in ("", named)
+
+    queues = [queue] if queue else browse.census().holding(state)
+    try:
+        found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor))
+    except (ValueError, OverflowError) as error:
+        raise Problem(422, f"{cursor!r:.200} is no cursor of this list.") from error
+    jobs = [{key: value for key, value in shown(info, principal).items() if key not in LEFT_OUT} for info in found]
+    return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None})
+
+
+def write_cursor(position: browse.Position) -> str:
+    """A position as text that clients only hand back."""
+    return urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+
+
+def read_cursor(text: str) -> browse.Position | None:
+    """The reverse; None for no text.  Raises ValueError."""
+    if not text:
+        return None
+    values = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    if not (isinstance(values, list) and [type(value) for value in values] == [int, str, str]):
+        raise ValueError("These are not a time, a queue and a cursor.")
+    return browse.Position(*values)
+
+
 @router.get("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Look")
 def get_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
     """The job: waiting, running or finished; if it has left the queue, as the archive has it."""
@@ -114,20 +162,6 @@ def replay_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
     handle = submit(new)
     replayed, _ = find(handle.id, queue=info.queue)
     return JsonResponse(shown(replayed, principal), status=201)
-
-
-@router.delete("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Cancel")
-def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
-    """A waiting job is cancelled; a running one is asked to stop, and cancelled unless it succeeds.  409 if it has
-    ended otherwise already."""
-    principal = require(request, Scope.MANAGE, job=name)
-    info, archived = find(id, name=name)
-    if not archived:
-        operations.cancel(info.queue, [id])
-        info, archived = find(id, name=name, queue=info.queue)
-    if info.state not in {State.CANCELLED, State.RUNNING}:
-        raise Problem(409, f"Job {id!r} is {info.state} and cannot be cancelled.")
-    return JsonResponse(shown(info, principal, archived=archived))
 
 
 def expired_again(old: Job) -> JobInfo:

@@ -60,6 +60,29 @@ class NewJob(Body):
     unique_key: Any = Field(None, description="Any JSON. While an equal job with an equal key waits: 409.")
 
 
+class NewArguments(Body):
+    """Other arguments for a job that waits."""
+
+    data: Any = Field(description="As in the PUT that enqueued it. A masked value stays what it is.")
+
+
+class RetryRequest(Body):
+    """Which end of the job is meant, and whether it may be started twice."""
+
+    finished_at: Moment | None = Field(
+        None, description="As the job showed it. If it has ended again since, nothing is changed: 409."
+    )
+    start_again: Truth = Field(
+        False, description="true: a job that is delivered at most once is started again; needs finished_at."
+    )
+
+
+class KillRequest(Body):
+    """Why."""
+
+    reason: str = Field("", max_length=500)
+
+
 class Report(Body):
     """The end of an attempt."""
 
@@ -153,6 +176,28 @@ class JobPage(Schema):
     """A page of jobs; `cursor` asks for the next one, null = this is the last."""
 
     jobs: list[Job]
+    cursor: str | None
+
+
+class Schedule(Schema):
+    """One schedule. `next_runs` is empty while it is paused or off; `problem` says why it cannot fire."""
+
+    id: str
+    name: str
+    source: str
+    job: str
+    cron: str
+    timezone: str
+    state: Literal["on", "off", "paused"]
+    next_runs: list[str]
+    last_run: str | None
+    problem: str
+
+
+class SchedulePage(Schema):
+    """A page of schedules, by id; `cursor` asks for the next one, null = this is the last."""
+
+    schedules: list[Schedule]
     cursor: str | None
 
 

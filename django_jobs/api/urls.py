@@ -11,7 +11,7 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 from ninja.parser import Parser
 
-from django_jobs.api import history, jobs, numbers, queues, types, work
+from django_jobs.api import acting, history, numbers, queues, schedules, types, work
 from django_jobs.api.border import guarded, nothing_here
 from django_jobs.api.principal import authenticate
 from django_jobs.api.problems import answer_for
@@ -46,8 +46,9 @@ def make_api() -> NinjaAPI:
         auth=authenticate,
         parser=StrictParser(),
     )
-    for router in (jobs.router, work.router, types.router, queues.router, history.router, numbers.router):
+    for router in (acting.router, work.router, types.router, queues.router, schedules.router, history.router):
         api.add_router("", router)
+    api.add_router("", numbers.router)
     for kind in (Exception, HttpError, ValidationError):
         api.add_exception_handler(kind, answer_for)  # type: ignore[arg-type]
     return api

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django_jobs.browse.groups import ErrorGroup, Groups, group_errors, signature_of
+from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.numbers import Census, Series, census, queue_stats, series
 from django_jobs.browse.pages import PAGE, Page, page, queue_names
 from django_jobs.browse.search import Match, Scan, error_groups, find, scan
@@ -16,6 +17,7 @@ __all__ = [
     "Groups",
     "Match",
     "Page",
+    "Position",
     "Scan",
     "Series",
     "Trouble",
@@ -23,6 +25,7 @@ __all__ = [
     "error_groups",
     "find",
     "group_errors",
+    "listing",
     "page",
     "publish_snapshot",
     "queue_names",

@@ -19,6 +19,16 @@ class BrowsingStore(ABC):
     def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
         """The same where only the id is known: one round trip over all queues, then `get`."""
 
+    @abstractmethod
+    def walk(
+        self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
+    ) -> tuple[list[str], str]:
+        """At most `limit` ids in one state, and where to go on ("" = the end).
+
+        No id that stays is missed or met twice, whatever comes and goes between the calls.  With `until` (ms), finished
+        jobs that ended later are left out: a walk ends though what it meets ends again.  Raises ValueError for a cursor
+        that is none of this walk."""
+
     def get_many(self, queue: str, ids: Sequence[str]) -> list[JobInfo]:
         """Those that exist, in the order asked, each as in `page`.  At most MAX_BATCH ids."""
         return [info for id in ids if (info := self.get(queue, id)) is not None]

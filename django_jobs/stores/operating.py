@@ -18,13 +18,16 @@ class OperatingStore(ABC):
         succeeds or is dead.  Returns id → state afterwards (CANCELLED, RUNNING, or what it was) of those that exist."""
 
     @abstractmethod
-    def revive(self, queue: str, ids: Sequence[str], *, record: bytes | None = None) -> list[str]:
+    def revive(
+        self, queue: str, ids: Sequence[str], *, record: bytes | None = None, at: int | None = None
+    ) -> list[str]:
         """scheduled, retry, blocked, dead, cancelled, expired → queued, now.
 
         From a finished state failures and crashes start again at 0 (the log stays).  With `record` (one id only)
         the record is replaced in the same step: arguments edited by a person; a unique key that it no longer has is
         freed.  The lock is taken where it is free, unless for a period.  A job that was killed while it ran is blocked
-        until that attempt has ended.  Returns the ids that moved."""
+        until that attempt has ended.  With `at` (one id only) it moves only if `JobInfo.at` is still that: a call that
+        comes again later revives no later end.  Returns the ids that moved."""
 
     @abstractmethod
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:

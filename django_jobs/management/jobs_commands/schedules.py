@@ -8,14 +8,10 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_jobs import registry, schedule_state, schedules
-from django_jobs.exceptions import InvalidSchedule, UnknownJob
+from django_jobs import schedule_state, schedules
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, table
-from django_jobs.schedule_entry import Entry
 from django_jobs.stores import get_store
 
-#: Next runs told of each schedule.
-NEXT = 3
 HEADINGS = ("schedule", "job", "cron", "time zone", "state", "next run", "last run")
 
 
@@ -23,7 +19,7 @@ def show(options: Mapping[str, Any]) -> Answer:
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
     fired: dict[str, dict[str, int]] = {}
-    found = [described(entry, state, now, fired) for entry in schedules.entries()]
+    found = [schedules.described(entry, state, now, fired) for entry in schedules.entries()]
     rows = [
         (
             each["id"],
@@ -45,41 +41,6 @@ def on_its_clock(schedule: Mapping[str, Any], time: str) -> str:
         return datetime.fromisoformat(time).astimezone(ZoneInfo(schedule["timezone"])).isoformat()
     except (KeyError, ValueError, TypeError, OSError):
         return time
-
-
-def described(
-    entry: Entry, state: schedule_state.ScheduleState, now: datetime, fired: dict[str, dict[str, int]]
-) -> dict[str, Any]:
-    """One schedule for programs; `fired` remembers what each queue was asked for."""
-    problem, runs = "", []
-    try:
-        runs = [run.isoformat() for run in schedules.next_runs(entry, NEXT, now)]
-    except InvalidSchedule as error:
-        problem = str(error)
-    paused = state.paused_at(entry) is not None
-    return {
-        "id": entry.id,
-        "name": entry.label,
-        "source": entry.source,
-        "job": entry.job,
-        "cron": entry.cron,
-        "timezone": entry.timezone,
-        "state": "paused" if paused else "on" if entry.enabled else "off",
-        "next_runs": runs if entry.enabled and not paused else [],
-        "last_run": last_run(entry, fired),
-        "problem": problem,
-    }
-
-
-def last_run(entry: Entry, fired: dict[str, dict[str, int]]) -> str | None:
-    try:
-        queue = registry.get(entry.job).queue
-    except UnknownJob:
-        return None
-    if queue not in fired:
-        fired[queue] = get_store().fired(queue)
-    at = fired[queue].get(entry.id)
-    return None if at is None else schedules.from_ms(at).isoformat()
 
 
 def which(parser: ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from django_jobs.stores.browsing import BrowsingStore, add_up
 from django_jobs.stores.documents import read_worker
 from django_jobs.stores.redis.part import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
-from django_jobs.values import JobInfo, State, WorkerInfo
+from django_jobs.values import FINISHED, JobInfo, State, WorkerInfo
 
 #: A running page is sorted after reading; more running jobs than this are not walked for it.
 MOST_RUNNING = 10_000
@@ -71,6 +71,27 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             if found and (info := self.get(queue, id)):
                 return info
         return None
+
+    def walk(
+        self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
+    ) -> tuple[list[str], str]:
+        """The cursor is `place:score:member` of the last one; of running jobs, which are no sorted set, the last id."""
+        if state is State.RUNNING:
+            claims = sorted(texts(self.transport.command("HKEYS", self.keys.of(queue)["claims"])))
+            ids = [id for id in claims if id > cursor][:limit]
+            return ids, ids[-1] if len(ids) == limit else ""
+        places = [place for place, belongs in PLACES if belongs is state]
+        place, score, member = _read_cursor(cursor) if cursor else (places[0], "", b"")
+        if place not in places:
+            raise ValueError(f"{cursor!r} is not a cursor that walk() returned for {state}.")
+        bound, ids = until if until and state in FINISHED else "+inf", []
+        for each in places[places.index(place) :]:
+            flat = self._run("walk", queue, each, score, member, limit - len(ids), bound)
+            ids += [_id_of(state, found) for found in flat[::2]]
+            if len(ids) == limit:
+                return ids, f"{each}:{flat[-1].decode()}:{flat[-2].decode('latin-1')}"
+            score, member = "", b""
+        return ids, ""
 
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
@@ -190,6 +211,12 @@ class RedisBrowsing(RedisStats, BrowsingStore):
     def fired(self, queue: str) -> dict[str, int]:
         flat = self.transport.command("HGETALL", self.keys.of(queue)["fired"])
         return {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
+
+
+def _read_cursor(cursor: str) -> tuple[str, str, bytes]:
+    """place, score, member.  Raises ValueError."""
+    place, score, member = cursor.split(":", 2)
+    return place, repr(int(float(score))), member.encode("latin-1")
 
 
 def _id_of(state: State, member: bytes) -> str:

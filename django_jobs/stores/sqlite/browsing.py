@@ -9,7 +9,7 @@ from typing import Any
 
 from django_jobs.stores.browsing import BrowsingStore
 from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.values import Attempt, JobInfo, Pause, QueueStats, State
+from django_jobs.values import FINISHED, Attempt, JobInfo, Pause, QueueStats, State
 
 _INFO = "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at"
 _FROM = "FROM jobs JOIN records USING (job) LEFT JOIN results USING (job) LEFT JOIN logs USING (job)"
@@ -27,6 +27,15 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
         with self.database.read() as connection:
             found = connection.execute(f"SELECT {_INFO} {_FROM} WHERE id = ? AND queue = ?", (id, queue)).fetchone()
         return found and job_info(found)
+
+    def walk(
+        self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
+    ) -> tuple[list[str], str]:
+        ended = f" AND at <= {until:d}" if until and state in FINISHED else ""
+        sql = f"SELECT job, id FROM jobs WHERE queue = ? AND state = ? AND job > ?{ended} ORDER BY job LIMIT ?"
+        with self.database.read() as connection:
+            found = connection.execute(sql, (queue, state, int(cursor or 0), limit)).fetchall()
+        return [id for _, id in found], str(found[-1][0]) if len(found) == limit else ""
 
     def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
         with self.database.read() as connection:

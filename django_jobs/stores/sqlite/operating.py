@@ -35,12 +35,14 @@ class SqliteOperating(SqlitePart, OperatingStore):
                 states[row.id] = state
         return states
 
-    def revive(self, queue: str, ids: Sequence[str], *, record: bytes | None = None) -> list[str]:
-        if record is not None and len(ids) != 1:
-            raise ValueError(f"revive with a record takes one id, not {len(ids)}.")
+    def revive(
+        self, queue: str, ids: Sequence[str], *, record: bytes | None = None, at: int | None = None
+    ) -> list[str]:
+        if (record is not None or at is not None) and len(ids) != 1:
+            raise ValueError(f"A new record or a time goes with one job, not {len(ids)}.")
 
         def to_queued(move: Transaction, row: Row) -> bool:
-            if row.state not in _REVIVABLE:
+            if row.state not in _REVIVABLE or (at is not None and (row.at or 0) != at):
                 return False
             if record is not None:
                 row = move.replace_record(row, record, _controls(row.id, queue, record))

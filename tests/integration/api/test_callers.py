@@ -24,6 +24,14 @@ CALLS = [
     ("POST", "v1/jobs/tests.greet/1/replay"),
     ("POST", "v1/jobs/tests.greet/1/extend"),
     ("DELETE", "v1/jobs/tests.greet/1"),
+    ("PATCH", "v1/jobs/tests.greet/1"),
+    ("GET", "v1/jobs?state=dead"),
+    ("POST", "v1/jobs/tests.greet/1/retry"),
+    ("POST", "v1/jobs/tests.greet/1/kill"),
+    ("GET", "v1/schedules"),
+    ("POST", "v1/schedules/settings:nightly/pause"),
+    ("POST", "v1/schedules/settings:nightly/resume"),
+    ("PUT", "v1/schedules/settings:nightly/runs/1"),
     ("GET", "v1/job-types"),
     ("GET", "v1/job-types/tests.greet"),
     ("POST", "v1/job-types"),
@@ -118,9 +126,13 @@ def test_the_use_of_a_token_is_remembered_at_most_once_a_minute(django_assert_nu
     ("scopes", "allowed"),
     [
         (("enqueue",), {"PUT v1/jobs/tests.greet/1", "GET v1/jobs/tests.greet/1", "GET v1/job-types"}),
-        (("read",), {"GET v1/jobs/tests.greet/1", "GET v1/queues", "GET v1/stats", "GET metrics",
+        (("read",), {"GET v1/jobs/tests.greet/1", "GET v1/jobs?state=dead", "GET v1/schedules",
+                     "GET v1/queues", "GET v1/stats", "GET metrics",
                      "GET v1/archived-jobs", "GET v1/job-types"}),
-        (("manage",), {"POST v1/queues/default/pause", "POST v1/jobs/tests.greet/1/replay",
+        (("manage",), {"POST v1/queues/default/pause", "POST v1/jobs/tests.greet/1/retry",
+                       "POST v1/jobs/tests.greet/1/kill", "PATCH v1/jobs/tests.greet/1",
+                       "POST v1/schedules/settings:nightly/pause", "POST v1/schedules/settings:nightly/resume",
+                       "PUT v1/schedules/settings:nightly/runs/1", "POST v1/jobs/tests.greet/1/replay",
                        "DELETE v1/jobs/tests.greet/1", "POST v1/job-types"}),
         (("work",), {"POST v1/queues/pull/claim", "POST v1/jobs/tests.greet/1", "POST v1/jobs/tests.greet/1/extend",
                      "GET v1/job-types"}),
@@ -133,6 +145,7 @@ def test_each_scope_opens_its_calls_and_no_others(scopes: tuple[str, ...], allow
         "POST v1/jobs/tests.greet/1/extend": {"token": 1},
         "POST v1/queues/pull/claim": {},
         "PUT v1/jobs/tests.greet/1": {"data": ["Ada"]},
+        "PATCH v1/jobs/tests.greet/1": {"data": ["Ada"]},
     }
     api = Api(*scopes)
     for method, path in CALLS:

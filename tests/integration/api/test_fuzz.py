@@ -78,6 +78,8 @@ KEYS = [
     "attempts",
     "concurrency",
     "timeout",
+    "finished_at",
+    "start_again",
 ]
 small = st.integers(0, 3) | st.booleans() | st.sampled_from(["succeeded", "failed", "pull", "tests.greet", "php.new"])
 bodies = st.dictionaries(st.sampled_from(KEYS), json_values | small, max_size=5)
@@ -89,6 +91,15 @@ PATHS = [
     ("POST", "v1/jobs/{}/{}/replay"),
     ("POST", "v1/jobs/{}/{}/extend"),
     ("DELETE", "v1/jobs/{}/{}"),
+    ("PATCH", "v1/jobs/{}/{}"),
+    ("POST", "v1/jobs/{}/{}/retry"),
+    ("POST", "v1/jobs/{}/{}/kill"),
+    ("GET", "v1/jobs?state=queued&name={}&cursor={}&limit=3"),
+    ("GET", "v1/jobs?state={}&queue={}"),
+    ("GET", "v1/schedules?cursor={}"),
+    ("PUT", "v1/schedules/{}/runs/{}"),
+    ("POST", "v1/schedules/{}/pause"),
+    ("POST", "v1/schedules/{}/resume"),
     ("GET", "v1/job-types/{}"),
     ("POST", "v1/job-types"),
     ("POST", "v1/queues/{}/pause"),
@@ -103,7 +114,7 @@ def check(api: Api, method: str, path: str, body: Any) -> None:
     if isinstance(body, dict):
         # Waiting for work is tested elsewhere; here it would only take time.
         body.pop("wait", None)
-    raw = json.dumps(body).encode() if method in {"PUT", "POST"} else b""
+    raw = json.dumps(body).encode() if method in {"PUT", "POST", "PATCH"} else b""
     answer = api(method, path, raw=raw)
     assert answer.status_code < 500, (method, path, body, answer.content)
     document = json.loads(answer.content)

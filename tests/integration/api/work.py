@@ -25,12 +25,23 @@ def charge(card: str, amount: int = 0) -> None:
     raise ValueError(f"cannot charge {card}")
 
 
+@job(name="tests.pay", api=True, delivery="at_most_once")
+def pay(order: int) -> None:
+    ran.append(("pay", order))
+    raise ValueError("the bank does not answer")
+
+
+@job(name="tests.rename", api=True, unique="queued")
+def rename(name: str) -> None:
+    ran.append(name)
+
+
 @job(name="tests.private")
 def private() -> None:
     ran.append("private")
 
 
-DEFINITIONS = (greet, swallow, charge, private)
+DEFINITIONS = (greet, swallow, charge, pay, rename, private)
 
 
 def forget() -> None:

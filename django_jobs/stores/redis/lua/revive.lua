@@ -1,22 +1,39 @@
 -- revive: scheduled, retry, blocked, dead, cancelled, expired → queued; blocked while its last attempt, which was
 -- killed, may still be at work
 --
--- ARGV  1 clock   2 channel   3 number   4 new record ("" = as it is)   then the ids
+-- ARGV  1 clock   2 channel   3 number   4 new record ("" = as it is)
+--       5 the time at which it is in its place ("" = any)   then the ids
 -- Returns the ids that moved.
 --! use clock record answers lines places endings unique
 --! keys tries results
 local new_record = ARGV[4]
+local expected = tonumber(ARGV[5])
 local before = answered()
 if before then
     return lines_of(before)
 end
 local moved = {}
-for i = 5, #ARGV do
+
+-- Is it where and as the caller saw it?
+local function is_as_seen(id)
+    if not expected then
+        return true
+    end
+    for _, place in ipairs({scheduled, retry, dead, cancelled, expired}) do
+        local at = redis.call('ZSCORE', place, id)
+        if at then
+            return tonumber(at) == expected
+        end
+    end
+    return expected == 0
+end
+
+for i = 6, #ARGV do
     local id = ARGV[i]
     local record = redis.call('HGET', jobs, id)
     local ended = record and redis.call('HEXISTS', claims, id) == 0 and ended_state(id)
     if record and ended ~= 'succeeded' and not redis.call('ZSCORE', queued, id) and not redis.call('ZSCORE', alone, id)
-        and (ended or waiting_state(id)) then
+        and (ended or waiting_state(id)) and is_as_seen(id) then
         local _ = leave_ended(id) or leave_waiting(id)
         if ended then
             redis.call('HDEL', tries, id)

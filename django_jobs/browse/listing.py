@@ -1,0 +1,46 @@
+"""All jobs of a state, page by page, for programs: none that stays is missed, however many come and go meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from django_jobs.browse.search import SCAN
+from django_jobs.stores import get_store
+from django_jobs.values import JobInfo, State
+
+
+class Position(NamedTuple):
+    """Where the next page begins."""
+
+    #: ms: finished jobs that ended since the first page are left out, so that a walk ends.
+    until: int
+    queue: str
+    #: of `Store.walk`.
+    cursor: str = ""
+
+
+def listing(
+    state: State,
+    queues: Sequence[str],
+    accepts: Callable[[JobInfo], bool],
+    limit: int,
+    position: Position | None = None,
+) -> tuple[list[JobInfo], Position | None]:
+    """Up to `limit` jobs of `state` that `accepts` takes, and where the next page begins (None: that was all).
+
+    Each as in `Store.page`.  About SCAN jobs are looked at, so a page may have fewer than there are.  Raises ValueError
+    if the position is none of this list."""
+    store, found, looked = get_store(), list[JobInfo](), 0
+    position = position or Position(store.now(), "")
+    for queue in sorted(each for each in queues if each >= position.queue):
+        cursor = position.cursor if queue == position.queue else ""
+        while True:
+            ids, cursor = store.walk(queue, state, cursor, limit - len(found), until=position.until)
+            found += [info for info in store.get_many(queue, ids) if info.state is state and accepts(info)]
+            looked += len(ids)
+            if not cursor:
+                break
+            if len(found) == limit or looked >= SCAN:
+                return found, Position(position.until, queue, cursor)
+    return found, None

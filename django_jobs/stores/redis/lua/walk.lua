@@ -1,0 +1,43 @@
+-- walk: members of one place behind one of them, in its order
+--
+-- ARGV  1 clock   2 place   3 score and 4 member of the last one ("" = from the beginning)   5 limit
+--       6 no score above this
+-- Returns member, score of each, flat.
+--! keys scheduled queued alone retry blocked succeeded kept dead cancelled expired
+local PLACES = {
+    scheduled = scheduled, queued = queued, alone = alone, retry = retry, blocked = blocked, succeeded = succeeded,
+    kept = kept, dead = dead, cancelled = cancelled, expired = expired,
+}
+local place, score, member, limit = PLACES[ARGV[2]], ARGV[3], ARGV[4], tonumber(ARGV[5])
+
+-- By bytes, as members of equal score stand: Lua compares texts by the language of the server.
+local function less(a, b)
+    for i = 1, math.min(#a, #b) do
+        local one, other = string.byte(a, i), string.byte(b, i)
+        if one ~= other then
+            return one < other
+        end
+    end
+    return #a < #b
+end
+
+-- The rank of the first one behind (score, member), which may be gone by now.
+local function next_rank()
+    if score == '' then
+        return 0
+    end
+    local low, high = redis.call('ZCOUNT', place, '-inf', '(' .. score), redis.call('ZCOUNT', place, '-inf', score)
+    while low < high do
+        local middle = math.floor((low + high) / 2)
+        if less(member, redis.call('ZRANGE', place, middle, middle)[1]) then
+            high = middle
+        else
+            low = middle + 1
+        end
+    end
+    return low
+end
+
+local first = next_rank()
+local last = math.min(first + limit, redis.call('ZCOUNT', place, '-inf', ARGV[6])) - 1
+return last < first and {} or redis.call('ZRANGE', place, first, last, 'WITHSCORES')

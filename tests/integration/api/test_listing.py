@@ -1,0 +1,122 @@
+"""Jobs of a state over HTTP: filters, pages, and what a page does when jobs move meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_jobs.stores.base import Store
+from tests.conftest import Clock
+from tests.integration.api.conftest import Api
+
+STATES = ["scheduled", "queued", "running", "retry", "blocked", "succeeded", "dead", "cancelled", "expired"]
+
+
+def walk(api: Api, query: str, act: Any = None) -> list[str]:
+    """The ids of all pages; `act(id)` is done to each job before the next page is asked for."""
+    ids: list[str] = []
+    cursor = ""
+    while True:
+        page = api.get(f"v1/jobs?{query}&cursor={cursor}").json()
+        for job in page["jobs"]:
+            ids.append(job["id"])
+            if act is not None:
+                act(job["id"])
+        cursor = page["cursor"]
+        if cursor is None:
+            return ids
+
+
+def fill(api: Api, number: int, name: str = "tests.greet") -> list[str]:
+    ids = [f"{name}-{n:03}" for n in range(number)]
+    for id in ids:
+        assert api.put(f"v1/jobs/{name}/{id}", {"data": ["Ada"]}).status_code == 201
+    return ids
+
+
+@pytest.mark.accepts("K05", "K31")
+def test_pages_meet_each_job_once(api: Api) -> None:
+    ids = fill(api, 230)
+    found = walk(api, "state=queued&limit=100")
+    assert (len(found), sorted(found)) == (230, ids)
+    assert sorted(walk(api, "state=queued&limit=7")) == ids
+    assert walk(api, "state=dead") == []
+
+
+@pytest.mark.accepts("K05")
+def test_jobs_that_are_moved_while_they_are_listed_hide_no_other(api: Api, store: Store) -> None:
+    ids = fill(api, 150)
+    store.kill("default", ids, "a test")
+
+    def retry(id: str) -> None:
+        assert api.post(f"v1/jobs/tests.greet/{id}/retry").status_code == 200
+
+    assert sorted(walk(api, "state=dead&limit=20", retry)) == ids
+    assert store.stats(["default"])[0].counts["queued"] == 150
+
+
+def test_jobs_that_end_again_while_they_are_listed_keep_no_list_going(api: Api, store: Store, clock: Clock) -> None:
+    ids = fill(api, 30)
+    store.kill("default", ids, "a test")
+
+    def dies_again(id: str) -> None:
+        clock.advance(1)
+        store.revive("default", [id])
+        store.kill("default", [id], "again")
+
+    assert sorted(walk(api, "state=dead&limit=4", dies_again)) == ids
+
+
+def test_a_page_has_what_a_job_has_but_for_results_and_logs(api: Api) -> None:
+    fill(api, 1)
+    (job,) = api.get("v1/jobs?state=queued").json()["jobs"]
+    whole = api.get(f"v1/jobs/{job['id']}").json()
+    assert job == {key: value for key, value in whole.items() if key not in ("result", "log")}
+
+
+def test_filters_by_type_and_queue(api: Api) -> None:
+    greetings, renamed = fill(api, 3), []
+    for n in range(2):
+        api.put(f"v1/jobs/tests.rename/r{n}", {"data": [str(n)]})
+        renamed.append(f"r{n}")
+    api.put("v1/jobs/tests.swallow/s", {"data": [1]})
+    assert sorted(walk(api, "state=queued&name=tests.rename&limit=1")) == renamed
+    assert walk(api, "state=queued&queue=small") == ["s"]
+    assert sorted(walk(api, "state=queued")) == sorted([*greetings, *renamed, "s"])
+    assert walk(api, "state=queued&name=nobody") == []
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_can_be_asked_for(api: Api, state: str) -> None:
+    assert api.get(f"v1/jobs?state={state}").json() == {"jobs": [], "cursor": None}
+
+
+def test_a_caller_sees_its_own_job_types_only_and_needs_the_scope_read(api: Api) -> None:
+    fill(api, 2)
+    api.put("v1/jobs/tests.rename/mine", {"data": ["x"]})
+    assert walk(Api("read", jobs=("tests.rename",)), "state=queued") == ["mine"]
+    assert Api("read", jobs=("tests.rename",)).get("v1/jobs?state=queued&name=tests.greet").status_code == 403
+    assert Api("enqueue", "manage").get("v1/jobs?state=queued").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 422),
+        ("state=lost", 422),
+        ("state=dead&limit=101", 422),
+        ("state=dead&limit=0", 422),
+        ("state=dead&cursor=nonsense", 422),
+        ("state=dead&cursor=WzEsICJkZWZhdWx0IiwgIngiXQ", 422),
+        ("state=dead&queue=nowhere", 404),
+    ],
+)
+def test_what_cannot_be_listed_is_refused(api: Api, query: str, status: int) -> None:
+    fill(api, 1)
+    answer = api.get(f"v1/jobs?{query}")
+    if "WzE" in query:  # a cursor of no walk: refused where a walk is begun with it
+        api.post("v1/jobs/tests.greet/tests.greet-000/kill")
+        answer = api.get(f"v1/jobs?{query}")
+    assert answer.status_code == status
+    assert answer["Content-Type"] == "application/problem+json"

@@ -1,0 +1,108 @@
+"""Schedules over HTTP: list, run now, pause, resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from django_jobs import schedule_state, schedules
+from django_jobs.models import Schedule
+from django_jobs.stores import use_store
+from django_jobs.stores.base import Store
+from tests.conftest import Clock
+from tests.integration.api import work
+from tests.integration.api.conftest import SETTINGS, Api
+
+NIGHTLY = "v1/schedules/settings:nightly"
+
+
+@pytest.fixture
+def store(make_store: Callable[..., Store], settings: Any) -> Store:
+    settings.DJANGO_JOBS = {
+        **SETTINGS,
+        "SCHEDULES": {
+            "nightly": {"job": "tests.greet", "cron": "0 3 * * *", "args": ["Ada"]},
+            "broken": {"job": "tests.nobody", "cron": "0 3 * * *"},
+        },
+    }
+    store = make_store(archive=True)
+    use_store(store)
+    return store
+
+
+def state_of(api: Api, id: str = "settings:nightly") -> str:
+    return {each["id"]: each["state"] for each in api.get("v1/schedules").json()["schedules"]}[id]
+
+
+@pytest.mark.accepts("K05")
+def test_they_are_listed_with_what_is_wrong_with_them(api: Api) -> None:
+    row = Schedule.objects.create(name="five", job="tests.greet", cron="*/5 * * * *", args=["Bob"], enabled=False)
+    found = api.get("v1/schedules").json()
+    assert [each["id"] for each in found["schedules"]] == [f"db:{row.pk}", "settings:broken", "settings:nightly"]
+    assert found["cursor"] is None
+    off, broken, nightly = found["schedules"]
+    assert (off["state"], off["next_runs"]) == ("off", [])
+    assert "tests.nobody" in broken["problem"]
+    assert (nightly["state"], nightly["job"], len(nightly["next_runs"])) == ("on", "tests.greet", 3)
+
+
+def test_pages_meet_each_of_them_once(api: Api) -> None:
+    for n in range(7):
+        Schedule.objects.create(name=f"number {n}", job="tests.greet", cron="*/5 * * * *", args=["Bob"])
+    ids: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = api.get(f"v1/schedules?limit=2&cursor={cursor}").json()
+        ids += [each["id"] for each in page["schedules"]]
+        cursor = page["cursor"]
+    assert ids == sorted(entry.id for entry in schedules.entries())
+
+
+@pytest.mark.accepts("K05", "K06")
+def test_run_now_under_an_id_runs_once_however_often_it_is_sent(api: Api, work_off: Callable[..., int]) -> None:
+    answers = [api.put(f"{NIGHTLY}/runs/tonight") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 200]
+    assert answers[0].json()["meta"] == {"schedule": "settings:nightly"}
+    assert work_off() == 1
+    again = api.put(f"{NIGHTLY}/runs/tonight")
+    assert (again.status_code, again.json()["state"]) == (200, "succeeded")
+    assert work.ran == [("Ada", "Hello")]
+
+
+def test_an_id_that_is_another_jobs_is_409(api: Api) -> None:
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    assert api.put(f"{NIGHTLY}/runs/1").status_code == 409
+
+
+@pytest.mark.accepts("K05", "K06")
+def test_pause_and_resume_sent_twice_are_the_same_as_once(api: Api, store: Store, clock: Clock) -> None:
+    entry = schedules.get_entry("settings:nightly")
+    assert api.post(f"{NIGHTLY}/pause").json()["state"] == "paused"
+    since = schedules.paused_at(entry)
+    clock.advance(5000)
+    assert api.post(f"{NIGHTLY}/pause").status_code == 200
+    assert (schedules.paused_at(entry), state_of(api)) == (since, "paused")
+
+    assert api.post(f"{NIGHTLY}/resume").json()["state"] == "on"
+    begun = schedule_state.read_state(store).since(entry)
+    clock.advance(5000)
+    assert api.post(f"{NIGHTLY}/resume").status_code == 200
+    assert schedule_state.read_state(store).since(entry) == begun, "what was due since the first call must still fire"
+
+
+def test_what_is_not_there_or_cannot_run_says_so(api: Api) -> None:
+    assert api.post("v1/schedules/settings:none/pause").status_code == 404
+    broken = api.put("v1/schedules/settings:broken/runs/1")
+    assert broken.status_code in {404, 409}
+    assert "tests.nobody" in broken.json()["detail"]
+
+
+def test_they_need_their_scope_and_the_right_to_the_job_type(api: Api) -> None:
+    calls = [("POST", "pause"), ("POST", "resume"), ("PUT", "runs/1")]
+    for stranger in (Api("read", "enqueue"), Api("manage", jobs=("tests.charge",))):
+        for method, what in calls:
+            assert stranger(method, f"{NIGHTLY}/{what}").status_code == 403
+    assert Api("manage").get("v1/schedules").status_code == 403
+    assert Api("read", jobs=("tests.charge",)).get("v1/schedules").json()["schedules"] == []
