@@ -52,7 +52,7 @@ class Walk:
             *(self.snooze, self.bury, self.discard, self.release, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
-            *(self.restore, self.fleet, self.edit, self.drain),
+            *(self.restore, self.fleet, self.edit, self.drain, self.list_all),
         )
 
     def step(self) -> None:
@@ -198,6 +198,15 @@ class Walk:
         record = encode(old._replace(args=b"[[2],{}]", controls=replace(shape, **stay)))
         self.sent.add(record)
         return self.store.edit(QUEUE, id, record, was=info.record)
+
+    def list_all(self) -> object:
+        state, cursor, met = self.rng.choice(list(State)), "", list[str]()
+        while True:
+            ids, cursor = self.store.walk(QUEUE, state, cursor, 2)
+            met += ids
+            if not cursor:
+                assert len(met) == len(set(met)) == self.store.stats([QUEUE])[0].counts[state]
+                return met
 
     def drain(self) -> object:
         """A bounded claim; how much it leaves is asked, too."""
