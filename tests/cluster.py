@@ -11,27 +11,29 @@ from pathlib import Path
 
 import redis
 
-from tests.servers import guarded
+from tests.servers import guarded, server_program
 from tests.survival.servers import free_port
 
 SLOTS = 16384
 NODES = 3
+#: The nodes talk among themselves on a port so far above that of the clients: older ones cannot be told another.
+BUS = 10_000
 #: Seconds until the nodes must agree.
 PATIENCE = 120.0
 
 
 @contextmanager
-def running_cluster(program: str, *options: str) -> Iterator[str]:
+def running_cluster(*options: str) -> Iterator[str]:
     """Start three nodes that share the slots, yield the STORE setting, and kill them."""
-    folder = Path(tempfile.mkdtemp(prefix="djc"))
-    ports = [free_port(neighbours=1) for _ in range(NODES)]  # for the nodes' talk among themselves
+    program, folder = server_program(), Path(tempfile.mkdtemp(prefix="djc"))
+    ports = [free_port(BUS) for _ in range(NODES)]
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         for port in ports:
             home = folder / str(port)
             home.mkdir()
-            command = [program, "--port", str(port), "--dir", str(home), "--save", "", "--cluster-enabled", "yes"]
-            command += ["--cluster-port", str(port + 1), "--loglevel", "warning", *options]
+            command = [program.path, "--port", str(port), "--dir", str(home), "--save", "", "--cluster-enabled", "yes"]
+            command += [*program.cluster_port(port + BUS), "--loglevel", "warning", *options]
             stack.enter_context(guarded(command, home))
         clients = [stack.enter_context(redis.Redis(port=port)) for port in ports]
         for client in clients:
@@ -42,7 +44,7 @@ def running_cluster(program: str, *options: str) -> Iterator[str]:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(number * share, last))
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for port in ports[1:]:
-            clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, port + 1)
+            clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, port + BUS)
         for client in clients:
             _until(lambda client=client: _agrees(client))
         yield "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in ports)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,8 +25,15 @@ from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import Controls, Job, NewJob, Options
 from django_jobs.worker.outage import cut_off
 from tests.cluster import running_cluster
-from tests.servers import redis_program, running_redis
+from tests.servers import running_redis
 from tests.support.pace import Pace
+from tests.support.side_by_side import (
+    pytest_collection_modifyitems,
+    pytest_configure_node,
+    pytest_xdist_make_scheduler,
+)
+
+__all__ = ["pytest_collection_modifyitems", "pytest_configure_node", "pytest_xdist_make_scheduler"]
 
 # A busy machine needs longer for an example now and then: a test that must be fast measures what it means itself.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -140,13 +146,7 @@ def redis_server() -> Iterator[str]:
     if url := os.environ.get("REDIS_URL"):
         yield url
         return
-    program = redis_program()
-    if program is None:
-        message = "No redis-server or valkey-server on PATH and no REDIS_URL: install one, or run `make test`."
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    with running_redis(program) as url:
+    with running_redis() as url:
         yield url
 
 
@@ -173,20 +173,9 @@ def make_redis_store(redis_server: str, clock: Clock) -> Iterator[Callable[..., 
 
 
 @pytest.fixture(scope="session")
-def cluster_program() -> str:
-    """A server program whose nodes take every option that tests/cluster.py uses."""
-    program = redis_program()
-    if program is None or "v=6" in subprocess.run([program, "--version"], capture_output=True, text=True).stdout:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail("Cluster tests need Redis 7 or Valkey on PATH.")
-        pytest.skip("Cluster tests need Redis 7 or Valkey on PATH.")
-    return program
-
-
-@pytest.fixture(scope="session")
-def redis_cluster(cluster_program: str) -> Iterator[str]:
+def redis_cluster() -> Iterator[str]:
     """STORE setting of three nodes that live as long as the run."""
-    with running_cluster(cluster_program) as setting:
+    with running_cluster() as setting:
         yield setting
 
 

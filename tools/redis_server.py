@@ -27,7 +27,7 @@ The tests need a Redis server and found none.  Do one of these, then run `make t
 
 def main(cache: Path) -> int:
     """Print the folder to put in front of PATH; return the exit status."""
-    if os.environ.get("REDIS_URL") or on_path():
+    if os.environ.get("REDIS_URL") or program_on_path():
         return 0
     if folder := unpacked(cache):
         print(folder)
@@ -38,9 +38,13 @@ def main(cache: Path) -> int:
     return 1
 
 
-def on_path() -> bool:
-    """Whether a server program can be started by name."""
-    return any(shutil.which(name) for name in NAMES)
+def program_on_path() -> str | None:
+    """The server program that stands first on PATH, whichever its name: who puts a folder in front means that one."""
+    for folder in os.get_exec_path():
+        for name in NAMES:
+            if found := shutil.which(name, path=folder):
+                return found
+    return None
 
 
 def unpacked(cache: Path) -> Path | None:
@@ -79,12 +83,12 @@ def runs(program: Path) -> bool:
 
 
 def debian() -> bool:
-    """Install Debian's package if we may; whether a server is on PATH afterwards."""
+    """Install Debian's package if we may.  Whether a server is on PATH afterwards."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "redis-server"]):
         subprocess.run(command, stdout=sys.stderr, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-    return on_path()
+    return program_on_path() is not None
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from django_jobs.stores import use_store
 from django_jobs.stores.sqlite import SqliteStore
 from tests.console_data import shop_jobs
+from tests.support.missing import chromium
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -36,16 +35,12 @@ SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "hei
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One browser for a module: Playwright keeps an event loop in this thread, which must end before other tests."""
-    if CHROMIUM is None:
-        message = "No chromium on PATH: install it to run the tests in a browser."
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    program = chromium()
     # Playwright's loop runs in this thread, where Django then refuses the database: the fixtures need it.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=PATIENCE)
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS, timeout=PATIENCE)
         yield browser
         browser.close()
     if before is None:

@@ -12,6 +12,7 @@ from django_jobs.pytest_plugin import jobs
 from tests.integration import sample_jobs
 from tests.integration.databases import Server
 from tests.postgres import Postgres, from_url, programs, running_postgres
+from tests.support.missing import missing
 
 __all__ = ["jobs"]
 
@@ -32,10 +33,7 @@ def postgres() -> Iterator[Postgres]:
         return
     found = programs()
     if found is None:
-        message = "No PostgreSQL server programs are installed and no POSTGRES_URL is set."
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        missing("No PostgreSQL server programs are installed and no POSTGRES_URL is set.")
     with running_postgres(found) as server:
         yield server
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import redis
 
-from tests.servers import redis_program, running_redis
+from tests.servers import running_redis
 
 psutil = pytest.importorskip("psutil", reason="measures memory")
 pytestmark = pytest.mark.redis
@@ -25,10 +25,7 @@ ROUNDS = 4
 @pytest.fixture
 def own_server() -> Iterator[str]:
     """A Redis that the benchmark may empty."""
-    program = redis_program()
-    if program is None:
-        pytest.skip("No redis-server or valkey-server on PATH.")
-    with running_redis(program) as url:
+    with running_redis() as url:
         yield url
 
 

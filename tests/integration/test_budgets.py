@@ -19,7 +19,7 @@ from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.transport import Transport
 from django_jobs.values import Done
-from tests.servers import redis_program, running_redis
+from tests.servers import running_redis
 from tests.survival.waiting import wait_until
 
 pytestmark = pytest.mark.redis
@@ -107,10 +107,7 @@ def test_a_single_job_costs_at_most_46_commands_in_the_server(
 @pytest.fixture
 def own_server() -> Iterator[str]:
     """A Redis that nobody else talks to."""
-    program = redis_program()
-    if program is None:
-        pytest.skip("No redis-server or valkey-server on PATH.")
-    with running_redis(program) as url:
+    with running_redis() as url:
         yield url
 
 

@@ -11,17 +11,14 @@ import redis
 from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.worker.eviction import EvictionWatch
-from tests.servers import redis_program, running_redis
+from tests.servers import running_redis
 
 pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
 def own_server() -> Iterator[str]:
-    program = redis_program()
-    if program is None:
-        pytest.skip("No redis-server or valkey-server on PATH.")
-    with running_redis(program) as url:
+    with running_redis() as url:
         yield url
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.support.missing import CI
 
 SECONDS = 500
 
@@ -43,9 +44,9 @@ def processes_of(tmp_path: Path) -> list[str]:
 
 def shell_worker_works() -> bool:
     """Is there what remote/pull_worker.sh needs?  A laptop may do without; continuous integration may not."""
-    missing = [program for program in ("curl", "jq", "sha256sum") if shutil.which(program) is None]
-    assert not missing or os.environ.get("CI", "").lower() != "true", f"{missing} are missing"
-    return not missing
+    absent = [program for program in ("curl", "jq", "sha256sum") if shutil.which(program) is None]
+    assert not absent or not CI, f"{absent} are missing"
+    return not absent
 
 
 def assert_it_went_well(done: subprocess.CompletedProcess[str], tmp_path: Path) -> None:

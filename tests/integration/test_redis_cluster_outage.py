@@ -66,9 +66,9 @@ class Frail:
 
 
 @pytest.fixture
-def frail(cluster_program: str) -> Iterator[Frail]:
+def frail() -> Iterator[Frail]:
     # The other nodes take no notice within the test, so that each failure is that of the harmed one.
-    with running_cluster(cluster_program, "--cluster-node-timeout", "60000") as setting:
+    with running_cluster("--cluster-node-timeout", "60000") as setting:
         made = Frail(setting)
         yield made
         made.store.close()

@@ -14,7 +14,7 @@ from django_jobs.exceptions import StoreCorrupt, StoreFull, StoreMisconfigured, 
 from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.values import State
-from tests.servers import redis_program, running_redis
+from tests.servers import running_redis
 from tests.support.pace import Pace
 
 
@@ -53,10 +53,7 @@ def test_a_redis_that_does_not_answer_is_given_up_within_five_seconds(
 
 @pytest.fixture
 def locked_server() -> Iterator[str]:
-    program = redis_program()
-    if program is None:
-        pytest.skip("No redis-server or valkey-server on PATH.")
-    with running_redis(program) as url:
+    with running_redis() as url:
         client = redis.Redis.from_url(url)
         client.config_set("requirepass", "right")
         yield url

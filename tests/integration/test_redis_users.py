@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,7 +14,7 @@ from django_jobs.stores.redis import RedisStore
 from django_jobs.values import Added, NewJob, State
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, state_of
 from tests.docs.pages import ROOT, blocks
-from tests.servers import redis_program, running_redis
+from tests.servers import running_redis, server_program
 
 pytestmark = pytest.mark.redis
 
@@ -23,15 +22,9 @@ pytestmark = pytest.mark.redis
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """A server of these tests' own, with the users of the document."""
-    program = redis_program()
-    if program is None:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail("No redis-server or valkey-server on PATH.")
-        pytest.skip("No redis-server or valkey-server on PATH.")
+    server_program().need_rules_for_parts_of_commands()
     (block,) = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
-    with running_redis(program) as url, redis.Redis.from_url(url) as client:
-        if int(client.info("server")["redis_version"].split(".")[0]) < 7:
-            pytest.skip("Rules for parts of commands came with Redis 7.")
+    with running_redis() as url, redis.Redis.from_url(url) as client:
         for line in block.code.splitlines():
             client.execute_command(*line.split())
         client.set("somebody:elses", "1")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.support.missing import CI
 
 PROGRAM = """
 from django_jobs import JobContext, JobHandle, job
@@ -46,9 +47,7 @@ async def bad() -> None:
 """
 
 
-@pytest.mark.skipif(
-    find_spec("mypy") is None and os.environ.get("CI", "").lower() != "true", reason="mypy is not installed"
-)
+@pytest.mark.skipif(find_spec("mypy") is None and not CI, reason="mypy is not installed")
 def test_calls_keep_the_signature_of_the_function(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     program = tmp_path / "shop_jobs.py"

@@ -18,6 +18,7 @@ from django_jobs.worker.channel import pair
 from django_jobs.worker.clerk import Clerk
 from django_jobs.worker.config import WorkerConfig
 from tests.integration.workers import WorkerSite, clerk_of, site
+from tests.support.missing import missing
 from tests.support.pace import Pace
 from tests.survival.processes import is_alive
 from tests.survival.waiting import wait_until
@@ -29,9 +30,7 @@ __all__ = ["site"]
 def silent_database() -> Iterator[dict[str, str]]:
     """The environment of workers whose database takes connections and never answers."""
     if find_spec("psycopg") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("psycopg is not installed.")
-        pytest.skip("psycopg is not installed.")
+        missing("psycopg is not installed.")
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield {"SILENT_DATABASE": str(server.getsockname()[1])}
 

@@ -30,8 +30,7 @@ class Clock:
 @pytest.fixture(scope="session")
 def quiet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A server that nobody breaks, for tests at script level; emptied before each."""
-    server = RedisServer(tmp_path_factory.mktemp("redis"), "--enable-debug-command", "local", append_only=False)
-    server.start()
+    server = RedisServer(tmp_path_factory.mktemp("redis"), append_only=False).start()
     yield server
     server.close()
 

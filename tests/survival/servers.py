@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from contextlib import ExitStack, suppress
@@ -10,26 +9,25 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
-import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.servers import redis_program
+from tests.servers import server_program
 from tests.survival.processes import die_with_parent
 from tests.survival.waiting import wait_until
 
 
-def free_port(neighbours: int = 0) -> int:
-    """A TCP port nobody listens on, with so many free ones behind it.
+def free_port(*above: int) -> int:
+    """A TCP port nobody listens on, nor so far above it.
 
     It is none of those that the kernel gives to connections (from 32768): while a server is down, one of its clients
     could get its port, and the server would not start again."""
     while True:
-        port = SystemRandom().randrange(10_000, 32_000)
+        port = SystemRandom().randrange(10_000, 32_000 - max(above, default=0))
         with ExitStack() as stack, suppress(OSError):
-            for each in range(port, port + neighbours + 1):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", each))
+            for each in (0, *above):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port + each))
             return port
 
 
@@ -37,15 +35,10 @@ class RedisServer:
     """One server process and its directory."""
 
     def __init__(self, folder: Path, *options: str, append_only: bool = True) -> None:
-        found = redis_program()
-        if found is None:
-            if os.environ.get("CI") == "true":
-                pytest.fail("no redis-server on PATH")
-            pytest.skip("no redis-server on PATH")
-        self.binary = found
+        self.program = server_program()
         self.folder, self.port = folder, free_port()
         folder.mkdir(parents=True, exist_ok=True)
-        self.options = ["--appendonly", "yes" if append_only else "no", *options]
+        self.options = ["--appendonly", "yes" if append_only else "no", *self.program.debug, *options]
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -64,7 +57,7 @@ class RedisServer:
         arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
         log = (self.folder / "redis.log").open("ab")
         self.process = subprocess.Popen(
-            [self.binary, *arguments, *self.options], stdout=log, stderr=log, preexec_fn=die_with_parent
+            [self.program.path, *arguments, *self.options], stdout=log, stderr=log, preexec_fn=die_with_parent
         )
         log.close()
         wait_until(self.answers, f"redis-server on port {self.port} answers", seconds=20)

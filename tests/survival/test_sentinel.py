@@ -33,7 +33,7 @@ def sentinel(server: RedisServer, replica: RedisServer, tmp_path: Path) -> Itera
     )
     with (tmp_path / "sentinel.log").open("wb") as log:
         process = subprocess.Popen(
-            [server.binary, str(settings), "--sentinel"], stdout=log, stderr=log, preexec_fn=die_with_parent
+            [server.program.path, str(settings), "--sentinel"], stdout=log, stderr=log, preexec_fn=die_with_parent
         )
     with redis.Redis(port=port) as client:
         wait_until(lambda: knows_a_replica(client), "it has found the replica", seconds=20)

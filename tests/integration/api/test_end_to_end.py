@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.missing import need
 from tests.survival.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -198,10 +198,7 @@ def history(site: Site) -> list[str]:
 
 @pytest.mark.accepts("K17")
 def test_a_worker_in_shell_does_jobs_and_django_leaves_them_to_it(site: Site) -> None:
-    for program in ("curl", "jq", "sha256sum"):
-        if shutil.which(program) is None:
-            assert os.environ.get("CI", "").lower() != "true", f"{program} is missing"
-            pytest.skip(f"{program} is not installed")
+    need("curl", "jq", "sha256sum")
     site.start("web")
     site.start("workers")
     site.ask("POST", "v1/job-types", {"name": "sums", "queue": "pull", "attempts": 2})

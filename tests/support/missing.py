@@ -1,0 +1,34 @@
+"""What this machine lacks: the tests that need it are skipped with the reason, and fail in continuous integration."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+#: In continuous integration nothing may be missing: a skipped test would look like a passed one.
+CI = os.environ.get("CI", "").lower() == "true"
+
+
+def missing(reason: str) -> NoReturn:
+    """End the test: the machine does not have what it needs."""
+    if CI:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def need(*programs: str) -> None:
+    """Go on only where every one of these programs is on PATH."""
+    absent = [program for program in programs if shutil.which(program) is None]
+    if absent:
+        missing(f"Not on PATH: {', '.join(absent)}.")
+
+
+def chromium() -> str:
+    """The browser's program."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    missing("No chromium on PATH: install it to run the tests in a browser.")

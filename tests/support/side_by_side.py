@@ -1,0 +1,184 @@
+"""The suite side by side: files are shared out among the processes of pytest-xdist, tests that measure time come last.
+
+`pytest -n 4` runs whole files in four processes (what a module's fixture made serves all its tests).  Tests marked
+`timed` wait until three of the processes have ended, with the servers they had; the fourth runs them one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from xdist.report import report_collection_diff
+from xdist.workermanage import WorkerController, parse_tx_spec_config
+
+_FOLDER = pytest.StashKey["TemporaryDirectory[str]"]()
+#: Files of these folders first: they take longest, and a long file that comes last keeps the others waiting.
+LONG = ("tests/survival/", "tests/integration/", "tests/browser/", "tests/docs/")
+
+
+class SideBySide:
+    """A scheduler of pytest-xdist: see `xdist.scheduler.protocol.Scheduling` for who calls what."""
+
+    def __init__(self, config: pytest.Config, timed: Path) -> None:
+        self._config, self._expected = config, len(parse_tx_spec_config(config))
+        self._told = timed
+        self._collections: dict[WorkerController, list[str]] = {}
+        self._sent: dict[WorkerController, list[int]] = {}
+        self._ids: list[str] | None = None
+        #: Files not yet given to anybody; tests that measure time, and who shall run them.
+        self._files: list[list[int]] = []
+        self._timed: list[int] = []
+        self._keeper: WorkerController | None = None
+
+    @property
+    def nodes(self) -> list[WorkerController]:
+        return list(self._sent)
+
+    @property
+    def collection_is_completed(self) -> bool:
+        return len(self._collections) >= self._expected
+
+    @property
+    def tests_finished(self) -> bool:
+        """Can every process be told that there is nothing more?  One that has a single test waits for that word."""
+        left = self._files or self._timed
+        return self.collection_is_completed and not left and all(len(sent) < 2 for sent in self._sent.values())
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._files or self._timed or any(self._sent.values()))
+
+    def add_node(self, node: WorkerController) -> None:
+        self._sent[node] = []
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        self._collections[node] = list(collection)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        if item_index in self._timed:
+            self._timed.remove(item_index)
+        self._sent[node].remove(item_index)
+        self._share_out()
+
+    def mark_test_pending(self, item: str) -> None:
+        assert self._ids is not None
+        self._files.insert(0, [self._ids.index(item)])
+        self._share_out()
+
+    def remove_pending_tests_from_node(self, node: WorkerController, indices: Sequence[int]) -> None:
+        raise NotImplementedError
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """It has ended.  Returns the test during which it died, if it did; those it had not begun go to others."""
+        sent = self._sent.pop(node)
+        died = sent.pop(0) if sent else None
+        if died in self._timed:
+            self._timed.remove(died)
+        if node is self._keeper:
+            self._keeper = None
+        again = [index for index in sent if index not in self._timed]
+        if again:
+            self._files.insert(0, again)
+        self._share_out()
+        return None if died is None or self._ids is None else self._ids[died]
+
+    def schedule(self) -> None:
+        """All processes have told what they found: begin, or let one take part that came later."""
+        if self._ids is None:
+            if not self._agree():
+                return
+            self._ids = next(iter(self._collections.values()))
+            timed = set(json.loads(self._told.read_text()))
+            numbered = sorted(enumerate(self._ids), key=lambda entry: rank(entry[1]))
+            self._timed = [index for index, id in numbered if id in timed]
+            others = [(index, id) for index, id in numbered if id not in timed]
+            by_file = groupby(others, key=lambda entry: path(entry[1]))
+            self._files = [[index for index, _ in file] for _, file in by_file]
+        self._share_out()
+
+    def _agree(self) -> bool:
+        (first, ids), *others = self._collections.items()
+        found = True
+        for node, collection in others:
+            if difference := report_collection_diff(ids, collection, first.gateway.id, node.gateway.id):
+                found = False
+                report = pytest.CollectReport(node.gateway.id, "failed", longrepr=difference, result=[])
+                self._config.hook.pytest_collectreport(report=report)
+        return found
+
+    def _share_out(self) -> None:
+        """Give files to whoever has less than two tests: it begins a test when it knows the next one, or the end."""
+        nodes = [node for node in self._sent if not node.shutting_down]
+        for node in nodes:
+            while self._files and len(self._sent[node]) < 2 and (node is not self._keeper or nodes == [node]):
+                self._send(node, self._files.pop(0))
+        if self._files or not self._collections:
+            return
+        if self._timed and self._keeper is None and nodes:
+            # It holds the first of them, and cannot begin it before it is told the next one, or the end.
+            self._keeper = nodes[-1]
+            self._send(self._keeper, self._timed[:1])
+        for node in nodes:
+            if node is not self._keeper:
+                node.shutdown()
+            elif self.nodes == [node] and self._sent[node] == self._timed[:1]:
+                self._send(node, self._timed[1:])
+                node.shutdown()
+
+    def _send(self, node: WorkerController, indices: list[int]) -> None:
+        self._sent[node] += indices
+        if indices:
+            node.send_runtest_some(indices)
+
+
+def path(id: str) -> str:
+    return id.partition("::")[0]
+
+
+def rank(id: str) -> int:
+    return next((number for number, folder in enumerate(LONG) if id.startswith(folder)), len(LONG))
+
+
+# -- hooks, which tests/conftest.py takes over --------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SideBySide | None:
+    """`--dist` with another value than the usual one means the scheduler of that name."""
+    return SideBySide(config, _list(config)) if config.getvalue("dist") == "load" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """A process tells ids of tests and nothing else: which of them measure time, it writes here."""
+    node.workerinput["timed"] = str(_list(node.config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without other processes, too, tests that measure time come last: what others leave to be cleared away is done."""
+    items.sort(key=is_timed)
+    if told := getattr(config, "workerinput", {}).get("timed"):
+        # Each process writes the same, and none shall be read half.
+        part = Path(f"{told}.{os.getpid()}")
+        part.write_text(json.dumps([item.nodeid for item in items if is_timed(item)]))
+        part.replace(told)
+
+
+def is_timed(item: pytest.Item) -> bool:
+    return item.get_closest_marker("timed") is not None
+
+
+def _list(config: pytest.Config) -> Path:
+    """A file of this run."""
+    folder = config.stash.get(_FOLDER, None)
+    if folder is None:
+        folder = config.stash[_FOLDER] = TemporaryDirectory(prefix="djt")
+        config.add_cleanup(folder.cleanup)
+    return Path(folder.name) / "timed.json"
