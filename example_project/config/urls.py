@@ -1,5 +1,7 @@
 """Addresses: the shop, its media files, the admin, and the HTTP API of its jobs."""
 
+from importlib.util import find_spec
+
 from django.conf import settings
 from django.conf.urls.static import static
 from django.contrib import admin
@@ -8,6 +10,7 @@ from django.urls import include, path
 urlpatterns = [
     path("", include("shop.urls")),
     path("admin/", admin.site.urls),
-    path("jobs/", include("django_jobs.api.urls")),
+    # The API has a requirement of its own: pip install 'django-jobs-redis[api]'.
+    *([path("jobs/", include("django_jobs.api.urls"))] if find_spec("ninja") else []),
     *static(settings.MEDIA_URL, document_root=settings.MEDIA_ROOT),
 ]

@@ -117,11 +117,12 @@ def last_line(status: int, orders: int) -> str:
 
 def forget_redis() -> None:
     """Remove the demo's keys from a Redis that it shares with others; a file store goes with the state folder."""
-    if not settings.STORE.startswith(("redis", "unix", "valkey")):
+    url = settings.REDIS_URL if settings.STORE.startswith("cache:") else settings.STORE
+    if not url.startswith(("redis", "unix", "valkey")):
         return
     from redis import Redis
 
-    with Redis.from_url(settings.STORE) as server:
+    with Redis.from_url(url) as server:
         namespace = settings.DJANGO_JOBS["NAMESPACE"]
         keys = list(server.scan_iter(match=f"{{{namespace}*", count=1000))
         if keys:

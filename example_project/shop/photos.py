@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from django.conf import settings
-from PIL import Image, ImageOps
 
 WIDTH = 480
 
@@ -16,6 +15,9 @@ def shrink(photo: str) -> tuple[str, tuple[int, int]]:
     Written beside and moved into place, so that no page ever shows half a picture.
     """
     name = f"thumbnails/{Path(photo).stem}.jpg"
+    # Here, because the shop opens without Pillow, too: only its photos then fail.
+    from PIL import Image, ImageOps
+
     target = settings.MEDIA_ROOT / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(settings.MEDIA_ROOT / photo) as image:

@@ -60,7 +60,12 @@ class RedisServer:
             [self.program.path, *arguments, *self.options], stdout=log, stderr=log, preexec_fn=die_with_parent
         )
         log.close()
-        wait_until(self.answers, f"redis-server on port {self.port} answers", seconds=20)
+        try:
+            wait_until(self.answers, f"{self.program.name} on port {self.port} answers", seconds=20)
+        except BaseException:
+            self.close()  # it would be the next test that is blamed for a process which nobody ended
+            print((self.folder / "redis.log").read_text(errors="replace")[-2000:])
+            raise
         return self
 
     def answers(self) -> bool:

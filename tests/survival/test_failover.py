@@ -22,10 +22,16 @@ def replica(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> It
         client.config_set("repl-diskless-sync-delay", 0)  # by default it waits 5 s for further replicas
     replica = RedisServer(tmp_path_factory.mktemp("replica"), "--replicaof", "127.0.0.1", str(server.port))
     replica.start()
+    try:
+        wait_until(lambda: follows(replica), "it has synchronised", seconds=20)
+        yield replica
+    finally:
+        replica.close()
+
+
+def follows(replica: RedisServer) -> bool:
     with replica.client() as client:
-        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "it has synchronised", seconds=20)
-    yield replica
-    replica.close()
+        return bool(client.info("replication")["master_link_status"] == "up")
 
 
 @pytest.mark.accepts("G04", "P03")

@@ -35,11 +35,13 @@ def sentinel(server: RedisServer, replica: RedisServer, tmp_path: Path) -> Itera
         process = subprocess.Popen(
             [server.program.path, str(settings), "--sentinel"], stdout=log, stderr=log, preexec_fn=die_with_parent
         )
-    with redis.Redis(port=port) as client:
-        wait_until(lambda: knows_a_replica(client), "it has found the replica", seconds=20)
-    yield port
-    process.kill()
-    process.wait(60)
+    try:
+        with redis.Redis(port=port) as client:
+            wait_until(lambda: knows_a_replica(client), "it has found the replica", seconds=20)
+        yield port
+    finally:
+        process.kill()
+        process.wait(60)
 
 
 def knows_a_replica(client: redis.Redis) -> bool:
