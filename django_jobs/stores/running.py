@@ -16,8 +16,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from django_jobs.values import Added, Attempt, Claim, Claimed, Done, JobInfo, Lane, NewJob, Recovered, State
+from django_jobs.exceptions import StoreError
+from django_jobs.values import (
+    Added,
+    Attempt,
+    Claim,
+    Claimed,
+    Done,
+    JobInfo,
+    Lane,
+    NewJob,
+    Recovered,
+    State,
+)
 
 #: No call moves more jobs than this (Lua's unpack, and the time others wait meanwhile).
 MAX_BATCH = 1000
@@ -26,6 +39,15 @@ MAX_BATCH = 1000
 MISPLACED = Attempt(
     0, "misplaced", 0, error="The store had lost its place. Whether it has run is not known, and it must not run twice."
 )
+
+
+class Renewal(NamedTuple):
+    """Answer of `Store.renew` for one holder."""
+
+    #: ids of its jobs that were asked to stop, as `Store.extend` tells them.
+    asked: Sequence[str]
+    #: token → how many claims of it the holder has.
+    holds: Mapping[int, int]
 
 
 class RunningStore(ABC):
@@ -86,6 +108,23 @@ class RunningStore(ABC):
         each worker that still had a lease (even if none of its jobs was asked); a worker that is missing holds
         nothing here any more.  An id that is `Killed` is told again and again until that attempt has ended: until
         it is settled (which is refused), or its holder is recovered, released or without a lease."""
+
+    @abstractmethod
+    def renew(
+        self, queues: Sequence[str], workers: Sequence[str], lease: int
+    ) -> Mapping[str, Mapping[str, Renewal] | StoreError]:
+        """`extend` in several queues, in as few round trips as the store can; the heartbeat of a worker.
+
+        Returns queue → holder → what was asked of it and what it holds.  A queue that cannot be read has the error for
+        an answer; the others are renewed.  Raises StoreUnavailable, after which any of them may have been renewed."""
+
+    #: queues that one call of `renew` takes in a bounded time.
+    renewed_at_once = 100
+
+    @abstractmethod
+    def holdings(self, queue: str, worker: str) -> list[Claim]:
+        """All claims of this holder.  The call may cost as much as there are running jobs, so it is made where `renew`
+        tells of claims that the holder does not know, or not of some that it has."""
 
     def server_of(self, queue: str) -> str:
         """Which server has the queue, where there are several: if it is silent in one queue, it is in all of its."""

@@ -23,6 +23,7 @@ from django_jobs.worker.event_loop import EventLoop
 from django_jobs.worker.executor import Executor, Prepared
 from django_jobs.worker.fetcher import Fetcher
 from django_jobs.worker.gate import Gate
+from django_jobs.worker.holding import Agreement, Holding
 from django_jobs.worker.os_signals import Signals, die_with_parent
 from django_jobs.worker.outage import Outage
 from django_jobs.worker.plan import run_coroutine_here
@@ -75,7 +76,8 @@ class Child:
         self.store, self.config, self.name, self.lane, self.channel = store, config, name, lane, channel
         self.gate, self.stops, self.clock = Gate(), StopRequests(), StoreClock()
         self.signals, self.outage = Signals(), Outage(f"Claiming for {name}")
-        self.sizer, self.settler = BatchSizer(), Settler(store)
+        self.holding = Holding()
+        self.sizer, self.settler = BatchSizer(), Settler(store, self.holding)
         self.claimed = 0
         #: this child may run suspects; it is asked to run none any more; it runs one.
         self.tries = self.yields = self.on_trial = False
@@ -99,12 +101,14 @@ class Child:
             gate=self.gate,
             clock=self.clock,
             size=self._size,
+            holding=self.holding,
             drain=config.drain,
         )
         fetch_lock = Lock()
         self.runners = [Runner(self, n, fetch_lock) for n in range(1 if alone else config.threads)]
         self.steward = Steward(self.runners, self.loop, self.sizer)
         self.doubts = Doubts(store, self._running)
+        self.agreement = Agreement(store, name, self.holding, self.doubts.queues.add)
 
     def _size(self, queue: str) -> int:
         if self.lane is Lane.ALONE:
@@ -189,6 +193,9 @@ class Child:
                 self.gate.open()
             case "stop":
                 self.stops.jobs.add((message["queue"], message["id"]))
+            case "held":
+                self.agreement.told(message["held"], message["unasked"])
+                self.channel.send({"is": "agreed"})
             case "try":
                 self.tries, self.fetcher.lane = True, Lane.ALONE
             case "yield":

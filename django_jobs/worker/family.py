@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
@@ -67,6 +67,8 @@ class ChildHandle:
     listens: bool = True
     #: it may not run suspects any more, and runs none.
     has_yielded: bool = False
+    #: it has compared what the store said it holds with what it knows.
+    agrees: bool = True
 
     def read(self) -> None:
         """Take in what the child said."""
@@ -82,6 +84,8 @@ class ChildHandle:
                     self.in_doubt.discard(message["queue"])
                     if message["lost"]:
                         self.has_lost(message["lost"])
+                case "agreed":
+                    self.agrees = True
                 case "pong":
                     self.pong = message
                 case "learnt":
@@ -123,6 +127,12 @@ class ChildHandle:
             self.listens = False
             self.tell("learn", at=at, types=types)
 
+    def hold(self, held: Mapping[str, Mapping[int, int]], unasked: Sequence[str]) -> None:
+        """Tell it what the store has for it (queue → token → claims), unless it is still busy with the last news."""
+        if self.agrees:
+            self.agrees = False
+            self.tell("held", held=held, unasked=unasked)
+
     def retire(self) -> None:
         """It takes no more jobs, and ends when what it runs has ended."""
         self.retiring = True
@@ -162,6 +172,12 @@ class Family:
 
     def __len__(self) -> int:
         return len(self.children)
+
+    def hold(self, name: str, held: Mapping[str, Mapping[int, int]], unasked: Sequence[str]) -> None:
+        """Tell the child of that name what the store has for it."""
+        for child in self:
+            if child.name == name:
+                child.hold(held, unasked)
 
     def of(self, lane: Lane) -> list[ChildHandle]:
         """The children of that lane that take jobs."""

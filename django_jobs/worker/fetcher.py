@@ -16,6 +16,7 @@ from django_jobs.worker.announce import announce_expired
 from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.gate import Gate
+from django_jobs.worker.holding import Holding
 from django_jobs.worker.picking import QueuePicker
 
 #: Seconds: a lost wake-up delays a job by no more than this.
@@ -45,10 +46,12 @@ class Fetcher:
         gate: Gate,
         clock: StoreClock,
         size: Callable[[str], int],
+        holding: Holding | None = None,
         drain: Mapping[str, int] | None = None,
     ) -> None:
         self.store, self.worker, self.lane, self.lease = store, worker, lane, lease
         self.gate, self.clock, self.size = gate, clock, size
+        self.holding = holding or Holding()
         self.queues = {settings.name: settings for settings in queues}
         self.drain = drain
         self.picker = QueuePicker(queues, strict=strict)
@@ -104,7 +107,8 @@ class Fetcher:
             return Claimed([], [], 0, None, 0)
         if ACTIVE:
             crashpoint("claim.before_send")
-        claimed = self.store.claim(
+        claimed = self.holding.claim(
+            self.store,
             queue,
             self.worker,
             self.size(queue),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from django_jobs.exceptions import StoreCorrupt, StoreError
+from django_jobs.exceptions import StoreError
 from django_jobs.stores.base import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.outage import Outage
+
+#: queue → token → claims: what the store has for one child.
+Held = dict[str, Mapping[int, int]]
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -36,12 +39,15 @@ class Heartbeat:
         asked_to_stop: Callable[[str, str, str], None],
         command: Callable[[str], None],
         holds_nothing: Callable[[str, str, float], None] = lambda worker, queue, asked_at: None,
+        holds: Callable[[str, Held, Sequence[str]], None] = lambda worker, held, unasked: None,
     ) -> None:
         """`asked_to_stop(child, queue, id)`, `command(word)` and `holds_nothing(child, queue, monotonic time of the
-        question)`, which is to be looked into, are called with what the store answers."""
+        question)`, which is to be looked into, are called with what the store answers; after each whole round
+        `holds(child, queue → token → claims, queues that could not be read)`."""
         self.store, self.config, self.name = store, config, name
         self.workers, self.describe = workers, describe
         self.asked_to_stop, self.command, self.holds_nothing = asked_to_stop, command, holds_nothing
+        self.holds = holds
         self.lease = config.lease / 1000
         self.interval = self.lease / BEATS
         self.outage = Outage("Heartbeat")
@@ -75,9 +81,13 @@ class Heartbeat:
     def _round(self) -> Iterator[None]:
         workers = self.workers()
         if workers:
-            for queue in self._in_order():
-                self._renew(queue, workers)
+            held: dict[str, Held] = {worker: {} for worker in workers}
+            unasked: list[str] = []
+            for queues in self._together():
+                self._renew(queues, workers, held, unasked)
                 yield
+            for worker in workers:
+                self.holds(worker, held[worker], unasked)
         try:
             for command in self.store.publish_worker(self.name, self.describe(), self.config.lease * 2):
                 self.command(command)
@@ -89,34 +99,51 @@ class Heartbeat:
             self._showing.failed(error)
 
     def _in_order(self) -> list[str]:
-        """The queues of servers that answer first; of the silent ones, who was asked longest ago."""
-        return sorted(self.config.queue_names, key=lambda queue: self._silent.get(self.store.server_of(queue), 0.0))
+        """The queues of servers that answer first; of the silent ones, who was asked longest ago; then the oldest."""
+        return sorted(
+            self.config.queue_names,
+            key=lambda queue: (self._silent.get(self.store.server_of(queue), 0.0), self._renewed.get(queue, 0.0)),
+        )
 
-    def _renew(self, queue: str, workers: list[str]) -> None:
+    def _together(self) -> Iterator[list[str]]:
+        """The same, as many as one call takes: a slow link costs a round trip for all of them, not for each."""
+        queues = self._in_order()
+        while queues:
+            server, some = self.store.server_of(queues[0]), list[str]()
+            while queues and len(some) < self.store.renewed_at_once and self.store.server_of(queues[0]) == server:
+                some.append(queues.pop(0))
+            yield some
+
+    def _renew(self, queues: list[str], workers: list[str], held: dict[str, Held], unasked: list[str]) -> None:
         if ACTIVE:
             crashpoint("heartbeat.before_send")
         asked_at = monotonic()
+        server = self.store.server_of(queues[0])
         try:
-            answer = self.store.extend(queue, workers, self.config.lease)
-        except StoreCorrupt as error:
-            # One broken queue must not cost the claims in the others.
-            logger.error("Leases in queue %r cannot be renewed: %s", queue, error)
-            return
+            answers = self.store.renew(queues, workers, self.config.lease)
         except StoreError:
-            self._silent[self.store.server_of(queue)] = monotonic()
+            self._silent[server] = monotonic()
             raise
-        self._silent.pop(self.store.server_of(queue), None)
+        self._silent.pop(server, None)
         if ACTIVE:
             crashpoint("heartbeat.after_reply")
-        for worker, ids in answer.items():
-            for job_id in ids:
-                self.asked_to_stop(worker, queue, job_id)
-        # Who claims when his lease has ended has one again, which says nothing of what he held before.
-        late = asked_at - self._renewed.get(queue, asked_at) > self.lease
-        for worker in workers:
-            if late or worker not in answer:
-                self.holds_nothing(worker, queue, asked_at)
-        self._renewed[queue] = asked_at
+        for queue, answer in answers.items():
+            if isinstance(answer, StoreError):
+                # One broken queue must not cost the claims in the others.
+                logger.error("Leases in queue %r cannot be renewed: %s", queue, answer)
+                unasked.append(queue)
+                continue
+            for worker, renewal in answer.items():
+                for job_id in renewal.asked:
+                    self.asked_to_stop(worker, queue, job_id)
+                if renewal.holds and worker in held:
+                    held[worker][queue] = renewal.holds
+            # Who claims when his lease has ended has one again, which says nothing of what he held before.
+            late = asked_at - self._renewed.get(queue, asked_at) > self.lease
+            for worker in workers:
+                if late or worker not in answer:
+                    self.holds_nothing(worker, queue, asked_at)
+            self._renewed[queue] = asked_at
 
     @property
     def silence(self) -> float:

@@ -146,6 +146,7 @@ class Runner:
         for queue, claims in by_queue.items():
             try:
                 self.child.store.release(queue, claims)
+                self.child.holding.released(claims)
             except StoreError as error:
                 logger.warning("%d claimed jobs could not be handed back: %s", len(claims), error)
                 if not self.child.gate.draining:

@@ -53,11 +53,12 @@ def settle(store: Store, attempted: Attempted) -> Attempted | None:
     return attempted
 
 
-def settle_successes(store: Store, queue: str, attempts: Sequence[Attempted]) -> list[Attempted]:
-    """End many successful attempts of one queue in one call.  Returns those whose claim was still held."""
+def settle_successes(store: Store, queue: str, attempts: Sequence[Attempted], done: Sequence[Done]) -> list[Attempted]:
+    """End many successful attempts of one queue in one call (`done`: the same as the store takes them).  Returns those
+    whose claim was still held."""
     if ACTIVE:
         crashpoint("ack.before_send")
-    stale = store.complete(queue, [as_done(attempted) for attempted in attempts])
+    stale = store.complete(queue, done)
     if ACTIVE:
         crashpoint("ack.after_reply")
     if not stale:

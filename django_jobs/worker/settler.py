@@ -18,8 +18,9 @@ from django_jobs.worker import database
 from django_jobs.worker.announce import announce, anybody_listens
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.fault import end_process
+from django_jobs.worker.holding import Holding
 from django_jobs.worker.outage import Outage
-from django_jobs.worker.settle import settle, settle_successes
+from django_jobs.worker.settle import as_done, settle, settle_successes
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -34,8 +35,9 @@ class Settler:
     thread of our own ends what has gathered since its last call, so the groups grow with the load.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, holding: Holding | None = None) -> None:
         self.store = store
+        self.holding = holding or Holding()
         #: attempts that were not offered yet, and calls that failed.
         self._new: deque[Attempted] = deque()
         self._again: deque[Call] = deque()
@@ -114,10 +116,13 @@ class Settler:
         queue, is_batch = call[0].claim.queue, isinstance(call[0].outcome, Succeeded)
         try:
             if is_batch:
-                recorded = settle_successes(self.store, queue, call)
+                done = [as_done(attempted) for attempted in call]
+                recorded = settle_successes(self.store, queue, call, done)
+                self.holding.completed(done)
             else:
                 ended = settle(self.store, call[0])
                 recorded = [ended] if ended else []
+                self.holding.settled(call[0])
         except StoreError as error:
             self._pause = self._outage(queue).failed(error)
             return False

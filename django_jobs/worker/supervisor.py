@@ -66,6 +66,7 @@ class Supervisor:
             asked_to_stop=self._asked_to_stop,
             command=self._command,
             holds_nothing=self._holds_nothing,
+            holds=self.family.hold,
         )
         ends_itself = config.burst or config.drain is not None
         self.burst = Burst(store, config.queue_names, self.family, up_to=config.drain) if ends_itself else None

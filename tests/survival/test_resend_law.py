@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from django_jobs.stores.redis import RedisStore, scripts
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis.fsck import Snapshot, fsck
 from django_jobs.stores.redis.transport import Transport
 from django_jobs.values import Claim, Done
 from tests.survival.conftest import LONG, Clock
@@ -68,6 +68,7 @@ def test_every_state_a_random_walk_reaches_is_sound(law_store: RedisStore, virtu
         for _ in range(STEPS):
             walk.step()
             problems = fsck(law_store, QUEUE)
+            problems += Snapshot(law_store, QUEUE).holdings()
             assert not problems, f"seed {seed}, after {walk.log[-8:]}: {problems[:5]}"
             assert law_store.faults(QUEUE) == ({}, True), f"seed {seed}, after {walk.log[-8:]}"
 

@@ -24,6 +24,7 @@ from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.event_loop import EventLoop
 from django_jobs.worker.family import ChildHandle, StartedJob
 from django_jobs.worker.gate import Gate
+from django_jobs.worker.holding import Holding
 from django_jobs.worker.runner import Runner
 from django_jobs.worker.settler import Settler
 from django_jobs.worker.staffing import Staffing
@@ -57,7 +58,12 @@ def runner(store: Releasing) -> Runner:
 
     fetcher = SimpleNamespace(fetch=nothing_to_fetch, claiming=False)
     child: Any = SimpleNamespace(
-        store=store, gate=Gate(), reports=None, fetcher=fetcher, outage=SimpleNamespace(is_on=False)
+        store=store,
+        gate=Gate(),
+        reports=None,
+        fetcher=fetcher,
+        outage=SimpleNamespace(is_on=False),
+        holding=Holding(),
     )
     return Runner(child, 0, Lock())
 

@@ -11,6 +11,7 @@ import pytest
 
 from django_jobs.conf import QueueSettings
 from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
+from django_jobs.stores.running import Renewal
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat import Heartbeat
 
@@ -34,6 +35,7 @@ class Fleet:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.calls: list[str] = []
+        self.round_trips = 0
         self.holders = {"child-1"}
         self.renewed: dict[str, list[float]] = {}
         self.silent: set[str] = set()
@@ -42,12 +44,20 @@ class Fleet:
     def server_of(self, queue: str) -> str:
         return queue[0]
 
-    def extend(self, queue: str, workers: Sequence[str], lease: int) -> dict[str, list[str]]:
-        self._call(f"extend {queue}", queue[0])
-        if queue in self.broken:
-            raise StoreCorrupt
-        self.renewed.setdefault(queue, []).append(self.clock.now)
-        return {worker: [f"job in {queue}"] for worker in workers if worker in self.holders}
+    renewed_at_once = 100
+
+    def renew(self, queues: Sequence[str], workers: Sequence[str], lease: int) -> dict[str, Any]:
+        answers: dict[str, Any] = {}
+        for queue in queues:
+            self._call(f"extend {queue}", queue[0])
+            if queue in self.broken:
+                answers[queue] = StoreCorrupt()
+                continue
+            self.renewed.setdefault(queue, []).append(self.clock.now)
+            asked = [f"job in {queue}"]
+            answers[queue] = {worker: Renewal(asked, {7: 1}) for worker in workers if worker in self.holders}
+        self.round_trips += 1
+        return answers
 
     def publish_worker(self, name: str, info: Any, ttl: int) -> list[str]:
         self._call("publish", "fleet")
@@ -67,6 +77,7 @@ class Beat:
         self.clock, self.fleet = clock, Fleet(clock)
         self.told: list[Any] = []
         self.in_doubt: list[tuple[str, str]] = []
+        self.held: list[tuple[str, Any, list[str]]] = []
         self.workers = ["child-1"]
         self.heart = Heartbeat(
             self.fleet,  # type: ignore[arg-type]
@@ -77,6 +88,7 @@ class Beat:
             asked_to_stop=lambda *given: self.told.append(given),
             command=self.told.append,
             holds_nothing=lambda worker, queue, asked_at: self.in_doubt.append((worker, queue)),
+            holds=lambda worker, held, unasked: self.held.append((worker, held, list(unasked))),
         )
 
     def calls(self) -> list[str]:
@@ -103,6 +115,7 @@ def make_beat(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Beat]:
 
 def test_each_step_is_one_call_and_a_round_reaches_every_queue(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat("a1", "a2")
+    beat.fleet.renewed_at_once = 1
     for expected in (["extend a1"], ["extend a1", "extend a2"], ["extend a1", "extend a2", "publish"]):
         beat.heart.step(beat.heart.due)
         assert beat.fleet.calls == expected
@@ -118,6 +131,26 @@ def test_a_broken_queue_does_not_cost_the_leases_in_the_others(make_beat: Callab
 
     assert beat.calls() == ["extend a1", "extend a2", "publish"]
     assert beat.heart.silence == 0
+
+
+def test_the_queues_of_a_server_are_renewed_together_the_oldest_first(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat(*(f"a{n}" for n in range(150)))
+    assert beat.calls() == [f"extend a{n}" for n in range(150)] + ["publish"]
+    assert beat.fleet.round_trips == 2
+    beat.clock.now = beat.heart.due
+    beat.heart.step(beat.heart.due)  # the first hundred; then the server is away for a while
+    beat.fleet.silent = {"a", "fleet"}
+    beat.calls()
+    beat.fleet.silent = set()
+    assert beat.calls()[:50] == [f"extend a{n}" for n in range(100, 150)]
+
+
+def test_each_child_is_told_what_the_store_has_for_it_and_what_was_not_asked(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    beat.workers = ["child-1", "child-2"]
+    beat.fleet.broken = {"a1"}
+    beat.calls()
+    assert beat.held == [("child-1", {"a2": {7: 1}}, ["a1"]), ("child-2", {}, ["a1"])]
 
 
 def test_a_worker_without_answers_fences_itself_before_its_lease_ends(make_beat: Callable[..., Beat]) -> None:

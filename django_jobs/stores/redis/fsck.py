@@ -11,7 +11,7 @@ from typing import Any
 from django_jobs.codec import decode
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.stores.redis.keys import QUEUE_KEYS
-from django_jobs.stores.redis.part import read_claim
+from django_jobs.stores.redis.part import read_claim, read_holdings
 from django_jobs.stores.redis.stats import PLACES
 from django_jobs.stores.redis.store import RedisStore
 from django_jobs.values import FINISHED, PLAIN, WAITING, Controls, State
@@ -118,6 +118,20 @@ class Snapshot:
                 yield f"claim of job {_text(id)} has token {token}, the queue's numbers end at {self.seq}"
             if holder not in leases:
                 yield f"claim of job {_text(id)} is held by {holder!r}, who has no lease"
+
+    def holdings(self) -> Iterator[str]:
+        """Where `holdings` differs from `claims`: no fault, it is counted again where it matters, but not to be left by
+        any transition."""
+        counted: dict[str, dict[int, int]] = {}
+        for id, claim in self.of["claims"].items():
+            token, _, holder = read_claim(claim)
+            if not holder.endswith(f":{_text(id)}"):
+                tokens = counted.setdefault(holder, {})
+                tokens[token] = tokens.get(token, 0) + 1
+        noted = {_text(holder): dict(read_holdings(lines)) for holder, lines in self.of["holdings"].items()}
+        for holder in counted.keys() | noted.keys():
+            if counted.get(holder) != noted.get(holder):
+                yield f"{holder!r} holds {counted.get(holder)}, holdings says {noted.get(holder)}"
 
     def _slots(self) -> Iterator[str]:
         held: dict[bytes, int] = {}

@@ -34,6 +34,7 @@ QUEUE_KEYS = {
     "wake": "list",
     "wake_alone": "list",
     "archive": "list",
+    "holdings": "hash",
 }
 
 

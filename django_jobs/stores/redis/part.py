@@ -147,6 +147,14 @@ def read_claim(text: bytes | None) -> tuple[int, int, str]:
         return 0, 0, ""
 
 
+def read_holdings(lines: bytes) -> Iterator[tuple[int, int]]:
+    """token, number of claims, of each line."""
+    for line in lines.split():
+        token, _, n = line.partition(b"=")
+        if token.isdigit() and n.isdigit():
+            yield int(token), int(n)
+
+
 def chunks(values: Sequence[Any], size: int = MAX_BATCH) -> Iterator[Sequence[Any]]:
     """All of them, `size` at a time."""
     for start in range(0, len(values), size):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import repeat
+from typing import Any
 
-from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.redis.part import RedisPart, is_suspect, read_tries, texts
-from django_jobs.stores.redis.transport import Argument
-from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.exceptions import StoreError, StoreUnavailable
+from django_jobs.stores.redis.part import RedisPart, is_suspect, read_claim, read_holdings, read_tries, texts
+from django_jobs.stores.redis.transport import Argument, Call
+from django_jobs.stores.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
 
 _ADDED = {word.value.encode(): word for word in Added}
@@ -82,7 +83,26 @@ class RedisRunning(RedisPart, RunningStore):
         if not workers:
             return {}
         flat = self._run("extend", queue, lease, *workers)
-        return {flat[i].decode(): [_asked(text) for text in texts(flat[i + 1])] for i in range(0, len(flat), 2)}
+        return {worker: renewal.asked for worker, renewal in _renewals(flat).items()}
+
+    def renew(
+        self, queues: Sequence[str], workers: Sequence[str], lease: int
+    ) -> Mapping[str, Mapping[str, Renewal] | StoreError]:
+        args: tuple[Argument, ...] = (self._clock(), lease, *workers)
+        calls: list[Call] = [(*self._script("extend", queue), args) for queue in queues]
+        replies = self.transport.run_together(calls)
+        return {
+            queue: reply if isinstance(reply, StoreError) else _renewals(reply)
+            for queue, reply in zip(queues, replies, strict=True)
+        }
+
+    def holdings(self, queue: str, worker: str) -> list[Claim]:
+        flat = self._run("holdings", queue, worker)
+        out = []
+        for id, text, record, tries in zip(*(flat[i::4] for i in range(4)), strict=True):
+            token, claimed_at, holder = read_claim(text)
+            out.append(Claim(id.decode(errors="replace"), queue, token, record, *read_tries(tries), claimed_at, holder))
+        return out
 
     def promote(self, queue: str, limit: int = 100) -> int:
         return int(self._run("promote", queue, min(limit, 100)))
@@ -132,3 +152,11 @@ def _is_plain(job: NewJob) -> bool:
 
 def _distinct(jobs: Sequence[NewJob]) -> bool:
     return len(jobs) == 1 or len({job.id for job in jobs}) == len(jobs)
+
+
+def _renewals(flat: Sequence[Any]) -> dict[str, Renewal]:
+    """The answer of lua/extend.lua."""
+    return {
+        flat[i].decode(): Renewal([_asked(text) for text in texts(flat[i + 1])], dict(read_holdings(flat[i + 2])))
+        for i in range(0, len(flat), 3)
+    }

@@ -33,6 +33,9 @@ class RedisClusterStore(RedisStore):
     #: Seconds.  One blocking command cannot wait on several nodes: wait on one queue, then look at all.
     LONGEST_WAIT = 0.25
 
+    #: the calls for them are made one after the other.
+    renewed_at_once = 1
+
     transport: ClusterTransport
 
     def server_of(self, queue: str) -> str:

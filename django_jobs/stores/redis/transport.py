@@ -15,7 +15,7 @@ from typing import Any
 import redis
 from redis import exceptions as driver
 
-from django_jobs.exceptions import StoreError
+from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.redis.errors import DRIVER_ERRORS, is_passing, translate
 from django_jobs.stores.redis.scripts import Script
 
@@ -26,6 +26,7 @@ LAST_TRY = 1.8
 PAUSE = 0.05
 
 Argument = str | bytes | int | float
+Call = tuple[Script, Sequence[str], Sequence[Argument]]
 
 
 def persist(where: str, call: Callable[..., Any], *args: Any) -> Any:
@@ -47,6 +48,14 @@ def _in_doubt(call: tuple[Any, ...]) -> tuple[Any, ...]:
         case Script(numbered=True) as script, keys, (clock, channel, number, *rest) if not str(number).endswith("+"):
             return script, keys, (clock, channel, f"{number}+", *rest)
     return call
+
+
+def _reply(connection: redis.Connection) -> Any:
+    """The next reply, an error too."""
+    try:
+        return connection.read_response()
+    except driver.ResponseError as error:
+        return error
 
 
 class _Slot(threading.local):
@@ -134,6 +143,31 @@ class Transport:
             held.drop()  # half a reply may be in the socket: nobody may read it as theirs
             raise
 
+    def run_together(self, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts that may be sent twice in one round trip.  What the server says against one of them is a
+        StoreError in its place."""
+        replies = persist(self.where, self._together, calls) if calls else []
+        return [translate(reply, self.where) if isinstance(reply, Exception) else reply for reply in replies]
+
+    def _together(self, calls: Sequence[Call]) -> list[Any]:
+        held = self._held()
+        connection = held.connection
+        try:
+            held.mend()
+            packed = [(b"EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
+            connection.send_packed_command(connection.pack_commands(packed))
+            replies = [_reply(connection) for _ in calls]
+        except BaseException:
+            held.drop()
+            raise
+        for i, reply in enumerate(replies):
+            if isinstance(reply, driver.NoScriptError):
+                replies[i] = self._once(*calls[i])
+            elif isinstance(reply, Exception) and is_passing(reply):
+                held.drop()
+                raise reply
+        return replies
+
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """Send plain reads together; one round trip.  Raises StoreError."""
         if not commands:
@@ -179,6 +213,18 @@ class ClusterTransport:
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """As Transport.run."""
         return persist(self.where, self._run, script, keys, args)
+
+    def run_together(self, calls: Sequence[Call]) -> list[Any]:
+        """As Transport.run_together, one after the other: they are for different nodes."""
+        replies: list[Any] = []
+        for call in calls:
+            try:
+                replies.append(self.run(*call))
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                replies.append(error)
+        return replies
 
     def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.exceptions import StoreError
+from django_jobs.stores.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.sqlite.claiming import set_lease
 from django_jobs.stores.sqlite.endings import attempt_is_over, holder_is_gone, let_go_of_lost
 from django_jobs.stores.sqlite.part import SqlitePart
@@ -21,17 +22,25 @@ class SqliteSettling(SqlitePart, RunningStore):
     """See stores/running.py for what each method promises."""
 
     def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
-        asked: dict[str, list[str]] = {}
         with self.writing(queue) as move:
-            for worker in workers:
-                if not move.value("SELECT 1 FROM leases WHERE queue = ? AND holder = ?", queue, worker):
-                    continue
-                set_lease(move, worker, lease)
-                asked[worker] = [row.id for row in move.rows("state = 'running' AND holder = ? AND stop > 0", worker)]
-                killed = move.execute("SELECT id, token FROM endings WHERE queue = ? AND holder = ?", (queue, worker))
-                asked[worker] += [Killed(id, token) for id, token in killed]
-            let_go_of_lost(move)
-        return asked
+            return {worker: renewal.asked for worker, renewal in _renew(move, workers, lease).items()}
+
+    def renew(
+        self, queues: Sequence[str], workers: Sequence[str], lease: int
+    ) -> Mapping[str, Mapping[str, Renewal] | StoreError]:
+        renewed: dict[str, Mapping[str, Renewal] | StoreError] = {}
+        for queue in queues:
+            with self.writing(queue) as move:
+                renewed[queue] = _renew(move, workers, lease)
+        return renewed
+
+    def holdings(self, queue: str, worker: str) -> list[Claim]:
+        sql = (
+            "SELECT id, queue, token, record, failures, crashes, parked_at, at, holder"
+            " FROM jobs JOIN records USING (job) WHERE queue = ? AND state = 'running' AND holder = ?"
+        )
+        with self.database.read() as connection:
+            return [Claim._make(found) for found in connection.execute(sql, (queue, worker))]
 
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
         if len(done) > MAX_BATCH:
@@ -162,6 +171,21 @@ class SqliteSettling(SqlitePart, RunningStore):
             said = json.dumps({"at": move.now, **json.loads(checkin)})
             move.execute("UPDATE jobs SET checkin = ? WHERE job = ?", (said, row.job))
             return True
+
+
+def _renew(move: Transaction, workers: Sequence[str], lease: int) -> dict[str, Renewal]:
+    renewed: dict[str, Renewal] = {}
+    for worker in workers:
+        if not move.value("SELECT 1 FROM leases WHERE queue = ? AND holder = ?", move.queue, worker):
+            continue
+        set_lease(move, worker, lease)
+        asked = [row.id for row in move.rows("state = 'running' AND holder = ? AND stop > 0", worker)]
+        killed = move.execute("SELECT id, token FROM endings WHERE queue = ? AND holder = ?", (move.queue, worker))
+        asked += [Killed(id, token) for id, token in killed]
+        sql = "SELECT token, count(*) FROM jobs WHERE queue = ? AND state = 'running' AND holder = ? GROUP BY token"
+        renewed[worker] = Renewal(asked, dict(move.execute(sql, (move.queue, worker)).fetchall()))
+    let_go_of_lost(move)
+    return renewed
 
 
 def _ended(move: Transaction, claim: Claim) -> Row | None:

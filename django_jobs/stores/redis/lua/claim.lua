@@ -6,7 +6,7 @@
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any)}
---! use clock answers record count due blocked unique pauses finish arrived
+--! use clock answers record count due blocked unique pauses finish arrived holdings
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
@@ -269,6 +269,7 @@ if #ids > 0 then
     redis.call('HSET', claims, unpack(held))
     if not each then
         redis.call('ZADD', leases, now + lease, worker)
+        note_holding(worker, string.format('%d', token), #ids)
     end
 end
 if #ids > 0 or #expired_jobs > 0 then

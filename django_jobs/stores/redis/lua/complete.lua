@@ -42,8 +42,10 @@ local at_now = string.format('%d', now) -- once: Redis would make a text of the 
 local stale, done, places, values, by_name, unread, total = {}, {}, {}, {}, {}, {}, 0
 local slots_freed, keys_freed, digests, lockers = {}, {}, {}, {}
 
-local function succeed(id, result, digest, key)
+local ended = {} -- claim → how many of them
+local function succeed(id, claim, result, digest, key)
     done[#done + 1] = id
+    ended[claim] = (ended[claim] or 0) + 1
     places[#places + 1] = at_now
     places[#places + 1] = id
     values[#values + 1] = id
@@ -65,9 +67,9 @@ for i, id in ipairs(ids) do
         if what[2] == '+' then
             unread[#unread + 1] = {id, claim, ARGV[at + 2]}
         elseif what[2] == 'c' then
-            succeed(id, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+            succeed(id, claim, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
         else
-            succeed(id, ARGV[at + 2])
+            succeed(id, claim, ARGV[at + 2])
         end
         total = total + 1
         by_name[what[3]] = (by_name[what[3]] or 0) + 1
@@ -90,12 +92,16 @@ if #unread > 0 then
         if (controls and controls.keep_result) or string.sub(claim, -#id - 1) == ':' .. id then
             slow[#slow + 1] = {id, claim, result, record, controls}
         else
-            succeed(id, result, lock_to_free(controls), limit_key(controls))
+            succeed(id, claim, result, lock_to_free(controls), limit_key(controls))
         end
     end
 end
 if #done > 0 then
     redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
+    for claim, n in pairs(ended) do
+        local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
+        note_holding(holder or '', token or '', -n)
+    end
     if redis.call('EXISTS', checkins, stops) > 0 then
         redis.call('HDEL', checkins, unpack(done))
         redis.call('HDEL', stops, unpack(done))
@@ -153,8 +159,11 @@ if total > 0 then
     end
     count('succeeded', total)
     count_minute('succeeded', total)
-    count_minute('run_ms', tonumber(ARGV[6]))
-    count_minute('wait_ms', tonumber(ARGV[7]))
+    for event, ms in pairs({run_ms = tonumber(ARGV[6]), wait_ms = tonumber(ARGV[7])}) do
+        if ms ~= 0 then
+            count_minute(event, ms)
+        end
+    end
     answer(table.concat(stale, '\n'))
 end
 return stale

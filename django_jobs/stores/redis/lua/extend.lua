@@ -1,8 +1,9 @@
 -- extend: renew the leases of live workers, and tell which of their jobs were asked to stop
 --
 -- ARGV  1 clock   2 lease (ms)   then the workers
--- Returns {worker, {id or "id NUL token of the attempt" that was killed, …}} for each that still had a lease, flat.
---! use clock record endings
+-- Returns for each that still had a lease, flat: worker; {id, or "id NUL token of the attempt" that was killed, …}; what it
+-- holds, lines "token=number of claims"
+--! use clock record endings holdings
 --! keys leases stops claims
 local lease = tonumber(ARGV[2])
 redis.call('ZREM', leases, '') -- first write: needs no memory, so that heartbeats go on when Redis is full
@@ -30,6 +31,8 @@ for i = 3, #ARGV do
         redis.call('ZADD', leases, now + lease, worker)
         out[#out + 1] = worker
         out[#out + 1] = asked[worker] or {}
+        local text = redis.pcall('HGET', holdings, worker)
+        out[#out + 1] = type(text) == 'string' and text or ''
     end
 end
 return out

@@ -17,6 +17,7 @@ local function keep_slot(id, claim, controls)
         return nil
     end
     redis.call('HDEL', claims, id) -- first write: needs no memory
+    note_end(id, claim)
     redis.call('HDEL', checkins, id)
     local value = table.concat({string.format('%.0f:', now) .. holder, token, limit_key(controls) or ''}, '\0')
     redis.call('HSET', stops, id, value)

@@ -98,6 +98,7 @@ if last then
     end
     for holder in pairs(holders) do
         redis.call('ZREM', leases, holder)
+        redis.pcall('HDEL', holdings, holder)
     end
     holders_are_gone(holders)
 end

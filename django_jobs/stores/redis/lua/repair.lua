@@ -5,7 +5,7 @@
 --       6 "look": change nothing   then what to look at, for each kind
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members   "waiters": members
 -- Returns {those that were repaired, or would be; id, record of each job that died}
---! use clock places bury pauses endings
+--! use clock places bury pauses endings holdings
 --! keys leases checkins
 local kind, grace, attempt, archiving, looking = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'archive', ARGV[6] == 'look'
 local repaired, died = {}, {}
@@ -21,7 +21,12 @@ local function drop_everywhere(id)
         return waiting_state(id) or ended_state(id) or redis.call('HEXISTS', claims, id) == 1
     end
     local place = leave_waiting(id) or leave_ended(id)
-    return redis.call('HDEL', claims, id) == 1 or place ~= nil
+    local claim = redis.call('HGET', claims, id)
+    if claim then
+        redis.call('HDEL', claims, id)
+        note_end(id, claim)
+    end
+    return claim or place ~= nil
 end
 
 -- Take the job out of these places, except of the first if it may stay there.
@@ -71,6 +76,7 @@ local repairs = {
             write('ZREM', leases, holder)
             if not looking then
                 holders_are_gone({[holder] = true})
+                redis.pcall('HDEL', holdings, holder)
             end
             return true
         end

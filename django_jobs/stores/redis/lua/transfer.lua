@@ -11,6 +11,7 @@ end
 local asked = string.match(redis.call('HGET', stops, id) or '', '^%d+:')
 local claimed, old = string.match(claim, '^[^:]*:([^:]*):(.*)$')
 redis.call('HDEL', claims, id) -- first write: needs no memory
+note_end(id, claim)
 if old ~= holder and string.sub(old, -#id - 1) == ':' .. id then
     redis.call('ZREM', leases, old)
 end

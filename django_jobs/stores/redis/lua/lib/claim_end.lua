@@ -1,6 +1,6 @@
 -- What every end of an attempt does first: check the token, take the claim away, free its slot.
 --! keys jobs claims leases stops checkins queued alone
---! use record blocked endings
+--! use record blocked endings holdings
 
 -- Is the claim still this token's?
 local function owns(id, token)
@@ -36,6 +36,7 @@ end
 -- `quiet`: the caller ends several and calls tell_of_room himself.
 local function end_claim(id, claim, controls, quiet)
     redis.call('HDEL', claims, id)
+    note_end(id, claim)
     redis.call('HDEL', checkins, id)
     local stopped = redis.call('HDEL', stops, id) == 1
     local holder = string.match(claim, '^[^:]*:[^:]*:(.*)$') or ''

@@ -2,7 +2,20 @@
 --! keys jobs scheduled retry tries
 --! use record ready
 
+local heads = {} -- zset → its first member and score, while nothing has been taken out
+
+-- ms until its first one is due; nil if it is empty.
+local function first_due(zset)
+    heads[zset] = heads[zset] or redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+    local score = tonumber(heads[zset][2])
+    return score and math.max(0, score - now)
+end
+
 local function promote_from(zset, limit)
+    if first_due(zset) ~= 0 then
+        return 0
+    end
+    heads[zset] = nil
     local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, limit)
     if #ids == 0 then
         return 0
@@ -34,9 +47,8 @@ end
 local function next_due()
     local due = -1
     for _, zset in ipairs({scheduled, retry}) do
-        local head = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
-        if head[2] then
-            local wait = math.max(0, tonumber(head[2]) - now)
+        local wait = first_due(zset)
+        if wait then
             due = due < 0 and wait or math.min(due, wait)
         end
     end

@@ -1,0 +1,29 @@
+-- What each worker process holds, so that it can be told at every heartbeat without a walk over all claims: `holdings`
+-- maps holder → lines "token=number of claims".  Nobody relies on it: where it differs from what the worker knows,
+-- holdings.lua counts again.  So an error here (the key has another type) must cost no job.
+--! keys holdings
+local function note_holding(holder, token, change)
+    local text = redis.pcall('HGET', holdings, holder)
+    if type(text) == 'table' or (not text and change < 0) then
+        return
+    end
+    text = text or '\n'
+    local from, to, n = string.find(text, '\n' .. token .. '=(%d+)\n')
+    local rest = from and string.sub(text, 1, from) .. string.sub(text, to + 1) or text
+    local left = (tonumber(n) or 0) + change
+    if left > 0 then
+        redis.pcall('HSET', holdings, holder, rest .. token .. '=' .. string.format('%d', left) .. '\n')
+    elseif #rest > 1 then
+        redis.pcall('HSET', holdings, holder, rest)
+    else
+        redis.pcall('HDEL', holdings, holder)
+    end
+end
+
+-- Holders of one job only have no heartbeat, and are not counted.
+local function note_end(id, claim)
+    local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
+    if token and string.sub(holder, -#id - 1) ~= ':' .. id then
+        note_holding(holder, token, -1)
+    end
+end
