@@ -40,7 +40,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             " FROM jobs JOIN records USING (job) WHERE queue = ? AND state = 'running' AND holder = ?"
         )
         with self.database.read() as connection:
-            return [Claim._make(found) for found in connection.execute(sql, (queue, worker))]
+            return [Claim(*found) for found in connection.execute(sql, (queue, worker))]
 
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
         if len(done) > MAX_BATCH:
