@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec
 
-from django_jobs import new_job
 from django_jobs.definition import JobDefinition
 from django_jobs.enqueue import request_for, submit, submit_many
 from django_jobs.exceptions import InvalidArguments
@@ -30,8 +29,8 @@ class Calls(Generic[P]):
         return submit(self._request(args, kwargs))
 
     def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
-        """Enqueue, to run in `delay` seconds (or a timedelta)."""
-        return submit(self._request(args, kwargs, run_at=new_job.now_ms() + delay_ms(delay)))
+        """Enqueue, to run in `delay` seconds (or a timedelta) from now, by the store's clock."""
+        return submit(self._request(args, kwargs, run_in=delay_ms(delay)))
 
     def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Enqueue, to run at `when`: an aware datetime; one in the past means now."""
@@ -67,7 +66,7 @@ class Calls(Generic[P]):
 
     def enqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
         """`enqueue_unique`, to run in `delay` seconds (or a timedelta)."""
-        return self._unique(self._request(args, kwargs, run_at=new_job.now_ms() + delay_ms(delay)))
+        return self._unique(self._request(args, kwargs, run_in=delay_ms(delay)))
 
     def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
         """`enqueue_unique`, to run at `when` (an aware datetime)."""
@@ -82,8 +81,8 @@ class Calls(Generic[P]):
         self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
     ) -> JobHandle | None:
         """`enqueue_unique_by_key`, to run in `delay` seconds; a waiting job keeps its own time."""
-        run_at = new_job.now_ms() + delay_ms(delay)
-        request = self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key(), run_at=run_at)
+        run_in = delay_ms(delay)
+        request = self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key(), run_in=run_in)
         return self._unique(request)
 
     # -- how -----------------------------------------------------------------------

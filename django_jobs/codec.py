@@ -28,6 +28,7 @@ _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=Fa
 
 #: In a line of Controls; inside another value its quotes would be escaped.
 _DIGEST = re.compile(rb'"unique":"([0-9a-f]+)"')
+_EXPIRY = re.compile(rb'"expires_at":\d+')
 #: First bytes of records whose fourth line has something.
 _WITH_CONTROLS = (b"+", b"<", b"=")
 
@@ -119,6 +120,14 @@ def decode(id: str, queue: str, record: bytes) -> Job:
         )
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptRecord(f"Job {id!r} in queue {queue!r} cannot be read: {error}") from error
+
+
+def with_expiry(record: bytes, at: int) -> bytes:
+    """The record with another `expires_at`, where it has one."""
+    lines = record.split(b"\n", 4)
+    if len(lines) == 5:
+        lines[3] = _EXPIRY.sub(b'"expires_at":%d' % at, lines[3], count=1)
+    return b"\n".join(lines)
 
 
 def name_of(record: bytes) -> str:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
+from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,9 +21,9 @@ from django_jobs.conf import Settings, get_settings
 from django_jobs.definition import JobDefinition
 from django_jobs.exceptions import JobsError
 from django_jobs.handle import DEFERRED, JobHandle
-from django_jobs.new_job import NO_KEY, NewJobRequest, check_id, encode, moment
+from django_jobs.new_job import NO_KEY, NewJobRequest, check_id, encode, moment, sent_later
 from django_jobs.sending import Ready, send, send_one
-from django_jobs.values import State
+from django_jobs.values import NewJob, State
 
 logger = logging.getLogger("django_jobs")
 
@@ -123,8 +124,11 @@ def _add(request: NewJobRequest) -> JobHandle:
 def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
     now = new_job.now_ms()
     request.sent = new = encode(request, settings, now)
-    state = State.SCHEDULED if new.run_at > now else State.QUEUED
-    return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, state))
+    return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, _state(new, now)))
+
+
+def _state(new: NewJob, now: int) -> State:
+    return State.SCHEDULED if new.run_in or new.run_at > now else State.QUEUED
 
 
 @lru_cache(maxsize=32)
@@ -180,19 +184,21 @@ def _on_commit(ready: list[Ready], settings: Settings) -> None:
     commit = _commits.setdefault(connections[settings.database], _Commit())
     commit.refused.clear()  # of an earlier transaction whose last callback a savepoint took away; the log has them
     commit.last += 1
-    transaction.on_commit(partial(send_after_commit, ready, commit, commit.last), using=settings.database)
+    waiting = partial(send_after_commit, ready, commit, commit.last, monotonic())
+    transaction.on_commit(waiting, using=settings.database)
 
 
-def send_after_commit(ready: list[Ready], commit: _Commit, number: int) -> None:
+def send_after_commit(ready: list[Ready], commit: _Commit, number: int, asked_at: float) -> None:
     """The transaction is committed: the jobs are due now, whatever went wrong, so whoever reads the log can act.
 
     Django stops at the first callback that raises, so a refusal waits until the transaction's last job had its turn.
     """
     now = new_job.now_ms()
     # Not what was cancelled, nor what was sent: test tools may call the callbacks of a TestCase themselves.
-    ready = [each for each in ready if each.handle.state == DEFERRED]
+    elapsed = int((monotonic() - asked_at) * 1000)
+    ready = [each._replace(new=sent_later(each.new, elapsed)) for each in ready if each.handle.state == DEFERRED]
     for each in ready:
-        each.handle.state = State.SCHEDULED if each.new.run_at > now else State.QUEUED
+        each.handle.state = _state(each.new, now)
     try:
         send(ready)
     except JobsError as error:

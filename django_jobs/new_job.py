@@ -28,8 +28,9 @@ NO_KEY: Any = object()
 class NewJobRequest:
     """One job as it was asked for.  Enqueue middleware get it, may change it, and pass it on.
 
-    Times are integer milliseconds since the epoch (`run_at` 0 = now).  `meta` travels with the job (JSON values only)
-    and is there again as `RunningJob.meta`.
+    Times are integer milliseconds since the epoch (`run_at` 0 = now).  A delay, `run_in`, is in milliseconds from the
+    call, by the store's clock; where `run_at` is set, that counts.  `meta` travels with the job (JSON values only) and
+    is there again as `RunningJob.meta`.
     """
 
     definition: JobDefinition
@@ -40,6 +41,7 @@ class NewJobRequest:
     #: None: one is made.
     id: str | None = None
     run_at: int = 0
+    run_in: int | None = None
     expires_at: int | None = None
     #: None: as the definition says.
     max_attempts: int | None = None
@@ -90,13 +92,26 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     _, options, stored, controls = definition.resolved()
     if request.max_attempts is not None and request.max_attempts != stored.max_attempts:
         stored = replace(stored, max_attempts=request.max_attempts)
-    controls = _controls(request, options, controls, now)
+    controls = _controls(request, options, controls)
+    run_in = None if request.run_at else request.run_in or None
+    # By the store's clock, which puts the time there.
+    expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
     record = codec.encode(Job(id, request.queue, definition.name, data, now, stored, controls, meta))
     conflict = request.on_conflict if controls.unique else "skip"
-    return NewJob(id, record, controls, request.run_at, conflict, request.fire)
+    return NewJob(id, record, controls, request.run_at, conflict, request.fire, run_in, expires_in)
 
 
-def _controls(request: NewJobRequest, options: JobOptions, controls: Controls, now: int) -> Controls:
+def sent_later(new: NewJob, elapsed: int) -> NewJob:
+    """The same job, sent `elapsed` ms after the call, from which its delays count."""
+    if new.run_in is None and new.expires_in is None:
+        return new
+    run_in = new.run_in or 0
+    late = 0 if new.run_at else max(0, elapsed - run_in)  # how long ago it could first have run
+    expires_in = None if new.expires_in is None else max(0, new.expires_in - late)
+    return new._replace(run_in=None if new.run_in is None else max(0, run_in - elapsed), expires_in=expires_in)
+
+
+def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -> Controls:
     """What the store is told: the definition's part, and what depends on this call."""
     definition = request.definition
     changes: dict[str, Any] = {}
@@ -105,8 +120,7 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls, n
     if request.expires_at is not None:
         changes["expires_at"] = request.expires_at
     elif options.expires_in is not None:
-        # Counted from when it could first run: a job for next week must not expire this week.
-        changes["expires_at"] = max(request.run_at, now) + round(options.expires_in * 1000)
+        changes["expires_at"] = 0  # the store's to fill in
     if options.max_concurrency:
         changes["limit_key"] = limit_key(definition, request.args, request.kwargs)
         changes["limit"] = options.max_concurrency

@@ -42,6 +42,7 @@ class Controls:
     priority: int = 0
     alone: bool = False
     at_most_once: bool = False
+    #: when it is too late to begin; an attempt that has begun is retried whatever the time.
     expires_at: int | None = None
     #: hex digest of the unique key; None = not unique.
     unique: str | None = None
@@ -99,6 +100,10 @@ class NewJob(NamedTuple):
     on_conflict: str = "skip"
     #: (schedule id, fire time in ms): added only if that schedule has not fired at or after that time.
     fire: tuple[str, int] | None = None
+    #: ms from when the store takes it, by the store's clock; instead of `run_at`.
+    run_in: int | None = None
+    #: ms after it could first run: the record has `expires_at` 0, and the store puts the time there by its clock.
+    expires_in: int | None = None
 
 
 class Added(StrEnum):

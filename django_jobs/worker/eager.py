@@ -20,7 +20,7 @@ def run(new: NewJob, handle: JobHandle) -> None:
     One attempt is made: a job that failed stays in retry (or dead), its error on the handle and in the log.
     """
     store = make_store(replace(get_settings(), store="memory"))
-    store.enqueue(handle.queue, [new._replace(run_at=0)])
+    store.enqueue(handle.queue, [new._replace(run_at=0, run_in=None)])
     lane = Lane.ALONE if new.controls.alone or new.controls.at_most_once else Lane.SHARED
     for claim in store.claim(handle.queue, "eager", 1, lane=lane, lease=_LEASE_MS).claims:
         Executor(close_connections=False).run(claim, store)

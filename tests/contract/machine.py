@@ -99,13 +99,14 @@ class StoreMachine(CheckedMachine):
             assert entry.record == record
             assert entry.state is State.QUEUED
             assert entry.controls.expires_at <= self.now
+            assert not entry.begun
             self.model.move(id, State.EXPIRED)
         for claimed in answer.claims:
             entry = self.model.jobs[claimed.id]
             assert entry.state in {State.QUEUED, State.BLOCKED}
             assert entry.record == claimed.record
             assert (entry.failures, entry.crashes) == (claimed.failures, claimed.crashes)
-            assert entry.controls.expires_at is None or entry.controls.expires_at > self.now
+            assert entry.begun or entry.controls.expires_at is None or entry.controls.expires_at > self.now
             assert all(claimed.token > earlier.token for earlier in self.claims)
             self.model.move(claimed.id, State.RUNNING, token=claimed.token, worker=worker)
         if answer.claims:
@@ -147,7 +148,8 @@ class StoreMachine(CheckedMachine):
         }[verb]  # fmt: skip
         if stopped and verb in {"retry", "snooze", "release"}:
             state = State.CANCELLED
-        self.model.move(claimed.id, state, failures=failures, due=self.now + 300)
+        begun = entry.begun or verb != "release"
+        self.model.move(claimed.id, state, failures=failures, due=self.now + 300, begun=begun)
         self._see_blocked()
 
     @rule(worker=st.sampled_from(WORKERS))
@@ -173,6 +175,7 @@ class StoreMachine(CheckedMachine):
             assert found.worker == entry.worker == (worker or entry.worker)
             assert worker or self.model.leases[entry.worker] <= self.now
             entry.crashes += 1
+            entry.begun = True
             if entry.controls.at_most_once or entry.crashes >= MAX_CRASHES:
                 expected = State.DEAD
             else:
@@ -217,7 +220,7 @@ class StoreMachine(CheckedMachine):
             moves = entry is not None and state not in {State.QUEUED, State.RUNNING, State.SUCCEEDED}
             assert self.store.revive(Q, [id]) == ([id] if moves else [])
             if moves:
-                fresh = {"failures": 0, "crashes": 0} if state in FINISHED else {}
+                fresh = {"begun": True} | ({"failures": 0, "crashes": 0} if state in FINISHED else {})
                 self.model.move(id, State.BLOCKED if id in self.model.endings else State.QUEUED, **fresh)
                 if entry.controls.unique:
                     self.model.locks.setdefault(entry.controls.unique, id)

@@ -19,6 +19,8 @@ class Entry:
     token: int = 0
     worker: str = ""
     stop: bool = False
+    #: an attempt has begun, or a person wanted it to run: it does not expire any more.
+    begun: bool = False
     failures: int = 0
     crashes: int = 0
 

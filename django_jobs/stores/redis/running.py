@@ -40,7 +40,9 @@ class RedisRunning(RedisPart, RunningStore):
                 return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args, call=call)]
             for job in jobs:
                 fire = f"{job.fire[1]}:{job.fire[0]}" if job.fire else ""
-                args += (job.id, job.record, job.run_at, job.on_conflict, fire)
+                run_at = job.run_at if job.run_in is None else f"+{job.run_in}"
+                expires = "" if job.expires_in is None else job.expires_in
+                args += (job.id, job.record, run_at, job.on_conflict, fire, expires)
             return [_ADDED[word] for word in self._run_once("enqueue", queue, *args, call=call)]
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
@@ -147,7 +149,9 @@ def _asked(text: str) -> str:
 
 
 def _is_plain(job: NewJob) -> bool:
-    return (job.controls is PLAIN or job.controls == PLAIN) and not job.run_at and job.fire is None
+    return (
+        (job.controls is PLAIN or job.controls == PLAIN) and not job.run_at and job.fire is None and job.run_in is None
+    )
 
 
 def _distinct(jobs: Sequence[NewJob]) -> bool:

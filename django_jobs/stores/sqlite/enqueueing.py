@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from django_jobs.codec import decode, encode, with_expiry
+from django_jobs.exceptions import CorruptRecord
 from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.stores.sqlite.editing import edit
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import WAITING, Added, NewJob, State
+from django_jobs.values import WAITING, Added, Controls, NewJob, State
 
 
 class SqliteEnqueueing(SqlitePart, RunningStore):
@@ -35,7 +39,7 @@ def _fits(move: Transaction, jobs: Sequence[NewJob], max_length: int) -> bool:
             continue
         ids.add(job.id)
         keys.add(key)
-        entering += job.run_at <= move.now
+        entering += _run_at(move, job) <= move.now
     return move.count_of(State.QUEUED) + move.count_of(State.BLOCKED) + entering <= max_length
 
 
@@ -44,16 +48,22 @@ def _enqueue(move: Transaction, job: NewJob, fits: bool) -> Added:
         "SELECT record FROM records JOIN jobs USING (job) WHERE id = ? AND queue = ?", job.id, move.queue
     )
     if existing is not None:
-        return Added.ADDED if existing == job.record else Added.EXISTS
+        same = existing if job.expires_in is None else with_expiry(existing, 0)
+        return Added.ADDED if same == job.record else Added.EXISTS
+    run_at = _run_at(move, job)
+    if job.expires_in is not None:
+        expires_at = max(run_at, move.now) + job.expires_in
+        controls = replace(job.controls, expires_at=expires_at)
+        job = job._replace(record=with_expiry(job.record, expires_at), controls=controls)
     if _fired(move, job):
         return Added.FIRED
     holder = _locker(move, job)
     if holder is not None:
-        return _conflict(move, job, holder)
-    scheduled = job.run_at > move.now
+        return _conflict(move, job, holder, run_at)
+    scheduled = run_at > move.now
     if not fits and not scheduled:
         return Added.FULL
-    state, at = (State.SCHEDULED, job.run_at) if scheduled else (State.QUEUED, None)
+    state, at = (State.SCHEDULED, run_at) if scheduled else (State.QUEUED, None)
     row = move.add(job.id, job.record, job.controls, state, at)
     if row.lock:
         until = move.now + row.lock_for if row.lock_mode == "period" else 0
@@ -62,6 +72,10 @@ def _enqueue(move: Transaction, job: NewJob, fits: bool) -> Added:
         move.execute("INSERT OR REPLACE INTO fired VALUES (?, ?, ?)", (move.queue, *job.fire))
     move.count("enqueued", row.name)
     return Added.ADDED
+
+
+def _run_at(move: Transaction, job: NewJob) -> int:
+    return job.run_at if job.run_in is None else move.now + job.run_in
 
 
 def _fired(move: Transaction, job: NewJob) -> bool:
@@ -76,18 +90,26 @@ def _locker(move: Transaction, job: NewJob) -> Row | str | None:
     return move.locker(job.controls.unique) if job.controls.unique else None
 
 
-def _conflict(move: Transaction, job: NewJob, holder: Row | str) -> Added:
+def _conflict(move: Transaction, job: NewJob, holder: Row | str, run_at: int) -> Added:
     """An equal job has the lock: leave it, or give it these arguments while it still waits."""
     if job.on_conflict not in {"replace", "debounce"} or isinstance(holder, str) or holder.state not in WAITING:
         return Added.DUPLICATE
-    old = move.value("SELECT record FROM records WHERE job = ?", holder.job)
-    row = move.replace_record(holder, _with_arguments(old, job.record))
-    if job.on_conflict == "debounce" and job.run_at > move.now:
-        move.move(row, State.SCHEDULED, at=job.run_at)
+    moves = job.on_conflict == "debounce" and run_at > move.now
+    edit(move, holder, *_with_arguments(move, holder, job, moves))
+    if moves and (row := move.row(holder.id)) is not None:
+        move.move(row, State.SCHEDULED, at=run_at)
     return Added.REPLACED
 
 
-def _with_arguments(old: bytes, new: bytes) -> bytes:
-    """The old record with the arguments (seventh line) of the new one."""
-    head, arguments = old.split(b"\n", 6), new.split(b"\n", 6)
-    return b"\n".join([*head[:6], arguments[6]]) if len(head) == len(arguments) == 7 else new
+def _with_arguments(move: Transaction, holder: Row, job: NewJob, moves: bool) -> tuple[bytes, Controls]:
+    """The old record with the arguments of the new one and its limit, which follows from them; with its expiry if the
+    start moves, too."""
+    try:
+        old = decode(holder.id, move.queue, move.record(holder))
+        new = decode(holder.id, move.queue, job.record)
+    except CorruptRecord:
+        return job.record, job.controls
+    controls = replace(old.controls, limit_key=new.controls.limit_key, limit=new.controls.limit)
+    if moves:
+        controls = replace(controls, expires_at=new.controls.expires_at)
+    return encode(old._replace(args=new.args, controls=controls)), controls

@@ -8,6 +8,7 @@ from django_jobs.codec import decode
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.stores.operating import OperatingStore
 from django_jobs.stores.sqlite.claiming import admit_resumed
+from django_jobs.stores.sqlite.editing import edit
 from django_jobs.stores.sqlite.endings import is_ending, keep_slot
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import Row
@@ -46,13 +47,14 @@ class SqliteOperating(SqlitePart, OperatingStore):
                 return False
             if record is not None:
                 row = move.replace_record(row, record, _controls(row.id, queue, record))
-            fresh = {"failures": 0, "crashes": 0, "parked_at": 0} if row.state in FINISHED else {}
+            changes: dict[str, int | None] = {"run_ms": -1, "expires_at": None}  # a person wants it to run
+            if row.state in FINISHED:
+                changes |= {"failures": 0, "crashes": 0, "parked_at": 0}
             if is_ending(move, row.id):
-                lane = int(row.alone or row.at_most_once or (row.crashes > 0 and not fresh))
-                fresh |= {"lane": lane, "seq": move.number(), "since": move.now}
-                move.move(row, State.BLOCKED, run_ms=-1, blocked_by=f"ending:{row.id}", **fresh)
+                changes |= {"lane": int(row.alone or row.at_most_once), "seq": move.number(), "since": move.now}
+                move.move(row, State.BLOCKED, blocked_by=f"ending:{row.id}", **changes)
             else:
-                move.move(row, State.QUEUED, run_ms=-1, **fresh)
+                move.move(row, State.QUEUED, **changes)
             if row.lock and row.lock_mode != "period":
                 move.lock(row.lock, row.id)
             return True
@@ -75,7 +77,7 @@ class SqliteOperating(SqlitePart, OperatingStore):
             holder = move.locker(controls.unique) if controls.unique and controls.unique != row.lock else None
             if holder is not None and getattr(holder, "id", holder) != id:
                 return Edited.DUPLICATE
-            move.edit(row, record, controls)
+            edit(move, row, record, controls)
             return Edited.EDITED
 
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:

@@ -71,7 +71,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             if row.stop:
                 move.move(row, State.CANCELLED, failures=row.failures + 1)
                 return State.CANCELLED
-            move.move(row, State.RETRY, at=move.now + delay, failures=row.failures + 1)
+            move.move(row, State.RETRY, at=move.now + delay, failures=row.failures + 1, expires_at=None)
             move.count("retried", row.name)
             return State.RETRY
 
@@ -84,7 +84,9 @@ class SqliteSettling(SqlitePart, RunningStore):
                 move.move(row, State.CANCELLED)
                 return State.CANCELLED
             parked_at = (row.parked_at or move.now) if park else row.parked_at
-            move.move(row, State.SCHEDULED, at=move.now + delay, parked_at=parked_at)
+            # What expires is what has not begun.
+            expires_at = row.expires_at if park else None
+            move.move(row, State.SCHEDULED, at=move.now + delay, parked_at=parked_at, expires_at=expires_at)
             return State.SCHEDULED
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
@@ -117,13 +119,13 @@ class SqliteSettling(SqlitePart, RunningStore):
                 if row is None:
                     stale.insert(0, claim.id)
                 else:
-                    _hand_back(move, row)
+                    _hand_back(move, row, row.expires_at)
         return stale
 
     def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[Recovered]:
         with self.writing(queue) as move:
             rows = move.rows("state = 'running' AND holder = ? ORDER BY at, seq LIMIT ?", worker, limit)
-            moved = [_lose(move, row) if row.at_most_once else _hand_back(move, row) for row in reversed(rows)]
+            moved = [_lose(move, row) if row.at_most_once else _hand_back(move, row, None) for row in reversed(rows)]
             if len(rows) < limit:
                 holder_is_gone(move, worker)
             return moved[::-1]
@@ -209,14 +211,14 @@ def trim_succeeded(move: Transaction, limit: int) -> int:
     return len(rows)
 
 
-def _hand_back(move: Transaction, row: Row) -> Recovered:
+def _hand_back(move: Transaction, row: Row, expires_at: int | None) -> Recovered:
     """The worker of this job stops."""
     attempt = row.failures + row.crashes + 1
     state = State.CANCELLED if row.stop else State.QUEUED
     if row.stop:
         move.move(row, state)
     else:
-        move.requeue(row)
+        move.requeue(row, expires_at=expires_at)
     return Recovered(row.id, move.record(row), state, row.crashes, row.holder or "", attempt, row.at or 0, move.now)
 
 
@@ -233,7 +235,8 @@ def _lose(move: Transaction, row: Row, *, whole: bool = False) -> Recovered:
     else:
         state = State.QUEUED
     if state is State.QUEUED:
-        move.requeue(row, lane=SUSPECT if whole or row.lane == SUSPECT else 1, crashes=crashes)
+        lane = SUSPECT if whole or row.lane == SUSPECT else 1
+        move.requeue(row, lane=lane, crashes=crashes, expires_at=None)
     else:
         move.move(row, state, crashes=crashes)
     return Recovered(row.id, move.record(row), state, crashes, holder, attempt, row.at or 0, move.now)

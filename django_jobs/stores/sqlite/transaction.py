@@ -132,28 +132,18 @@ class Transaction:
         if unlock:
             self.execute("DELETE FROM locks WHERE queue = ? AND id = ?", (self.queue, row.id))
 
-    def replace_record(self, row: Row, record: bytes, controls: Controls | None = None) -> Row:
-        """Other arguments (and controls) for a waiting or finished job; its place stays."""
-        columns = {"name": name_of(record), **(control_columns(controls) if controls else {})}
+    def replace_record(self, row: Row, record: bytes, controls: Controls) -> Row:
+        """Other arguments and controls for a waiting or finished job; its place stays."""
+        columns = {"name": name_of(record), **control_columns(controls)}
+        if row.expires_at is None:  # it has begun, or never had one
+            columns["expires_at"] = None
         self._update(row.job, columns)
         self.execute("UPDATE records SET record = ? WHERE job = ?", (record, row.job))
-        if controls and row.lock and row.lock != controls.unique:
+        if row.lock and row.lock != controls.unique:
             self.execute("DELETE FROM locks WHERE queue = ? AND digest = ? AND id = ?", (self.queue, row.lock, row.id))
         changed = self.row(row.id)
         assert changed is not None
         return changed
-
-    def edit(self, row: Row, record: bytes, controls: Controls) -> None:
-        """The same for a job that waits: its lock and its limit follow the new controls."""
-        owned = "SELECT until FROM locks WHERE queue = ? AND digest = ? AND id = ?"
-        until = self.value(owned, self.queue, row.lock, row.id) or 0
-        changed = self.replace_record(row, record, controls)
-        if changed.lock and changed.lock != row.lock and (until > self.now or changed.lock_mode != "period"):
-            self.lock(changed.lock, row.id, until if until > self.now else 0)
-        if row.limit_key and row.limit_key != changed.limit_key:
-            self._leave(row)
-            if row.blocked_by == f"limit:{row.limit_key}":
-                self.move(changed, State.QUEUED, lane=row.lane, seq=row.seq, since=row.since)
 
     def _update(self, job: int, columns: dict[str, Any]) -> None:
         names = ", ".join(f"{column} = ?" for column in columns)

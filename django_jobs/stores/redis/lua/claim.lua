@@ -6,7 +6,7 @@
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any)}
---! use clock answers record count due blocked unique pauses finish arrived holdings
+--! use clock answers record count due blocked unique pauses finish log arrived holdings
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
@@ -111,10 +111,15 @@ local function let_next(controls)
     end
 end
 
+-- Too late to begin; what has begun before goes on.
+local function is_too_late(id, controls)
+    local expires_at = controls and tonumber(controls.expires_at)
+    return expires_at and expires_at <= now and not has_begun(redis.call('HGET', tries, id))
+end
+
 -- May it run now?  Then its slot is taken, and its lock is let go if that ends here.
 local function starts(id, controls)
-    local expires_at = tonumber(controls.expires_at)
-    if expires_at and expires_at <= now then
+    if is_too_late(id, controls) then
         return false
     end
     local key = controls.limit_key
@@ -136,8 +141,7 @@ end
 -- It does not run now: too late, of a type that is paused, or over its limit.
 local function put_away(id, record, score)
     local controls = controls_of(record)
-    local expires_at = controls and tonumber(controls.expires_at)
-    if expires_at and expires_at <= now then
+    if is_too_late(id, controls) then
         finish('expired', id, record, controls, archiving)
         count('expired', 1)
         expired_jobs[#expired_jobs + 1] = id

@@ -2,7 +2,7 @@
 --
 -- ARGV  1 clock   2 id   3 record as it was   4 new record
 -- Returns a word, as values.Edited.
---! use clock record locker
+--! use clock record edited locker
 local id, was, record = ARGV[2], ARGV[3], ARGV[4]
 local stored = redis.call('HGET', jobs, id)
 if not stored then
@@ -39,16 +39,5 @@ if new ~= old then
     end
 end
 
-if limit_key(before) ~= limit_key(after) then
-    local member = redis.call('HGET', waits, id)
-    local _, score, lane, key = parts_of(member or '')
-    if key and key == limit_key(before) then
-        redis.call('ZADD', lane == 'a' and alone or queued, score, id)
-        unblock(id)
-        wake_up(wake)
-        wake_up(wake_alone)
-    elseif state == 'queued' and limit_key(before) then
-        admit(limit_key(before), 1) -- it may have been let in for a slot that it will not use now
-    end
-end
+limit_follows(id, state, before, after)
 return 'edited'

@@ -2,13 +2,14 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 max length (0 = none)
---       then per job: id, record, run at (ms, 0 = now), on conflict, fire ("ms:schedule" or "")
+--       then per job: id, record, run at (ms, 0 = now; "+ms" = so long from now), on conflict, fire ("ms:schedule" or ""),
+--       expires ("" or ms after it could first run: the record has expires_at 0, and gets the time)
 --
 -- Returns one word per job, as values.Added.
---! use clock answers record count locker
+--! use clock answers record count edited locker
 --! keys fired
 local max_length = tonumber(ARGV[4])
-local STRIDE, FIRST = 5, 5
+local STRIDE, FIRST = 6, 5
 local total = (#ARGV - FIRST + 1) / STRIDE
 
 -- What was answered is kept as a letter per job: the jobs themselves may have run and left the history since.
@@ -25,8 +26,18 @@ if before then
     return words
 end
 
+local function time_of(text)
+    return string.sub(text, 1, 1) == '+' and now + tonumber(string.sub(text, 2)) or tonumber(text)
+end
+
+local function with_expiry(record, at)
+    local before, line, rest = string.match(record, '^([^\n]*\n[^\n]*\n[^\n]*\n)([^\n]*)(\n.*)$')
+    return before and before .. string.gsub(line, '"expires_at":%d+', '"expires_at":' .. at, 1) .. rest or record
+end
+
 -- Same id, same bytes: this is the call sent again.  Same id, other bytes: it was there.
-local function seen(stored, record)
+local function seen(stored, record, expires)
+    stored = expires == '' and stored or with_expiry(stored, '0')
     return stored == record and 'added' or 'exists'
 end
 
@@ -67,7 +78,7 @@ local function all_fit()
             if digest then
                 keys[digest] = true
             end
-            if tonumber(ARGV[i + 2]) <= now then
+            if time_of(ARGV[i + 2]) <= now then
                 n = n + 1
             end
         end
@@ -83,13 +94,16 @@ local function conflict(holder, record, run_at, policy)
         return 'duplicate'
     end
     local old = redis.call('HGET', jobs, holder)
-    if not old or not waiting_state(holder) then
+    local state = old and waiting_state(holder)
+    if not state then
         return 'duplicate'
     end
-    local changed = with_arguments(old, record)
+    local moves = policy == 'debounce' and run_at > now
+    local changed = with_arguments(old, record, moves)
     replaced = true
     redis.call('HSET', jobs, holder, changed)
-    if policy == 'debounce' and run_at > now then
+    limit_follows(holder, state, controls_of(old), controls_of(changed))
+    if moves then
         leave_waiting(holder)
         redis.call('ZADD', scheduled, run_at, holder)
         wake_up(wake)
@@ -98,10 +112,13 @@ local function conflict(holder, record, run_at, policy)
     return 'replaced'
 end
 
-local function add(id, record, run_at, policy, fire)
+local function add(id, record, run_at, policy, fire, expires)
     local stored = redis.call('HGET', jobs, id)
     if stored then
-        return seen(stored, record)
+        return seen(stored, record, expires)
+    end
+    if expires ~= '' then
+        record = with_expiry(record, string.format('%.0f', math.max(run_at, now) + expires))
     end
     local fire_at, schedule = fire_of(fire)
     if has_fired(fire_at, schedule) then
@@ -145,7 +162,7 @@ end
 
 local result = {}
 for i = FIRST, #ARGV, STRIDE do
-    result[#result + 1] = add(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4])
+    result[#result + 1] = add(ARGV[i], ARGV[i + 1], time_of(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
 end
 
 local added = 0

@@ -64,7 +64,9 @@ local function take(id, claim, holder)
         moved('dead')
         return
     end
-    if not releasing then
+    if releasing then
+        never_expires(id, controls)
+    else
         log_attempt(id, line)
     end
     if stopped then

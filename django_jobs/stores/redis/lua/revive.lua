@@ -4,7 +4,7 @@
 -- ARGV  1 clock   2 channel   3 number   4 new record ("" = as it is)
 --       5 the time at which it is in its place ("" = any)   then the ids
 -- Returns the ids that moved.
---! use clock record answers lines places endings unique
+--! use clock record answers lines places endings log unique
 --! keys tries results
 local new_record = ARGV[4]
 local expected = tonumber(ARGV[5])
@@ -48,6 +48,7 @@ for i = 6, #ARGV do
             end
             controls = new
         end
+        never_expires(id, controls)
         local crashed = has_crashed(redis.call('HGET', tries, id))
         if is_ending(id) then
             local lane = (crashed or is_alone(controls)) and 'a' or 's'

@@ -26,8 +26,10 @@ end
 if park then
     local failures, crashes, parked, suspect = get_tries(id)
     if parked == 0 then
-        set_tries(id, failures, crashes, now, suspect)
+        set_tries(id, failures, crashes, now, suspect, not has_begun(redis.call('HGET', tries, id)))
     end
+else
+    never_expires(id, controls)
 end
 redis.call('ZADD', scheduled, now + delay, id)
 relock(id, controls)

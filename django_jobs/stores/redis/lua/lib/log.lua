@@ -31,7 +31,21 @@ local function get_tries(id)
     return tonumber(failures) or 0, tonumber(crashes) or 0, tonumber(parked) or 0, suspect
 end
 
--- The crashes of a suspect begin with a zero: whoever reads them as a number need not know of suspects.
-local function set_tries(id, failures, crashes, parked, suspect)
-    redis.call('HSET', tries, id, string.format('%.0f:%s%.0f:%.0f', failures, suspect and '0' or '', crashes, parked))
+-- The crashes of a suspect begin with a zero, and so do the failures of a job that has begun (one that was only parked has
+-- not): whoever reads them as numbers need not know of that.
+local function set_tries(id, failures, crashes, parked, suspect, only_parked)
+    local begun, suspected = only_parked and '' or '0', suspect and '0' or ''
+    redis.call('HSET', tries, id, string.format('%s%.0f:%s%.0f:%.0f', begun, failures, suspected, crashes, parked))
+end
+
+local function has_begun(tried)
+    local failures, crashes = string.match(tried or '', '^(%d+):(%d+):')
+    return failures and (#failures > 1 or failures + crashes > 0)
+end
+
+-- What expires is what has not begun: an attempt of this job has, or a person wants it to run.
+local function never_expires(id, controls)
+    if controls and controls.expires_at then
+        set_tries(id, get_tries(id))
+    end
 end

@@ -49,25 +49,6 @@ local function name_of(record)
     return string.match(record, '^[^\n]*\n([^\n]*)\n') or ''
 end
 
--- The old record with the arguments (seventh line) of the new one.
-local function with_arguments(old, new)
-    local function start(record)
-        local at = 0
-        for _ = 1, 6 do
-            at = string.find(record, '\n', at + 1, true)
-            if not at then
-                return nil
-            end
-        end
-        return at
-    end
-    local from, to = start(old), start(new)
-    if not from or not to then
-        return new
-    end
-    return string.sub(old, 1, from) .. string.sub(new, to + 1)
-end
-
 local function limit_key(controls)
     return controls and controls.limit_key
 end

@@ -1,0 +1,79 @@
+-- A waiting job gets other arguments, and what follows from them.
+--! keys jobs queued alone blocked waits
+--! use record places
+
+-- The fields of a controls line as they are written: name → text, and the names in order.  Nothing is decoded, because
+-- Lua would write long numbers otherwise.
+local function fields_of(line)
+    local names, values, at = {}, {}, 2
+    while true do
+        local name, from = string.match(line, '^"([%l_]+)":()', at)
+        if not name then
+            return names, values
+        end
+        local to
+        if string.sub(line, from, from) == '"' then
+            to = from + 1
+            while to and string.sub(line, to, to) ~= '"' do
+                to = string.find(line, '["\\]', string.sub(line, to, to) == '\\' and to + 2 or to + 1)
+            end
+            to = to and to + 1
+        else
+            to = string.find(line, '[,}]', from)
+        end
+        if not to then
+            return names, values
+        end
+        names[#names + 1], values[name] = name, string.sub(line, from, to - 1)
+        at = to + 1
+    end
+end
+
+-- These fields of the line are those of the other one.
+local function with_fields(line, other, wanted)
+    local names, values = fields_of(line)
+    local _, new = fields_of(other)
+    local parts = {}
+    for _, name in ipairs(wanted) do
+        if not values[name] then
+            names[#names + 1] = name
+        end
+        values[name] = new[name]
+    end
+    for _, name in ipairs(names) do
+        if values[name] then
+            parts[#parts + 1] = '"' .. name .. '":' .. values[name]
+        end
+    end
+    return #parts > 0 and '{' .. table.concat(parts, ',') .. '}' or ''
+end
+
+-- The old record with the arguments of the new one (its rest), and with its limit, which follows from them; with its
+-- expiry if the start moves, too.
+local function with_arguments(old, new, moves)
+    local HEAD = '^[^\n]*\n([^\n]*\n[^\n]*\n)([^\n]*)(\n[^\n]*\n[^\n]*\n)()'
+    local types, line, about = string.match(old, HEAD)
+    local _, other, _, rest = string.match(new, HEAD)
+    if not types or not rest then
+        return new
+    end
+    line = with_fields(line, other, moves and {'limit_key', 'limit', 'expires_at'} or {'limit_key', 'limit'})
+    return (line == '' and '-\n' or '+\n') .. types .. line .. about .. string.sub(new, rest)
+end
+
+-- A job that waits in that state has other controls now.  One that waited for its old limit is queued again, in its turn.
+local function limit_follows(id, state, before, after)
+    if limit_key(before) == limit_key(after) then
+        return
+    end
+    local member = redis.call('HGET', waits, id)
+    local _, score, lane, key = parts_of(member or '')
+    if key and key == limit_key(before) then
+        redis.call('ZADD', lane == 'a' and alone or queued, score, id)
+        unblock(id)
+        wake_up(wake)
+        wake_up(wake_alone)
+    elseif state == 'queued' and limit_key(before) then
+        admit(limit_key(before), 1) -- it may have been let in for a slot that it will not use now
+    end
+end
