@@ -43,7 +43,7 @@ test: $(VENV)/.dev-$(SUM)
 
 # The stores in a file and in memory are the same code: here the one that is faster.
 quick: lint
-	@$(WITH_SERVER) STORES="memory redis" $(BIN)/python -m pytest -q -n $(WORKERS) \
+	@$(WITH_SERVER) DOSE=quick STORES="memory redis" $(BIN)/python -m pytest -q -n $(WORKERS) \
 	  tests/test_architecture.py tests/unit tests/contract $(ARGS)
 
 check: lint types test
@@ -62,7 +62,7 @@ bench: $(VENV)/.bench-$(SUM)
 
 # CI runs a dose of these tests; here they kill processes by the hundred.
 survival: $(VENV)/.dev-$(SUM)
-	@$(WITH_SERVER) DJANGO_JOBS_SURVIVAL=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
+	@$(WITH_SERVER) DOSE=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
 
 # Each promise is broken once, in a copy; the table says which test notices.  ARGS="NAME …" tries only these.
 mutants: $(VENV)/.dev-$(SUM)

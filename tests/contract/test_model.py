@@ -1,8 +1,7 @@
-"""The whole contract against a plain model (machine.py).  A small dose by default; DJANGO_JOBS_LONG=1 makes it long."""
+"""The whole contract against a plain model (machine.py).  A small dose by default; DOSE=long makes it long."""
 
 from __future__ import annotations
 
-import os
 import uuid
 
 import pytest
@@ -13,18 +12,18 @@ from hypothesis.stateful import run_state_machine_as_test
 from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from tests.contract.machine import StoreMachine
+from tests.support.dose import dose
 
-LONG = os.environ.get("DJANGO_JOBS_LONG") == "1"
-DOSE = settings(
-    max_examples=2000 if LONG else 60,
-    stateful_step_count=100 if LONG else 60,
+SETTINGS = settings(
+    max_examples=dose(60, quick=15, ci=300, long=2000),
+    stateful_step_count=dose(60, long=100),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 
 
 def test_the_sqlite_store_does_as_the_model():
-    run_state_machine_as_test(StoreMachine, settings=DOSE)
+    run_state_machine_as_test(StoreMachine, settings=SETTINGS)
 
 
 @pytest.mark.redis
@@ -39,7 +38,7 @@ def test_the_redis_store_does_as_the_model(redis_server):
             return RedisStore.from_setting(redis_server, options=options)
 
     try:
-        run_state_machine_as_test(RedisMachine, settings=DOSE)
+        run_state_machine_as_test(RedisMachine, settings=SETTINGS)
     finally:
         with redis.Redis.from_url(redis_server) as client:
             for namespace in namespaces:

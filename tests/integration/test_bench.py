@@ -50,6 +50,7 @@ def test_it_is_a_hundred_thousand_jobs_over_five_queues_that_only_count() -> Non
     assert len(QUEUES) == 5
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("G03", "K27", "K03", "G02")
 def test_every_job_counts_once_a_child_stays_small_and_is_faster_than_single_writes(
     own_server: str, measures: ModuleType, tmp_path: Path

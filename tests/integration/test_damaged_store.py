@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,12 +21,12 @@ from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
 from django_jobs.values import State
+from tests.support.dose import dose
 from tests.survival.vandal import Vandal
 from tests.survival.walking import QUEUE, Walk
 
 pytestmark = [pytest.mark.django_db, pytest.mark.redis]
 
-LONG = os.environ.get("DJANGO_JOBS_SURVIVAL") == "long"
 urlpatterns = [path("admin/", admin.site.urls), path("jobs/", include("django_jobs.api.urls"))]
 
 PAGES = ["", "?period=day", "queues/", f"queues/{QUEUE}/", "jobs/dead/?group=1", "jobs/dead/?q=a&name=b", "workers/",
@@ -96,7 +95,7 @@ def damaged(make_redis_store: Any, settings: Any) -> Iterator[RedisStore]:
 @pytest.mark.accepts("G79", "K01", "K05")
 def test_whatever_is_broken_every_page_call_and_command_answers(damaged: RedisStore, clock: Any) -> None:
     client: redis.Redis = damaged.transport.client
-    for seed in range(100 if LONG else 4):
+    for seed in range(dose(4, ci=12, long=100)):
         for key in client.scan_iter(match=f"{{{damaged.keys.namespace}*"):
             client.delete(key)
         walk, vandal = Walk(damaged, clock, seed), Vandal(client, damaged.keys.of(QUEUE), seed)

@@ -80,6 +80,7 @@ def lateness(site: WorkerSite) -> list[int]:
 
 
 @pytest.mark.redis
+@pytest.mark.timed
 def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: Path) -> None:
     """Scripts take a few ms each, and no call moves more than a hundred jobs to the queue.
 

@@ -11,11 +11,12 @@ import pytest
 from django_jobs.values import State
 from tests.integration.workers import WorkerSite, site
 from tests.survival.pools import ROOT, Pool
+from tests.survival.waiting import PATIENCE
 
 __all__ = ["site"]
 
 
-def end_of_drain(pool: Pool, seconds: float = 20) -> str:
+def end_of_drain(pool: Pool, seconds: float = PATIENCE) -> str:
     assert pool.process.wait(seconds) == 0, pool.text()
     return pool.text()
 

@@ -15,12 +15,12 @@ from tests.integration.workers import WorkerSite, site
 from tests.support.pace import Pace
 from tests.survival.checker import most_at_once
 from tests.survival.pools import ROOT, Pool
-from tests.survival.waiting import wait_until
+from tests.survival.waiting import PATIENCE, wait_until
 
 __all__ = ["site"]
 
 
-def end_of_burst(pool: Pool, seconds: float = 15) -> str:
+def end_of_burst(pool: Pool, seconds: float = PATIENCE) -> str:
     assert pool.process.wait(seconds) == 0, pool.text()
     return pool.text()
 

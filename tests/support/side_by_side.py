@@ -26,8 +26,8 @@ LONG = ("tests/survival/", "tests/integration/", "tests/browser/", "tests/docs/"
 class SideBySide:
     """A scheduler of pytest-xdist: see `xdist.scheduler.protocol.Scheduling` for who calls what."""
 
-    def __init__(self, config: pytest.Config, timed: Path) -> None:
-        self._config, self._expected = config, len(parse_tx_spec_config(config))
+    def __init__(self, config: pytest.Config, timed: Path, expected: int) -> None:
+        self._config, self._expected = config, expected
         self._told = timed
         self._collections: dict[WorkerController, list[str]] = {}
         self._sent: dict[WorkerController, list[int]] = {}
@@ -152,7 +152,9 @@ def rank(id: str) -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SideBySide | None:
     """`--dist` with another value than the usual one means the scheduler of that name."""
-    return SideBySide(config, _list(config)) if config.getvalue("dist") == "load" else None
+    if config.getvalue("dist") != "load":
+        return None
+    return SideBySide(config, _list(config), len(parse_tx_spec_config(config)))
 
 
 @pytest.hookimpl(optionalhook=True)

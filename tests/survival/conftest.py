@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +11,6 @@ from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from tests.survival.pools import Site
 from tests.survival.servers import RedisServer
-
-#: `make survival` sets it: hundreds of kills instead of CI's dose.
-LONG = os.environ.get("DJANGO_JOBS_SURVIVAL") == "long"
 
 
 class Clock:

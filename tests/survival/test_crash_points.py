@@ -7,9 +7,9 @@ from time import monotonic
 
 import pytest
 
+from tests.support.dose import dose
 from tests.support.pace import Pace
 from tests.survival.checker import repeated_for_no_reason
-from tests.survival.conftest import LONG
 from tests.survival.pools import Pool, Producer, Site
 from tests.survival.processes import send_signal
 from tests.survival.waiting import wait_until
@@ -33,7 +33,7 @@ POINTS = (
     "reap.mid_batch",
 )
 #: the how-manieth to pass through the point dies.
-PASSES = (1, 2, 1, 2, 1) if LONG else (1,)
+PASSES = dose((1,), ci=(1, 2, 1, 2, 1), long=(1, 2, 1, 2, 1))
 LEASE = 2
 #: Seconds that the jobs take on the four threads of one process.
 WORK = 6

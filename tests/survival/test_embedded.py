@@ -11,20 +11,20 @@ import pytest
 from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import State
+from tests.support.dose import dose
 from tests.survival.checker import judge, repeated_for_no_reason
-from tests.survival.conftest import LONG
 from tests.survival.pools import Site
 from tests.survival.processes import is_stopped, send_signal
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.timeout(1200 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.timeout(dose(600, long=1200))]
 
 
 @pytest.mark.accepts("G04", "R03", "P03")
 def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
     path, rng = tmp_path / "jobs.sqlite3", random.Random(7)
     site = Site(tmp_path, f"embedded:{path}", LEASE=4)
-    jobs, kills = (20_000, 100) if LONG else (800, 10)
+    jobs, kills = dose((800, 10), long=(20_000, 100))
     store = SqliteStore(str(path), options=StoreOptions(history=200_000))
     try:
         producer, pools = site.producer(), [site.pool(), site.pool()]
@@ -58,7 +58,7 @@ def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
         wait_until(
             lambda: not any(store.stats(["default"])[0].counts[state] for state in counted) and not producer.is_busy,
             "all is done",
-            seconds=240 if LONG else 60,
+            seconds=dose(60, long=240),
             every=0.2,
         )
         assert all(pool.stop() == 0 for pool in pools)

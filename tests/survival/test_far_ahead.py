@@ -9,14 +9,15 @@ from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
 from django_jobs.values import Attempt, Controls, Done, Job, NewJob
-from tests.survival.conftest import LONG, Clock
+from tests.support.dose import dose
+from tests.survival.conftest import Clock
 from tests.survival.servers import RedisServer
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
 Q = "default"
 DAY = 86_400_000
-RESTARTS = 20 if LONG else 6
+RESTARTS = dose(6, ci=20, long=20)
 FAILED = Attempt(1, "failed", 0, error="no")
 
 

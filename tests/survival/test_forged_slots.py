@@ -9,16 +9,16 @@ import pytest
 from django_jobs.codec import decode
 from django_jobs.stores.redis import RedisStore
 from django_jobs.values import Attempt, Claim, Done
+from tests.support.dose import dose
 from tests.survival.checker import most_at_once
-from tests.survival.conftest import LONG
 from tests.survival.ledger import Event
 from tests.survival.nuisance import Nuisance
 from tests.survival.pools import Site
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 
-ACTS = 10_000 if LONG else 300
+ACTS = dose(300, ci=3_000, long=10_000)
 Q = "default"
 #: limit key as it stands in `slots` → how many may run, and the letters that ids of its jobs begin with.
 LIMITS = {

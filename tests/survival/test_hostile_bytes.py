@@ -8,7 +8,8 @@ from django_jobs.codec import encode
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis import RedisStore
 from django_jobs.values import Job, NewJob, State
-from tests.survival.conftest import LONG, Clock
+from tests.support.dose import dose
+from tests.survival.conftest import Clock
 from tests.survival.pools import Site
 from tests.survival.servers import RedisServer
 from tests.survival.vandal import BYTES, Vandal
@@ -35,11 +36,11 @@ def good(id: str, now: int) -> NewJob:
 
 @pytest.mark.redis
 @pytest.mark.accepts("R18", "K02")
-@pytest.mark.timeout(3600 if LONG else 600)
+@pytest.mark.timeout(dose(600, ci=1800, long=3600))
 def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock) -> None:
     """Only errors of ours come out, and after the reconciler a new job runs."""
     client = law_store.transport.client
-    for seed in range(200 if LONG else 12):
+    for seed in range(dose(12, ci=200, long=200)):
         client.flushall()
         walk = Walk(law_store, virtual, seed)
         vandal = Vandal(client, law_store.keys.of(QUEUE), seed)
@@ -68,7 +69,7 @@ def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock)
 @pytest.mark.redis
 @pytest.mark.survival
 @pytest.mark.accepts("K02")
-@pytest.mark.timeout(3600 if LONG else 600)
+@pytest.mark.timeout(dose(600, ci=1800, long=3600))
 def test_records_nobody_can_read_go_to_dead_with_their_bytes(site: Site) -> None:
     producer = site.producer()
     pools = [site.pool(), site.pool()]
@@ -98,14 +99,14 @@ def test_records_nobody_can_read_go_to_dead_with_their_bytes(site: Site) -> None
 @pytest.mark.redis
 @pytest.mark.survival
 @pytest.mark.accepts("K02", "R04")
-@pytest.mark.timeout(3600 if LONG else 600)
+@pytest.mark.timeout(dose(600, ci=1800, long=3600))
 def test_workers_outlive_a_vandal_in_their_store(site: Site, server: RedisServer) -> None:
     producer = site.producer()
     pool = site.pool()
     producer.send("work", 5, prefix="warm")
     site.ledger.wait("end", 5)
     vandal = Vandal(server.client(), site.store.keys.of("default"), seed=9)
-    for turn in range(500 if LONG else 12):
+    for turn in range(dose(12, ci=40, long=500)):
         for _ in range(10):
             vandal.strike(types=turn % 3 == 0)
         for _ in range(2):

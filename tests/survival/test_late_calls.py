@@ -16,14 +16,15 @@ from django_jobs.stores.redis import RedisStore, scripts
 from django_jobs.stores.redis.errors import StoreLate
 from django_jobs.stores.redis.transport import Transport
 from django_jobs.values import Added, Claim, Done, Job, NewJob, State
-from tests.survival.conftest import LONG, Clock
+from tests.support.dose import dose
+from tests.survival.conftest import Clock
 from tests.survival.dumps import difference, dump
 from tests.survival.servers import RedisServer
 from tests.survival.walking import FAILED, QUEUE, Walk
 
 pytestmark = pytest.mark.redis
 
-SEEDS = range(40) if LONG else range(4)
+SEEDS = range(dose(4, ci=10, long=40))
 STEPS = 250
 Call = tuple[scripts.Script, Any, Any]
 

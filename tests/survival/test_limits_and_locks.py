@@ -7,17 +7,17 @@ from time import monotonic
 import pytest
 
 from django_jobs.codec import decode
+from tests.support.dose import dose
 from tests.support.pace import Pace
 from tests.survival.checker import most_at_once
-from tests.survival.conftest import LONG
 from tests.survival.pools import Site
 from tests.survival.storms import Storm
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 
-JOBS = 20_000 if LONG else 600
-KILLS = 60 if LONG else 8
+JOBS = dose(600, ci=20_000, long=20_000)
+KILLS = dose(8, ci=30, long=60)
 
 
 @pytest.mark.accepts("G60", "R03", "K02", "K29", "G38")
@@ -33,7 +33,7 @@ def test_never_more_than_the_limit_run_and_none_is_stuck(site: Site, name: str, 
         wait_until(lambda t=target: site.ledger.count("end") >= t, f"{target} ended", seconds=120, every=0.05)
         storm.strike()
     assert not any(producer.answer(seconds=300)["errors"] for _ in range(JOBS // 200))
-    site.wait_drained(seconds=900 if LONG else 90)
+    site.wait_drained(seconds=dose(90, ci=900, long=900))
     storm.end()
     verdict = site.verdict()
     assert len(verdict.ended) == JOBS
@@ -54,7 +54,7 @@ def test_stale_holders_of_a_limit_are_swept(site: Site) -> None:
     info = site.store.get("default", "warm-0")
     assert info is not None
     key = decode(info.id, "default", info.record).controls.limit_key
-    client.zadd(names["slots"], {f"{key}\0gone-{n}": 0 for n in range(10_000 if LONG else 1_000)})
+    client.zadd(names["slots"], {f"{key}\0gone-{n}": 0 for n in range(dose(1_000, ci=10_000, long=10_000))})
     producer.send("single", 20, 5)
     while site.store.reconcile("default")["slot_without_claim"]:
         continue
@@ -68,7 +68,7 @@ def test_stale_holders_of_a_limit_are_swept(site: Site) -> None:
 @pytest.mark.accepts("K02", "R04", "G75")
 def test_a_unique_key_is_free_again_soon_after_its_holder_was_killed(site: Site, pace: Pace) -> None:
     producer = site.producer()
-    for turn in range(20 if LONG else 3):
+    for turn in range(dose(3, ci=5, long=20)):
         pool = site.pool()
         ids = [f"turn{turn}-{n}" for n in range(50)]
         producer.ask("unique", ids, 300)

@@ -8,14 +8,14 @@ from time import monotonic
 import pytest
 
 from django_jobs.values import State
+from tests.support.dose import dose
 from tests.support.pace import Pace
-from tests.survival.conftest import LONG
 from tests.survival.pools import Site
 from tests.survival.processes import is_alive, send_signal
 from tests.survival.project.kinds import ENDLESS, POISON
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(900 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=900, long=900))]
 
 
 @pytest.mark.accepts("G04", "K02")
@@ -23,14 +23,14 @@ def test_poison_dies_after_three_processes_and_takes_nobody_with_it(site: Site) 
     """Each of them shares a process with a hundred others when it first runs."""
     producer = site.producer()
     innocent = 1_000
-    poisons = [f"poison-{how}-{n}" for how in POISON for n in range(4 if LONG else 1)]
+    poisons = [f"poison-{how}-{n}" for how in POISON for n in range(dose(1, ci=4, long=4))]
     for turn in range(10):
         producer.send("work", innocent // 10, 3, prefix=f"turn{turn}")
         for id in poisons[turn::10]:
             producer.ask("poison", [id], id.split("-")[1])
             producer.answer()
     pool = site.pool(processes=2)
-    site.wait_drained(seconds=240 if LONG else 90)
+    site.wait_drained(seconds=dose(90, ci=240, long=240))
     assert pool.stop() == 0
     verdict = site.verdict()
     assert len(verdict.ended) == innocent
@@ -101,7 +101,7 @@ def test_a_time_limit_ends_everything(site: Site, how: str, pace: Pace) -> None:
 def test_many_time_limits_leak_nothing(site: Site) -> None:
     producer = site.producer()
     pool = site.pool()
-    count = 100 if LONG else 8
+    count = dose(8, ci=30, long=100)
     producer.send("endless", count, "sleep", prefix="endless")
     wait_until(lambda: site.counts()["dead"] == count, "all are ended", seconds=count * 2 + 20, every=0.2)
     producer.send("work", 20, 5)
@@ -143,7 +143,7 @@ def test_a_child_that_is_killed_is_replaced_and_its_jobs_run_at_once(site: Site,
     site.jobs_settings["LEASE"] = 60  # nothing here may wait for a lease
     producer = site.producer()
     pool = site.pool()
-    for turn in range(60 if LONG else 4):
+    for turn in range(dose(4, ci=10, long=60)):
         producer.send("work", 4, 300, prefix=f"turn{turn}")
         site.ledger.wait_for(
             lambda events, t=turn: {e.id for e in events if e.kind == "start"} & {f"turn{t}-{n}" for n in range(4)},

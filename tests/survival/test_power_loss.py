@@ -14,14 +14,14 @@ from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
 from django_jobs.values import Done, Lane
-from tests.survival.conftest import LONG
+from tests.support.dose import dose
 from tests.survival.pools import Producer, Site
 from tests.survival.servers import RedisServer
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, long=1800))]
 
 Q = "default"
-COPIES = 100 if LONG else 6
+COPIES = dose(6, long=100)
 #: As much as a disk may not have written yet; and the least that one accepted job takes in the file.
 TAIL, LEAST = 64 << 10, 200
 

@@ -1,4 +1,4 @@
-"""Workers killed at random moments by the dozen (by the hundred with DJANGO_JOBS_SURVIVAL=long)."""
+"""Workers killed at random moments by the dozen (by the hundred with DOSE=long)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from time import monotonic
 import pytest
 
 from django_jobs.stores.redis.fsck import fsck
+from tests.support.dose import dose
 from tests.survival.checker import most_at_once, repeated_for_no_reason
-from tests.survival.conftest import LONG
 from tests.survival.ledger import Event
 from tests.survival.pools import Site
 from tests.survival.servers import RedisServer
 from tests.survival.storms import Storm
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(3600 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=3600))]
 
-JOBS = 100_000 if LONG else 4_000
-KILLS = 300 if LONG else 24
+JOBS = dose(4_000, long=100_000)
+KILLS = dose(24, long=300)
 #: … and this often redis-server itself.
-SERVER_KILLS = 20 if LONG else 2
+SERVER_KILLS = dose(2, long=20)
 
 
 def named(events: list[Event], name: str) -> list[Event]:
@@ -30,7 +30,7 @@ def named(events: list[Event], name: str) -> list[Event]:
 @pytest.mark.accepts("G04", "G51", "G60", "R03", "R04", "K02", "P03")
 def test_whatever_is_killed_nothing_is_lost_and_only_the_killed_repeat(site: Site, server: RedisServer) -> None:
     began = monotonic()
-    site.jobs_settings["LEASE"] = 10 if LONG else 4
+    site.jobs_settings["LEASE"] = dose(4, long=10)
     producer = site.producer()
     for n in range(JOBS // 1000):
         producer.ask("work", [f"work-{n}-{i}" for i in range(880)], 8)
@@ -52,7 +52,7 @@ def test_whatever_is_killed_nothing_is_lost_and_only_the_killed_repeat(site: Sit
             server.start()
     answers = [producer.answer(seconds=900) for _ in range(JOBS // 1000 * 4)]
     assert {name for answer in answers for name, _ in answer["errors"].values()} <= {"StoreUnavailable"}
-    site.wait_drained(seconds=600 if LONG else 90)
+    site.wait_drained(seconds=dose(90, long=600))
     storm.end()
     verdict = site.verdict()
     events = site.ledger.read()

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from django_jobs.stores.redis import scripts
+from tests.support.dose import dose
 from tests.support.pace import Pace
-from tests.survival.conftest import LONG
 from tests.survival.nuisance import Nuisance
 from tests.survival.pools import Site
 from tests.survival.processes import send_signal
@@ -21,7 +21,7 @@ from tests.survival.proxy import Proxy
 from tests.survival.servers import RedisServer
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_bad_line_that_loses_one_answer_in_twenty(far_site: Site, proxy: Proxy
     pools = [far_site.pool(), far_site.pool()]
     producer = far_site.producer()
     proxy.loses_replies, proxy.loses_requests = 0.03, 0.02
-    ids = [f"j-{n}" for n in range(5_000 if LONG else 600)]
+    ids = [f"j-{n}" for n in range(dose(600, long=5_000))]
     producer.ask("work", ids, 1)
     answer = producer.answer()
     proxy.heal()
@@ -139,7 +139,7 @@ def test_connections_cut_all_the_time(site: Site, server: RedisServer) -> None:
         server.client() as client,
         Nuisance(lambda: client.client_kill_filter(_type="normal", skipme=True), 0.2) as cuts,
     ):
-        for n in range(30 if LONG else 8):
+        for n in range(dose(8, ci=30, long=30)):
             producer.send("work", 100, 10, prefix=f"turn{n}")
             site.ledger.wait("end", 100 * n)
     site.wait_drained()
@@ -155,7 +155,7 @@ def test_scripts_flushed_all_the_time(site: Site, server: RedisServer) -> None:
     pool = site.pool()
     producer = site.producer()
     with server.client() as client, Nuisance(client.script_flush, 0.1) as flushes:
-        for n in range(30 if LONG else 8):
+        for n in range(dose(8, ci=30, long=30)):
             producer.send("work", 100, 5, prefix=f"turn{n}")
             site.ledger.wait("end", 100 * n)
     site.wait_drained()
@@ -176,7 +176,7 @@ def test_a_line_that_falls_silent(far_site: Site, proxy: Proxy, pace: Pace) -> N
     began = monotonic()
     wait_until(lambda: "does not answer" in pool.text(), "the worker notices", seconds=8)
     pace.within(began, 2 + 5, "a wait for work, and a call that is not answered")
-    Event().wait(12 if LONG else 0)
+    Event().wait(dose(0, ci=12, long=12))
     proxy.heal()
     far_site.wait_drained(seconds=30)
     assert pool.stop() in (0, 1)
@@ -188,7 +188,7 @@ def test_a_line_that_falls_silent(far_site: Site, proxy: Proxy, pace: Pace) -> N
 def test_redis_killed_and_restarted_again_and_again(site: Site, server: RedisServer, pace: Pace) -> None:
     site.jobs_settings["LEASE"] = 6
     producers, pools = [site.producer(), site.producer()], [site.pool() for _ in range(3)]
-    rounds = 20 if LONG else 3
+    rounds = dose(3, long=20)
     errors: dict[str, list[object]] = {}
     for n in range(rounds):
         for who, producer in enumerate(producers):

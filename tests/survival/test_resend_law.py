@@ -11,12 +11,13 @@ from django_jobs.stores.redis import RedisStore, scripts
 from django_jobs.stores.redis.fsck import Snapshot, fsck
 from django_jobs.stores.redis.transport import Transport
 from django_jobs.values import Claim, Done
-from tests.survival.conftest import LONG, Clock
+from tests.support.dose import dose
+from tests.survival.conftest import Clock
 from tests.survival.dumps import difference, dump
 from tests.survival.servers import RedisServer
 from tests.survival.walking import FAILED, QUEUE, Walk
 
-SEEDS = range(60) if LONG else range(5)
+SEEDS = range(dose(5, ci=20, long=60))
 STEPS = 250
 #: Upkeep answers with the work it found: nothing is left for the second call, and nobody acts on the number.
 COUNTS_ITS_WORK = {"promote", "prune", "repair"}

@@ -18,7 +18,7 @@ from django_jobs.stores.base import Store, StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import Done
-from tests.survival.conftest import LONG
+from tests.support.dose import dose
 from tests.survival.pools import ROOT, Site
 from tests.survival.processes import die_with_parent
 from tests.survival.project.scheduler import Clock
@@ -26,7 +26,7 @@ from tests.survival.servers import RedisServer
 from tests.survival.waiting import wait_until
 from tests.unit.test_cron_against_a_scanner import Expression, Field, scan
 
-pytestmark = [pytest.mark.survival, pytest.mark.timeout(3600 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.timeout(dose(600, ci=1800, long=3600))]
 
 Q = "default"
 FLEET = 5
@@ -38,10 +38,10 @@ CRONS = {
     "late": Expression(Field("30", frozenset([30])), Field("2", frozenset([2])), ANY["weekday"]),
 }
 #: Hours before and after each change of clocks that are lived through.
-AROUND = timedelta(hours=24) if LONG else timedelta(hours=1, minutes=30)
+AROUND = dose(timedelta(hours=1, minutes=30), long=timedelta(hours=24))
 #: Seconds between two looks.
-PAUSE = (300, 900) if LONG else (600, 2400)
-KILLS, RESTARTS = (200, 20) if LONG else (10, 1)
+PAUSE = dose((600, 2400), long=(300, 900))
+KILLS, RESTARTS = dose((10, 1), long=(200, 20))
 
 
 def clock_changes(zone: ZoneInfo, year: int) -> Iterator[datetime]:

@@ -8,14 +8,16 @@ from time import monotonic
 
 import pytest
 
+from tests.support.dose import dose
 from tests.support.pace import Pace
 from tests.survival.checker import repeated_for_no_reason
-from tests.survival.conftest import LONG
 from tests.survival.pools import Pool, Site
 from tests.survival.processes import catches, send_signal
 from tests.survival.waiting import wait_until
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(1800 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
+#: How often a worker is told to stop at a random moment.
+STOPS = dose(10, ci=50, long=200)
 
 
 def ready(pool: Pool) -> None:
@@ -28,7 +30,7 @@ def test_told_to_stop_at_random_moments(site: Site, pace: Pace) -> None:
     rng = random.Random(3)
     producer = site.producer()
     jobs = 0
-    for turn in range(200 if LONG else 10):
+    for turn in range(STOPS):
         producer.send("work", 80, 5, prefix=f"turn{turn}")
         jobs += 80
         pool = site.pool("--drain-timeout", "5")
@@ -47,14 +49,14 @@ def test_told_to_stop_at_random_moments(site: Site, pace: Pace) -> None:
     assert len(verdict.ended) == jobs
     assert not site.counts()["dead"]
     # Five signals mean "now": what runs at that moment is ended and runs again; one signal repeats nothing.
-    assert verdict.duplicates <= 4 * (200 if LONG else 10)
+    assert verdict.duplicates <= 4 * STOPS
 
 
 @pytest.mark.accepts("R29", "K02")
 def test_one_signal_repeats_nothing_that_ends_in_time(site: Site) -> None:
     site.jobs_settings["LEASE"] = 10
     producer = site.producer()
-    rounds = 40 if LONG else 5
+    rounds = dose(5, ci=10, long=40)
     for turn in range(rounds):
         producer.send("work", 100, 20, prefix=f"turn{turn}")
         pool = site.pool("--drain-timeout", "5")
@@ -101,7 +103,7 @@ def test_what_outlasts_the_drain_is_handed_back_when_its_process_is_dead(site: S
 def test_rolling_restarts_lose_and_repeat_nothing(site: Site) -> None:
     site.jobs_settings["LEASE"] = 10
     producer = site.producer()
-    rounds, each = (60, 350) if LONG else (5, 150)
+    rounds, each = dose((5, 150), long=(60, 350))
     pools = [site.pool("--drain-timeout", "4") for _ in range(3)]
     for pool in pools:
         ready(pool)
@@ -122,7 +124,7 @@ def test_rolling_restarts_lose_and_repeat_nothing(site: Site) -> None:
 def test_hand_backs_without_end_bury_nobody(site: Site) -> None:
     producer = site.producer()
     producer.send("work", 1, 2_500)
-    for turn in range(10 if LONG else 4):
+    for turn in range(dose(4, ci=10, long=10)):
         pool = site.pool("--drain-timeout", "0.1")
         site.ledger.wait_for(lambda events, n=turn: sum(e.kind == "start" for e in events) > n, "it runs", seconds=20)
         assert pool.stop() == 0

@@ -7,15 +7,15 @@ from itertools import takewhile
 
 import pytest
 
+from tests.support.dose import dose
 from tests.survival.checker import overlapping_lives
-from tests.survival.conftest import LONG
 from tests.survival.ledger import Event
 from tests.survival.pools import Site
 from tests.survival.storms import Storm
 
-pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(3600 if LONG else 600)]
+pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=3600))]
 
-PRODUCERS, KILLS = (50, 50) if LONG else (6, 4)
+PRODUCERS, KILLS = dose((6, 4), ci=(12, 12), long=(50, 50))
 #: Requests that a producer sends for each key in one go, and how often between two kills.
 AT_ONCE, ROUNDS = 7, 4
 #: Against going on for ever: ten times the turns that a quiet machine needs.

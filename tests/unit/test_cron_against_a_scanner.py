@@ -1,6 +1,5 @@
 """Cron against the dumbest reader there is: one that looks at the clock on the wall every minute."""
 
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -10,10 +9,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from django_jobs.cron import fires_between, latest_fires
+from tests.support.dose import dose
 
 ZONES = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo"]
 MINUTE = timedelta(minutes=1)
-LONG = os.environ.get("DJANGO_JOBS_LONG") == "1"
+EXAMPLES = dose(25, quick=6, ci=60, long=2000)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,11 @@ def test_every_zone_fires_as_the_scanner_does_round_its_clock_changes(name):
     days = changes(zone) or [datetime(2026, 3, 29, tzinfo=UTC)]
 
     # Shrinking would take minutes and teach nothing: the message names the expression and the day.
-    @settings(max_examples=2000 if LONG else 25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    )
     @given(expressions, st.sampled_from(days), st.integers(0, 24 * 60))
     def agrees(expression, day, minutes):
         start = day - timedelta(minutes=minutes)

@@ -1,0 +1,106 @@
+"""How the tests are shared out among processes: every one once, those that measure time when all others have ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.side_by_side import SideBySide
+
+
+class Process:
+    """A process of pytest-xdist as its scheduler sees it: it begins a test when it knows the next one, or the end."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.shutting_down = False
+        self.tests: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        assert not self.shutting_down
+        self.tests += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+    @property
+    def can_begin(self) -> bool:
+        return len(self.tests) > 1 or (self.shutting_down and bool(self.tests))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., list[tuple[str, int, set[str]]]]:
+    """Run tests of these ids in three processes; returns who began which, and which processes were there then.
+
+    (One that is started for one that died ends at once, if there is nothing left for it.)"""
+
+    def go(ids: list[str], timed: list[str], dies: str = "") -> list[tuple[str, int, set[str]]]:
+        config: Any = SimpleNamespace()
+        told = tmp_path / "timed.json"
+        told.write_text(json.dumps(timed))
+        scheduler = SideBySide(config, told, expected=3)
+        begun: list[tuple[str, int, set[str]]] = []
+        living: list[Any] = []
+
+        def join(name: str) -> None:
+            living.append(Process(name))
+            scheduler.add_node(living[-1])
+            scheduler.add_node_collection(living[-1], ids)
+            if scheduler.collection_is_completed:
+                scheduler.schedule()
+
+        for name in ("a", "b", "c"):
+            join(name)
+        while living:
+            before = len(begun), len(living)
+            for process in list(living):
+                if process.can_begin:
+                    index = process.tests[0]
+                    begun.append(
+                        (process.gateway.id, index, {each.gateway.id for each in living if each.tests or not dies})
+                    )
+                    if ids[index] == dies:
+                        living.remove(process)
+                        assert scheduler.remove_node(process) == dies
+                        join(f"after {process.gateway.id}")
+                        continue
+                    process.tests.pop(0)
+                    scheduler.mark_test_complete(process, index)
+                if process.shutting_down and not process.tests:
+                    living.remove(process)
+                    assert scheduler.remove_node(process) is None
+            if scheduler.tests_finished:
+                for process in living:
+                    process.shutdown()
+            assert (len(begun), len(living)) != before or any(p.shutting_down for p in living), "nobody goes on"
+        return begun
+
+    return go
+
+
+IDS = [f"tests/unit/test_{file}.py::test_{n}" for file in "abcdefg" for n in range(3)]
+
+
+@pytest.mark.parametrize("timed", [[], IDS[:1], IDS[-1:], IDS[2:12:3], IDS], ids=len)
+@pytest.mark.parametrize("dies", ["", IDS[0], IDS[5], IDS[-1]])
+def test_every_test_runs_once_and_no_other_process_is_there_while_time_is_measured(
+    run: Any, timed: list[str], dies: str
+) -> None:
+    begun = run(IDS, timed, dies)
+    assert sorted(index for _, index, _ in begun) == list(range(len(IDS)))
+    assert all(there == {who} for who, index, there in begun if IDS[index] in timed)
+
+
+def test_a_file_is_one_process_s(run: Any) -> None:
+    begun = run(IDS, [])
+    assert len({(who, IDS[index].partition("::")[0]) for who, index, _ in begun}) == 7
+
+
+def test_long_folders_come_first(run: Any) -> None:
+    ids = ["tests/unit/test_a.py::test", "tests/survival/test_b.py::test", "tests/docs/test_c.py::test"]
+    assert [index for _, index, _ in run(ids, [])][:1] == [1]
