@@ -51,6 +51,8 @@ class Settings:
     history_ttl: float = DAY
     dead: int = 100_000
     dead_ttl: float = 180 * DAY
+    #: a caller's id is remembered this long after its job ended.
+    idempotency: float = DAY
     max_payload: int = 262_144
     schedules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     archive: Mapping[str, Any] | None = None
@@ -90,6 +92,7 @@ def read(raw: Mapping[str, Any]) -> Settings:
         history_ttl=history.get("ttl", DAY),
         dead=dead.get("max", 100_000),
         dead_ttl=dead.get("ttl", 180 * DAY),
+        idempotency=raw.get("IDEMPOTENCY", DAY),
         max_payload=raw.get("MAX_PAYLOAD", 262_144),
         schedules=dict(raw.get("SCHEDULES", {})),
         archive=raw.get("ARCHIVE"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from hashlib import sha256
 from os import urandom
 from typing import Any
 
@@ -20,6 +21,8 @@ from django_jobs.uniqueness import digest_of_arguments, digest_of_key, limit_key
 from django_jobs.values import Controls, Job, NewJob
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+#: Letters of a digest that are kept: enough to tell two calls apart, and there is one for each remembered id.
+DIGEST_LENGTH = 20
 #: Stands for "no key given": None is a key like any other.
 NO_KEY: Any = object()
 
@@ -58,6 +61,8 @@ class NewJobRequest:
     raise_when_full: bool = True
     fire: tuple[str, int] | None = None
     meta: dict[str, Any] | None = None
+    #: what a repeated call with the same id is compared with; None: name and arguments.
+    digest: str | None = None
     #: what the store was given, once it was encoded.
     sent: NewJob | None = None
 
@@ -98,7 +103,15 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
     record = codec.encode(Job(id, request.queue, definition.name, data, now, stored, controls, meta))
     conflict = request.on_conflict if controls.unique else "skip"
-    return NewJob(id, record, controls, request.run_at, conflict, request.fire, run_in, expires_in)
+    # Nothing more for a job whose id was made here: it costs what it did.  One that must not run twice is no such job.
+    is_promise = request.id is not None or controls.at_most_once
+    digest = (request.digest or digest_of_call(definition.name, data)) if is_promise else ""
+    return NewJob(id, record, controls, request.run_at, conflict, request.fire, run_in, expires_in, digest)
+
+
+def digest_of_call(name: str, data: bytes) -> str:
+    """The same for the same call only."""
+    return sha256(name.encode() + b"\n" + data).hexdigest()[:DIGEST_LENGTH]
 
 
 def sent_later(new: NewJob, elapsed: int) -> NewJob:

@@ -14,7 +14,7 @@ from django_jobs.new_job import NewJobRequest
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
 from django_jobs.stores.base import MAX_BATCH
-from django_jobs.values import Added, NewJob
+from django_jobs.values import Added, JobInfo, NewJob
 
 #: Pauses between two tries at a full queue, seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
@@ -35,10 +35,18 @@ def send_one(ready: Ready, settings: Settings) -> None:
     queue = _queue(ready.handle.queue, settings)
     answer = _ask_store(queue, [ready])[0]
     _note(ready, answer)
-    if answer is Added.EXISTS and (info := get_store().get(queue.name, ready.handle.id)) is not None:
-        # The caller gets a handle on the first job, which may have ended long ago.
-        ready.handle.show(info)
+    if answer is Added.EXISTS:
+        _show_first(ready.handle)
     return _complain(queue, ready, answer, 0)
+
+
+def _show_first(handle: JobHandle) -> None:
+    """The caller gets a handle on the first job of that id, which may have ended long ago, and left."""
+    store = get_store()
+    if (info := store.get(handle.queue, handle.id)) is not None:
+        handle.show(info)
+    elif (known := store.remembered(handle.queue, handle.id)) is not None and known.state is not None:
+        handle.show(JobInfo(handle.id, handle.queue, b"", known.state, at=known.at), final=True)
 
 
 def send(ready: list[Ready]) -> None:

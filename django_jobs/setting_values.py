@@ -113,6 +113,7 @@ KEYS: dict[str, Judge] = {
     "SHUTDOWN_TIMEOUT": seconds(0, 86_400),
     "HISTORY": dictionary("{'succeeded': 1000, 'ttl': 86400}"),
     "DEAD": dictionary("{'max': 100000, 'ttl': 15552000}"),
+    "IDEMPOTENCY": seconds(0, 100 * YEAR),
     "MAX_PAYLOAD": whole(1, 512 * 1024 * 1024),
     "SCHEDULES": dictionary("{'nightly': {'job': 'shop.jobs.clean_up', 'cron': '0 3 * * *'}}"),
     "ARCHIVE": dictionary_or_none("{'DAYS': 180}"),

@@ -34,10 +34,7 @@ MAX_PRIORITY = 100
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What a store must know of a job; everything else in a record is opaque to it.
-
-    Times are integer milliseconds, durations too.
-    """
+    """What a store must know of a job; the rest of a record is opaque to it.  Times and durations are integer ms."""
 
     priority: int = 0
     alone: bool = False
@@ -104,6 +101,8 @@ class NewJob(NamedTuple):
     run_in: int | None = None
     #: ms after it could first run: the record has `expires_at` 0, and the store puts the time there by its clock.
     expires_in: int | None = None
+    #: what a repeated call is compared with; "" = the id is not remembered once the job has left the store.
+    digest: str = ""
 
 
 class Added(StrEnum):

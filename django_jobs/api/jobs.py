@@ -24,7 +24,7 @@ from django_jobs.definition import JobDefinition
 from django_jobs.enqueue import request_for, submit
 from django_jobs.exceptions import CorruptRecord, NotKnownYet, UnknownJob
 from django_jobs.handle import JobHandle
-from django_jobs.new_job import NewJobRequest, moment, new_id, now_ms
+from django_jobs.new_job import DIGEST_LENGTH, NewJobRequest, moment, new_id, now_ms
 from django_jobs.remote import known
 from django_jobs.stores import get_store
 from django_jobs.values import Added, Job, JobInfo, State
@@ -54,6 +54,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
     new = request_for(definition, args, kwargs)
     # A client can wait as well as we can: a web process must not be what is held back by a full queue.
     new.id, new.meta, new.on_commit, new.block_timeout = id, {PUT: digest}, False, 0
+    new.digest = digest[:DIGEST_LENGTH]
     new.run_at, new.expires_at = ms(body.run_after, "run_after") or 0, ms(body.expires_at, "expires_at")
     if body.priority is not None:
         new.priority = body.priority
@@ -67,7 +68,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
         return JsonResponse(accepted(new, handle, principal), status=201)
     info = get_store().get(handle.queue, id)
     if info is None:
-        raise Problem(409, f"Job {id!r} existed and left the history at this moment. Choose another id.")
+        return JsonResponse(remembered(new, handle, principal))
     check_same(info, name, digest)
     return JsonResponse(shown(info, principal))
 
@@ -122,6 +123,17 @@ def read_cursor(text: str) -> browse.Position | None:
     if not (isinstance(values, list) and [type(value) for value in values] == [int, str, str]):
         raise ValueError("These are not a time, a queue and a cursor.")
     return browse.Position(*values)
+
+
+def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
+    """The first job of this id, which has left the history, as far as it is known: what was asked for, and its end."""
+    known = get_store().remembered(handle.queue, handle.id)
+    if known is None or known.state is None or new.sent is None:
+        raise Problem(409, f"Job {handle.id!r} existed and left the history at this moment. Choose another id.")
+    if known.digest != new.digest:
+        raise different(handle.id)
+    payload = shown(JobInfo(handle.id, handle.queue, new.sent.record, known.state, at=known.at), principal)
+    return payload | {"enqueued_at": None}
 
 
 @router.get("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Look")
@@ -202,7 +214,12 @@ def check_same(info: JobInfo, name: str, digest: str) -> None:
     except CorruptRecord as error:
         raise Problem(409, f"The id {info.id!r} exists, and its record cannot be read.") from error
     if job.name != name or (job.meta or {}).get(PUT) != digest:
-        raise Problem(409, f"The id {info.id!r} exists with other data. Choose another id, or send the same data.")
+        raise different(info.id)
+
+
+def different(id: str) -> Problem:
+    """The answer to a second request that does not ask for the same."""
+    return Problem(409, f"The id {id!r} exists with other data. Choose another id, or send the same data.")
 
 
 def ms(value: datetime | None, name: str) -> int | None:

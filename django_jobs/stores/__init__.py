@@ -59,6 +59,7 @@ def store_options(settings: Settings) -> StoreOptions:
         history_ttl=int(settings.history_ttl * 1000),
         dead=settings.dead,
         dead_ttl=int(settings.dead_ttl * 1000),
+        idempotency=int(settings.idempotency * 1000),
         archive=settings.archive is not None,
     )
 

@@ -25,6 +25,8 @@ class StoreOptions:
     #: dead jobs kept per queue, and for how long; cancelled and expired ones as succeeded.
     dead: int = 100_000
     dead_ttl: int = 180 * DAY
+    #: an id with a digest is remembered this long after its job ended.
+    idempotency: int = DAY
     #: a job whose worker died this often is dead.
     max_crashes: int = 3
     #: finished jobs are also put where the archiver takes them.

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from django_jobs.values import Faults, JobInfo, QueueStats, State, WorkerInfo
+
+
+class Remembered(NamedTuple):
+    """What is known of an id that must not be used again."""
+
+    #: as in NewJob.
+    digest: str
+    #: how the job ended; None while it is in the store.
+    state: State | None
+    #: ms: when it ended, or was enqueued.
+    at: int
 
 
 class BrowsingStore(ABC):
@@ -32,6 +44,11 @@ class BrowsingStore(ABC):
     def get_many(self, queue: str, ids: Sequence[str]) -> list[JobInfo]:
         """Those that exist, in the order asked, each as in `page`.  At most MAX_BATCH ids."""
         return [info for id in ids if (info := self.get(queue, id)) is not None]
+
+    @abstractmethod
+    def remembered(self, queue: str, id: str) -> Remembered | None:
+        """What is known of an id that was given with a digest: as long as its job is there, and
+        `StoreOptions.idempotency` after its end."""
 
     @abstractmethod
     def page(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.browsing import BrowsingStore, add_up
+from django_jobs.stores.browsing import BrowsingStore, Remembered, add_up
 from django_jobs.stores.documents import read_worker
 from django_jobs.stores.redis.part import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
@@ -92,6 +92,16 @@ class RedisBrowsing(RedisStats, BrowsingStore):
                 return ids, f"{each}:{flat[-1].decode()}:{flat[-2].decode('latin-1')}"
             score, member = "", b""
         return ids, ""
+
+    def remembered(self, queue: str, id: str) -> Remembered | None:
+        names = self.keys.of(queue)
+        value, at = self.transport.pipeline([("HGET", names["remembered"], id), ("ZSCORE", names["remembered_at"], id)])
+        if value is None or at is None:
+            return None
+        digest, _, state = value.decode(errors="replace").partition(":")
+        if state and read_number(at) + self.options.idempotency <= self.now():
+            return None
+        return Remembered(digest, State(state) if state in FINISHED else None, read_number(at))
 
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False

@@ -106,6 +106,8 @@ class Snapshot:
         for key in BELONGINGS:
             for id in self.of[key].keys() - self.jobs.keys():
                 yield f"{key} has an entry of job {_text(id)}, which has no record"
+        for id in self.of["remembered"].keys() ^ self.of["remembered_at"].keys():
+            yield f"id {_text(id)} stands in one of remembered and remembered_at"
         for key in ("checkins", "stops"):
             for id in self.of[key].keys() - self.of["claims"].keys() - (self.ending if key == "stops" else set()):
                 yield f"{key} has an entry of job {_text(id)}, which does not run"

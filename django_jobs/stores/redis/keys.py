@@ -26,6 +26,8 @@ QUEUE_KEYS = {
     "stops": "hash",
     "unique": "hash",
     "fired": "hash",
+    "remembered": "hash",
+    "remembered_at": "zset",
     "paused": "hash",
     "answers": "hash",
     "totals": "hash",

@@ -26,10 +26,11 @@ class RedisRunning(RedisPart, RunningStore):
             return []
         if len(jobs) > MAX_BATCH:
             raise ValueError(f"enqueue takes at most {MAX_BATCH} jobs a call, not {len(jobs)}.")
-        args: list[Argument] = [max_length]
+        args: list[Argument] = [max_length, self.options.idempotency]
 
         def call() -> Hashable:
-            return "enqueue", queue, tuple((job.id, job.record) for job in jobs)
+            # By ids alone: who was told of an error sends the same job again under its id, with a record of its own.
+            return "enqueue", queue, tuple(job.id for job in jobs)
 
         try:
             if queue not in self._known_queues:
@@ -42,7 +43,7 @@ class RedisRunning(RedisPart, RunningStore):
                 fire = f"{job.fire[1]}:{job.fire[0]}" if job.fire else ""
                 run_at = job.run_at if job.run_in is None else f"+{job.run_in}"
                 expires = "" if job.expires_in is None else job.expires_in
-                args += (job.id, job.record, run_at, job.on_conflict, fire, expires)
+                args += (job.id, job.record, run_at, job.on_conflict, fire, expires, job.digest)
             return [_ADDED[word] for word in self._run_once("enqueue", queue, *args, call=call)]
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
@@ -149,9 +150,8 @@ def _asked(text: str) -> str:
 
 
 def _is_plain(job: NewJob) -> bool:
-    return (
-        (job.controls is PLAIN or job.controls == PLAIN) and not job.run_at and job.fire is None and job.run_in is None
-    )
+    plain = job.controls is PLAIN or job.controls == PLAIN
+    return plain and not (job.run_at or job.fire or job.digest) and job.run_in is None
 
 
 def _distinct(jobs: Sequence[NewJob]) -> bool:

@@ -22,7 +22,8 @@ class RedisUpkeep(RedisPart, RunningStore):
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         o = self.options
-        flat = self._run("prune", queue, o.history, o.history_ttl, o.dead, o.dead_ttl, min(limit, MAX_BATCH))
+        kept = (o.history, o.history_ttl, o.dead, o.dead_ttl)
+        flat = self._run("prune", queue, *kept, min(limit, MAX_BATCH), o.idempotency)
         out: dict[str, int] = {}
         for i in range(0, len(flat), 2):
             out[flat[i].decode()] = out.get(flat[i].decode(), 0) + int(flat[i + 1])

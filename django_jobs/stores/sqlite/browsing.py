@@ -7,8 +7,9 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.stores.browsing import BrowsingStore
+from django_jobs.stores.browsing import BrowsingStore, Remembered
 from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.remembered import remembered
 from django_jobs.values import FINISHED, Attempt, JobInfo, Pause, QueueStats, State
 
 _INFO = "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at"
@@ -52,6 +53,10 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
                 sql = f"SELECT {_INFO} {_FROM} WHERE id IN ({', '.join('?' * len(some))}) AND queue = ?"
                 infos |= {found[0]: _short(job_info(found)) for found in connection.execute(sql, (*some, queue))}
         return [infos[id] for id in ids if id in infos]
+
+    def remembered(self, queue: str, id: str) -> Remembered | None:
+        with self.database.read() as connection:
+            return remembered(self.reading(queue, connection), id)
 
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False

@@ -10,6 +10,7 @@ from django_jobs.exceptions import CorruptRecord
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.stores.sqlite.editing import edit
 from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.remembered import is_remembered, remember
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import Transaction
 from django_jobs.values import WAITING, Added, Controls, NewJob, State
@@ -34,7 +35,7 @@ def _fits(move: Transaction, jobs: Sequence[NewJob], max_length: int) -> bool:
     keys: set[str | None] = set()
     for job in jobs:
         key = job.controls.unique
-        known = job.id in ids or move.row(job.id) is not None or _fired(move, job)
+        known = job.id in ids or move.row(job.id) is not None or is_remembered(move, job.id) or _fired(move, job)
         if known or (key and key in keys) or _locker(move, job) is not None:
             continue
         ids.add(job.id)
@@ -50,6 +51,8 @@ def _enqueue(move: Transaction, job: NewJob, fits: bool) -> Added:
     if existing is not None:
         same = existing if job.expires_in is None else with_expiry(existing, 0)
         return Added.ADDED if same == job.record else Added.EXISTS
+    if is_remembered(move, job.id):
+        return Added.EXISTS
     run_at = _run_at(move, job)
     if job.expires_in is not None:
         expires_at = max(run_at, move.now) + job.expires_in
@@ -64,6 +67,8 @@ def _enqueue(move: Transaction, job: NewJob, fits: bool) -> Added:
     if not fits and not scheduled:
         return Added.FULL
     state, at = (State.SCHEDULED, run_at) if scheduled else (State.QUEUED, None)
+    if job.digest:
+        remember(move, job.id, job.digest)
     row = move.add(job.id, job.record, job.controls, state, at)
     if row.lock:
         until = move.now + row.lock_for if row.lock_mode == "period" else 0

@@ -80,6 +80,15 @@ CREATE TABLE fired (
     queue TEXT NOT NULL, schedule TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (queue, schedule)
 ) WITHOUT ROWID;
 
+-- ids that must not be used again, though their job has left
+CREATE TABLE IF NOT EXISTS remembered (
+    queue TEXT NOT NULL, id TEXT NOT NULL, digest TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT '',            -- how the job ended, once it has left
+    at INTEGER NOT NULL,                       -- enqueued; then ended
+    PRIMARY KEY (queue, id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS remembered_at ON remembered (queue, at);
+
 CREATE TABLE totals (
     queue TEXT NOT NULL, event TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (queue, event)
 ) WITHOUT ROWID;

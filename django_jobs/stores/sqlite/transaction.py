@@ -14,6 +14,7 @@ from typing import Any
 
 from django_jobs.codec import name_of
 from django_jobs.stores.base import StoreOptions
+from django_jobs.stores.sqlite.remembered import remember_end
 from django_jobs.stores.sqlite.rows import COLUMNS, Row, control_columns
 from django_jobs.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Claim, Controls, State
 
@@ -26,9 +27,7 @@ ADMIT = 100
 MINUTE = 60_000
 _NAMED = frozenset({"enqueued", "succeeded", "failed", "retried", "dead"})
 _SERIES = frozenset({"enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms"})
-_TOTALS = frozenset(
-    {"enqueued", "succeeded", "failed", "retried", "dead", "cancelled", "expired", "recovered", "trimmed_dead"}
-)
+_TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead"}
 
 
 class Transaction:
@@ -40,6 +39,7 @@ class Transaction:
         self.events: Counter[str] = Counter()
         self._seq = self._stored_seq = -1
         self._freed: set[str] = set()
+        self.remembers: bool | None = None  # see remembered.py
 
     # -- finding ---------------------------------------------------------------
 
@@ -128,6 +128,7 @@ class Transaction:
     def remove(self, row: Row, *, unlock: bool = True) -> None:
         """Forget the job, its log and result, and (not when only its time has come) every lock it holds."""
         self.execute("DELETE FROM jobs WHERE job = ?", (row.job,))
+        remember_end(self, row)
         self._leave(row)
         if unlock:
             self.execute("DELETE FROM locks WHERE queue = ? AND id = ?", (self.queue, row.id))
@@ -208,10 +209,9 @@ class Transaction:
     def running(self, limit_key: str) -> int:
         """Slots of that limit in use: by running jobs, and by killed ones whose process may still be at work."""
         n: int = self.value(
-            "SELECT (SELECT count(*) FROM jobs WHERE queue = ? AND limit_key = ? AND state = 'running')"
-            " + (SELECT count(*) FROM endings WHERE queue = ? AND limit_key = ?)",
-            *(self.queue, limit_key) * 2,
-        )
+            "SELECT (SELECT count(*) FROM jobs WHERE queue = ?1 AND limit_key = ?2 AND state = 'running')"
+            " + (SELECT count(*) FROM endings WHERE queue = ?1 AND limit_key = ?2)", self.queue, limit_key,
+        )  # fmt: skip
         return n
 
     def free(self, limit_key: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -137,17 +138,17 @@ def test_no_request_is_answered_with_a_fault(
 def test_any_data_goes_in_out_and_round_and_any_report_is_answered(
     api: Api, store: Store, data: Any, report: Any
 ) -> None:
-    store.delete("pull", ["1"])
-    if (made := api.put("v1/jobs/php.resize/1", {"data": data})).status_code == 422:
+    id = uuid4().hex  # an id is used once
+    if (made := api.put(f"v1/jobs/php.resize/{id}", {"data": data})).status_code == 422:
         return
     assert made.status_code == 201
     assert made.json()["data"] == data
-    assert api.get("v1/jobs/1").json()["data"] == data
+    assert api.get(f"v1/jobs/{id}").json()["data"] == data
     (job,) = api.post("v1/queues/pull/claim", {"limit": 100}).json()["jobs"]
     assert job["data"] == data
-    check(api, "POST", "v1/jobs/php.resize/1", {**report, "token": job["token"]})
-    store.kill("pull", ["1"], "next")
-    store.release_worker("pull", "remote:1")  # its attempt has ended
+    check(api, "POST", f"v1/jobs/php.resize/{id}", {**report, "token": job["token"]})
+    store.kill("pull", [id], "next")
+    store.release_worker("pull", f"remote:{id}")  # its attempt has ended
 
 
 @FUZZ

@@ -48,6 +48,22 @@ class TestPut:
         assert again.json()["result"] == "Hello, Ada"
         assert work.ran == [("Ada", "Hello")]
 
+    @pytest.mark.accepts("K08")
+    def test_the_same_id_is_known_after_the_job_has_left_the_history(
+        self, api: Api, store: Store, work_off: Callable[..., int]
+    ) -> None:
+        first = api.put("v1/jobs/tests.greet/1", {"data": {"name": "Ada"}})
+        work_off()
+        store.delete("default", ["1"])
+        again = api.put("v1/jobs/tests.greet/1", {"data": {"name": "Ada"}})
+
+        assert (first.status_code, again.status_code) == (201, 200)
+        known = ("id", "name", "queue", "data")
+        assert {key: again.json()[key] for key in known} == {key: first.json()[key] for key in known}
+        assert again.json()["state"] == "succeeded"
+        assert api.put("v1/jobs/tests.greet/1", {"data": {"name": "Bob"}}).status_code == 409
+        assert work_off() == 0
+
     def test_the_archive_remembers_ids_that_left_the_store(
         self, api: Api, store: Store, work_off: Callable[..., int]
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -88,10 +89,11 @@ class Server:
 
 
 @pytest.fixture
-def server(memory_store: Store, settings: Any) -> Server:
+def server(make_sqlite_store: Callable[..., Store], settings: Any) -> Server:
     settings.DJANGO_JOBS = SETTINGS
-    use_store(memory_store)
-    server = Server(memory_store)
+    store = make_sqlite_store(idempotency=0)  # each example begins with the same ids
+    use_store(store)
+    server = Server(store)
     server.api.post("v1/job-types", {"name": "php.resize", "queue": "pull", "attempts": 2})
     return server
 

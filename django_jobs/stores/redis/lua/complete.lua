@@ -96,13 +96,15 @@ if #unread > 0 then
         end
     end
 end
+-- One command where nothing is to be told to anybody: an idle queue, whose jobs say nothing of themselves.
+local quiet = redis.call('EXISTS', checkins, stops, queued, alone) == 0
 if #done > 0 then
     redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
     for claim, n in pairs(ended) do
         local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
         note_holding(holder or '', token or '', -n)
     end
-    if redis.call('EXISTS', checkins, stops) > 0 then
+    if not quiet and redis.call('EXISTS', checkins, stops) > 0 then
         redis.call('HDEL', checkins, unpack(done))
         redis.call('HDEL', stops, unpack(done))
     end
@@ -142,16 +144,21 @@ for _, entry in ipairs(slow) do
 end
 
 if total > 0 then
-    tell_of_room()
+    if not quiet then -- what was admitted above has been told of
+        tell_of_room()
+    end
     local excess = redis.call('ZCARD', succeeded) - history
     if excess > 0 then
         local oldest = redis.call('ZRANGE', succeeded, 0, math.min(excess, 1000) - 1)
+        local more = redis.call('EXISTS', tries, remembered) > 0
+        local ended = more and redis.call('ZMSCORE', succeeded, unpack(oldest))
         redis.call('ZREMRANGEBYRANK', succeeded, 0, #oldest - 1)
         redis.call('HDEL', jobs, unpack(oldest))
         redis.call('HDEL', results, unpack(oldest))
-        if redis.call('EXISTS', tries) == 1 then
+        if more then
             redis.call('HDEL', tries, unpack(oldest))
             redis.call('HDEL', attempts, unpack(oldest))
+            remember_gone(oldest, 'succeeded', ended)
         end
     end
     for name, n in pairs(by_name) do

@@ -1,15 +1,17 @@
 -- enqueue: → queued or scheduled
 --
 -- ARGV  1 clock   2 channel   3 number
---       4 max length (0 = none)
+--       4 max length (0 = none)   5 ids are remembered for (ms)
 --       then per job: id, record, run at (ms, 0 = now; "+ms" = so long from now), on conflict, fire ("ms:schedule" or ""),
---       expires ("" or ms after it could first run: the record has expires_at 0, and gets the time)
+--       expires ("" or ms after it could first run: the record has expires_at 0, and gets the time),
+--       digest ("" = none)
 --
 -- Returns one word per job, as values.Added.
---! use clock answers record count edited locker
+--! use clock answers record count edited locker remembered
 --! keys fired
 local max_length = tonumber(ARGV[4])
-local STRIDE, FIRST = 6, 5
+local kept = tonumber(ARGV[5])
+local STRIDE, FIRST = 7, 6
 local total = (#ARGV - FIRST + 1) / STRIDE
 
 -- What was answered is kept as a letter per job: the jobs themselves may have run and left the history since.
@@ -73,6 +75,7 @@ local function all_fit()
     for i = FIRST, #ARGV, STRIDE do
         local id, digest = ARGV[i], digest_of(controls_of(ARGV[i + 1]))
         local known = ids[id] or redis.call('HEXISTS', jobs, id) == 1 or has_fired(fire_of(ARGV[i + 4]))
+            or is_remembered(id, kept)
         if not known and not (digest and (keys[digest] or locker(digest))) then
             ids[id] = true
             if digest then
@@ -112,13 +115,16 @@ local function conflict(holder, record, run_at, policy)
     return 'replaced'
 end
 
-local function add(id, record, run_at, policy, fire, expires)
+local function add(id, record, run_at, policy, fire, expires, digest_of_call)
     local stored = redis.call('HGET', jobs, id)
     if stored then
         return seen(stored, record, expires)
     end
     if expires ~= '' then
         record = with_expiry(record, string.format('%.0f', math.max(run_at, now) + expires))
+    end
+    if is_remembered(id, kept) then
+        return 'exists'
     end
     local fire_at, schedule = fire_of(fire)
     if has_fired(fire_at, schedule) then
@@ -140,7 +146,10 @@ local function add(id, record, run_at, policy, fire, expires)
     elseif is_alone(controls) then -- the others may run twice if need be
         redis.call('ZCARD', alone)
     end
-    redis.call('HSET', jobs, id, record) -- first write: refused when Redis is full
+    if digest_of_call ~= '' then
+        remember(id, digest_of_call)
+    end
+    redis.call('HSET', jobs, id, record) -- first write, or after one of the same kind: refused when Redis is full
     if digest then
         lock(id, controls)
     end
@@ -162,7 +171,8 @@ end
 
 local result = {}
 for i = FIRST, #ARGV, STRIDE do
-    result[#result + 1] = add(ARGV[i], ARGV[i + 1], time_of(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+    local at = i + 2
+    result[#result + 1] = add(ARGV[i], ARGV[i + 1], time_of(ARGV[at]), unpack(ARGV, at + 1, at + 4))
 end
 
 local added = 0

@@ -1,13 +1,14 @@
 -- enqueue_plain: → queued, jobs without controls, time or schedule: the common case, kept short because a script's own
 -- work costs more than its commands (each function that a library defines is made anew at every call)
 --
--- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   then per job: id, record
+-- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   5 ids are remembered for (ms)
+--       then per job: id, record
 --
 -- Returns one word per job, as values.Added.
 --! use clock answers
---! keys jobs queued alone blocked seq totals minutes wake
+--! keys jobs queued alone blocked seq totals minutes wake remembered remembered_at
 local call, match, format = redis.call, string.match, string.format
-local max_length, FIRST = tonumber(ARGV[4]), 5
+local max_length, FIRST = tonumber(ARGV[4]), 6
 local total = (#ARGV - FIRST + 1) / 2
 local WORDS = {a = 'added', e = 'exists', f = 'full'}
 
@@ -26,9 +27,14 @@ for i = 1, total do
     ids[i] = ARGV[FIRST + 2 * i - 2]
 end
 local stored = call('HMGET', jobs, unpack(ids))
+-- An id that was sent before as a caller's own: this is an earlier sending of it that comes late.
+local known = call('EXISTS', remembered) == 1 and call('HMGET', remembered, unpack(ids)) or {}
 local n = 0
 for i = 1, total do
-    if stored[i] then
+    local at = known[i] and not stored[i] and call('ZSCORE', remembered_at, ids[i])
+    if at and tonumber(at) + tonumber(ARGV[5]) > now then
+        result[i], stored[i] = 'exists', true
+    elseif stored[i] then
         -- same bytes: this call sent again; other bytes: the id was there
         result[i] = stored[i] == ARGV[FIRST + 2 * i - 1] and 'added' or 'exists'
     else

@@ -1,7 +1,7 @@
 -- prune: finished and old, or too many → gone
 --
 -- ARGV  1 clock   2 kept of succeeded, cancelled, expired   3 for how long (ms)
---       4 kept of dead   5 for how long   6 limit for each
+--       4 kept of dead   5 for how long   6 limit for each   7 ids are remembered for (ms)
 -- Returns state, how many, flat.
 --! use clock record count finish
 local limit = tonumber(ARGV[6])
@@ -15,11 +15,16 @@ local function prune_from(state, place, most, ttl)
         ids = redis.call('ZRANGE', place, 0, math.min(#ids + excess, limit) - 1)
     end
     if #ids > 0 then
+        local ended = redis.call('ZMSCORE', place, unpack(ids))
         redis.call('ZREM', place, unpack(ids))
-        for _, id in ipairs(ids) do
-            unlock(id, controls_of(redis.call('HGET', jobs, id)))
+        for i, id in ipairs(ids) do
+            local controls = controls_of(redis.call('HGET', jobs, id))
+            unlock(id, controls)
+            if place == kept then
+                ended[i] = ended[i] - (controls and tonumber(controls.keep_result) or 0)
+            end
         end
-        forget(ids)
+        forget(ids, state, ended)
     end
     out[#out + 1] = state
     out[#out + 1] = #ids
@@ -35,4 +40,26 @@ local trimmed = prune_from('dead', dead, tonumber(ARGV[4]), tonumber(ARGV[5]))
 if trimmed > 0 then
     count('trimmed_dead', trimmed) -- never silent
 end
+
+-- Ids whose time is over.  While its job is here the id is looked at again another time.
+local function prune_remembered()
+    local ids = redis.call(
+        'ZRANGEBYSCORE', remembered_at, '-inf', string.format('%.0f', now - tonumber(ARGV[7])), 'LIMIT', 0, limit
+    )
+    local gone = {}
+    for i, record in ipairs(#ids > 0 and redis.call('HMGET', jobs, unpack(ids)) or {}) do
+        if record then
+            redis.call('ZADD', remembered_at, now, ids[i])
+        else
+            gone[#gone + 1] = ids[i]
+        end
+    end
+    if #gone > 0 then
+        redis.call('ZREM', remembered_at, unpack(gone))
+        redis.call('HDEL', remembered, unpack(gone))
+    end
+    out[#out + 1] = 'remembered'
+    out[#out + 1] = #ids
+end
+prune_remembered()
 return out

@@ -1,6 +1,6 @@
 -- → succeeded, dead, cancelled or expired: the place, the lock, and the archiver's copy.
 --! keys jobs succeeded kept dead cancelled expired results attempts tries archive
---! use unique
+--! use unique remembered
 
 local PLACES = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
 
@@ -24,9 +24,10 @@ local function finish(state, id, record, controls, archiving, worker)
     end
 end
 
--- Forget finished jobs for good.
-local function forget(ids)
+-- Forget finished jobs for good; `ended[i]` is when they ended (ms).
+local function forget(ids, state, ended)
     for _, key in ipairs({jobs, results, attempts, tries}) do
         redis.call('HDEL', key, unpack(ids))
     end
+    remember_gone(ids, state, ended)
 end

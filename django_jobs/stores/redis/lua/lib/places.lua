@@ -47,10 +47,12 @@ local function leave_ended(id)
     return nil
 end
 
+-- The state it ended in, and when (ms): of a job in `kept`, until when it is kept.
 local function ended_state(id)
     for _, place in ipairs(ENDED) do
-        if redis.call('ZSCORE', place[2], id) then
-            return place[1]
+        local at = redis.call('ZSCORE', place[2], id)
+        if at then
+            return place[1], tonumber(at)
         end
     end
     return nil
