@@ -90,6 +90,8 @@ DJANGO_JOBS = {
         "media": {"MAX_CONCURRENCY": 4},
         # Of a worker in shell (remote/pull_worker.sh): `runworkers` leaves it alone.
         "vault": {},
+        # The page at /rehearsal/: work that may be as slow and unreliable as one likes.
+        "rehearsal": {},
         "default": {},
     },
     # At /jobs/: whoever has a token.  Jobs are posted to the picture service (remote/push_worker.py) on this machine.
@@ -99,8 +101,9 @@ DJANGO_JOBS = {
     },
     "MIDDLEWARE": ["shop.middleware.log_slow_jobs"],
     "ENQUEUE_MIDDLEWARE": ["shop.middleware.remember_job"],
-    "PROCESSES": 2,
-    "THREADS": 4,
+    "PROCESSES": int(os.environ.get("SHOP_PROCESSES", "2")),
+    "THREADS": int(os.environ.get("SHOP_THREADS", "4")),
+    "LEASE": float(os.environ.get("SHOP_LEASE", "30")),
     # Six fields have the seconds first.
     "SCHEDULES": {"front-page": {"job": "shop.jobs.refresh_front_page", "cron": "*/2 * * * * *", "overlap": "skip"}},
 }

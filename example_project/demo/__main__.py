@@ -19,6 +19,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description="The example shop and its workers.")
     parser.add_argument("--once", action="store_true", help="do the work, check it, print a summary and end")
     parser.add_argument("--orders", type=int, default=40, help="how many orders customers place (default 40)")
+    parser.add_argument("--processes", type=int, default=2, help="of the workers (default 2)")
+    parser.add_argument("--threads", type=int, default=4, help="of each process (default 4)")
+    parser.add_argument(
+        "--lease", type=float, default=30, help="seconds after which a lost worker's jobs are run by others"
+    )
     options = parser.parse_args()
 
     state = Path(os.environ.setdefault("SHOP_STATE", str(HERE / ".state")))
@@ -31,6 +36,9 @@ def main() -> int:
             "SHOP_NAMESPACE": f"shop-demo-{token_hex(4)}",
             "SHOP_SMTP_PORT": str(mail.port),
             "SHOP_PARTNER_URL": partner.url,
+            "SHOP_PROCESSES": str(options.processes),
+            "SHOP_THREADS": str(options.threads),
+            "SHOP_LEASE": str(options.lease),
         }
         import django
 

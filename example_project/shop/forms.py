@@ -17,6 +17,17 @@ class OrderForm(forms.Form):
     card = forms.CharField(max_length=30, initial="tok-ok", help_text="tok-declined plays a customer without money.")
 
 
+class RehearsalForm(forms.Form):
+    """How much work, and how bad it is."""
+
+    kind = forms.ChoiceField(choices=[(kind, kind) for kind in ("email", "webhook", "thumbnail", "invoice")])
+    number = forms.IntegerField(min_value=1, max_value=1000, initial=20)
+    milliseconds = forms.IntegerField(label="Takes (ms)", min_value=0, max_value=60_000, initial=200)
+    fail = forms.IntegerField(label="Fails (%)", min_value=0, max_value=100, initial=10)
+    hang = forms.IntegerField(label="Hangs until its time limit (%)", min_value=0, max_value=100, initial=0)
+    crash = forms.IntegerField(label="Kills its process (%)", min_value=0, max_value=100, initial=0)
+
+
 class PhotoForm(forms.Form):
     """A new photo of a product."""
 

@@ -11,7 +11,7 @@ from django.db.models import Count, F
 from django.utils import timezone
 
 from django_jobs import Fail, JobContext, Snooze, job
-from shop import documents, photos
+from shop import documents, photos, rehearsal
 from shop.models import Cart, Document, FrontPage, Order, Product, SearchIndex
 from shop.partners import post_json, post_json_async
 
@@ -96,6 +96,12 @@ def export_orders(ctx: JobContext, document_id: int) -> int:
     name, lines = documents.write_spreadsheet(document_id, report)
     Document.objects.filter(pk=document_id).update(file=name)
     return lines
+
+
+@job(queue="rehearsal", takes_context=True, timeout=5, max_attempts=5, backoff=[1, 2, 4])
+def rehearse(ctx: JobContext, kind: str, milliseconds: int = 0, fail: int = 0, hang: int = 0, crash: int = 0) -> str:
+    """Work of no use but to see what becomes of it: `fail`, `hang` and `crash` in percent (see rehearsal.py)."""
+    return rehearsal.perform(ctx, milliseconds, fail, hang, crash)
 
 
 @job(cron="0 3 * * *")

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from shop import views
+from shop import rehearsal, views
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -10,6 +10,8 @@ urlpatterns = [
     path("orders/place/", views.place_order, name="place-order"),
     path("products/<slug:slug>/photo/", views.upload_photo, name="upload-photo"),
     path("documents/<str:kind>/", views.make_document, name="make-document"),
+    path("rehearsal/", rehearsal.page, name="rehearsal"),
+    path("rehearsal/state.json", rehearsal.state, name="rehearsal-state"),
     path("work/", views.work, name="work"),
     path("work/<str:job_id>/", views.job, name="job"),
     path("work/<str:job_id>/state.json", views.job_state, name="job-state"),
