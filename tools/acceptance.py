@@ -15,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, TARGET = ROOT / "docs" / "acceptance.toml", ROOT / "docs" / "acceptance.md"
 NO_REASON = "not shown by a test yet"
+#: A test that claims more has not been written to show them.
+MOST = 7
 #: At most so many tests are named in a row; the rest is counted.
 NAMED = 3
 HEAD = """\
@@ -23,7 +25,8 @@ HEAD = """\
 What django_jobs promises, where each promise is kept, and the tests that show it. Made by `make docs` from
 [acceptance.toml](acceptance.toml) and the `accepts` marks of the tests; do not edit it by hand.
 
-{shown} of {all} promises are shown by a test.
+{shown} of {all} promises are shown by a test as they were written. {otherwise} are answered otherwise: the row says how
+and why, and a test shows the answer where one can.
 
 | id | promise | how | shown by |
 |---|---|---|---|
@@ -46,7 +49,9 @@ def page(promises: Mapping[str, Mapping[str, str]], tests: Mapping[str, list[str
     """The whole text.  Raises SystemExit if a test names a promise that does not exist."""
     if unknown := sorted(set(tests) - set(promises)):
         raise SystemExit(f"Tests accept ids that {SOURCE.name} does not have: {', '.join(unknown)}.")
-    head = HEAD.format(shown=sum(id in tests for id in promises), all=len(promises))
+    otherwise = sum("otherwise" in entry for entry in promises.values())
+    shown = sum(id in tests and "otherwise" not in entry for id, entry in promises.items())
+    head = HEAD.format(shown=shown, otherwise=otherwise, all=len(promises))
     return head + "".join(row(id, entry, tests.get(id, [])) for id, entry in promises.items())
 
 
@@ -56,36 +61,44 @@ def row(id: str, entry: Mapping[str, str], tests: list[str]) -> str:
         more = f" and {len(tests) - NAMED} more" if len(tests) > NAMED else ""
         shown = "<br>".join(f"`{test}`" for test in tests[:NAMED]) + more
     else:
-        shown = entry.get("reason", NO_REASON)
+        shown = NO_REASON
+    if "otherwise" in entry:
+        answer = f"**Answered otherwise**: {entry['otherwise']}"
+        shown = f"{answer}<br>{shown}" if tests else answer
     return f"| {id} | {entry['promise']} | {entry['how']} | {shown} |\n".replace("||", "|")
 
 
 def marks(folder: Path) -> dict[str, list[str]]:
-    """id → tests that carry it, as "file::name".  Reads the source: no test is imported or run."""
+    """id → tests that carry it, as "file::name".  Reads the source: no test is imported or run.
+
+    Raises SystemExit for a mark that is not on one test: of a class or a file it would claim for tests that show
+    something else."""
     found: dict[str, list[str]] = defaultdict(list)
+    wrong: list[str] = []
     for path in sorted(folder.rglob("*.py")):
         tree = ast.parse(path.read_text())
         file = path.relative_to(folder).as_posix()
-        whole_file = [id for node in tree.body if is_pytestmark(node) for id in accepted(node)]
-        for name, ids in marked(tree, whole_file):
+        mine = 0
+        for name, ids in marked(tree):
+            mine += len(ids)
+            if len(ids) > MOST:
+                wrong.append(f"{file}::{name} claims {len(ids)} promises; one test shows at most {MOST}")
             for id in dict.fromkeys(ids):
                 found[id].append(f"{file}::{name}")
+        if len(accepted(tree)) > mine:
+            wrong.append(f"{file} has a mark `accepts` that is not on a test")
+    if wrong:
+        raise SystemExit("Marks stand on single tests: " + "; ".join(wrong) + ".")
     return dict(found)
 
 
-def marked(tree: ast.AST, inherited: list[str], prefix: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each test in `tree` with the ids of its own, its class's and its file's marks."""
+def marked(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each test in `tree` with the ids of its own marks."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
-            ids = inherited + [id for each in node.decorator_list for id in accepted(each)]
-            yield from marked(node, ids, f"{prefix}{node.name}::")
+            yield from marked(node, f"{prefix}{node.name}::")
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            yield prefix + node.name, inherited + [id for each in node.decorator_list for id in accepted(each)]
-
-
-def is_pytestmark(node: ast.AST) -> bool:
-    """Is this the assignment that marks a whole file?"""
-    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets)
+            yield prefix + node.name, [id for each in node.decorator_list for id in accepted(each)]
 
 
 def accepted(node: ast.AST) -> list[str]:

@@ -110,7 +110,6 @@ class TestRevive:
         store.revive(Q, ["a"])
         assert claim(store)[0].attempt == 2
 
-    @pytest.mark.accepts("K31")
     def test_replaces_the_record_in_the_same_step(self, store, in_state, make_job):
         in_state("a", State.DEAD)
         edited = make_job("a", args=b"[[9],{}]", priority=3).record

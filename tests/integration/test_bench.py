@@ -66,6 +66,7 @@ def test_every_job_counts_once_a_child_stays_small_and_is_faster_than_single_wri
         with redis.Redis.from_url(own_server) as client:
             assert client.hlen("{jobs}:workers") == 0, "the workers ended in order"
         assert numbers["child MB"] <= CHILD_MB
+        assert numbers["drain"] * 60 > 50_000, "jobs a minute"
         # Both on this machine, one after the other: what it can do cancels out, batches remain.
         rates.append((numbers["drain"], measures.bare(own_server)["SET loop"]))
         if rates[-1][0] > rates[-1][1]:

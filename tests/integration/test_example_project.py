@@ -61,12 +61,11 @@ def assert_it_went_well(done: subprocess.CompletedProcess[str], tmp_path: Path) 
         assert processes_of(tmp_path) == []
 
 
-@pytest.mark.accepts("P02", "R22", "P01", "K17")
+@pytest.mark.accepts("P02", "P01", "K17")
 def test_the_shop_does_its_work_on_the_embedded_store(tmp_path: Path) -> None:
     assert_it_went_well(play(tmp_path, "embedded"), tmp_path)
 
 
 @pytest.mark.redis
-@pytest.mark.accepts("R22")
 def test_the_shop_does_its_work_on_redis(tmp_path: Path, redis_server: str) -> None:
     assert_it_went_well(play(tmp_path, redis_server), tmp_path)

@@ -46,8 +46,8 @@ def _settings() -> Iterator[None]:
         yield
 
 
-@pytest.mark.accepts("O05", "O06")
 class TestFullQueue:
+    @pytest.mark.accepts("O05", "O06")
     @pytest.mark.parametrize("address", ["/view", "/async"])
     def test_a_client_is_asked_to_come_again(self, jobs: Jobs, address: str) -> None:
         assert Client().get(address).status_code == 200

@@ -27,6 +27,7 @@ def test_queues_spread_over_the_nodes_and_each_lives_on_one(cluster_store: Redis
     assert cluster_store.queues() == sorted(QUEUES)
 
 
+@pytest.mark.accepts("G22")
 def test_a_job_lives_its_whole_life(cluster_store: RedisStore, make_job: Any, clock: Any) -> None:
     assert isinstance(cluster_store, RedisClusterStore)
     for queue in QUEUES:

@@ -41,7 +41,7 @@ seen = {"page": client.get("/rehearsal/").content.decode()}
 """
 
 
-def play(tmp_path: Path, script: str) -> dict[str, object]:
+def play(tmp_path: Path, script: str, **environment: str) -> dict[str, object]:
     """Run this in the example's settings; `seen` is what it leaves."""
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT + script + "\nprint(json.dumps(seen))"],
@@ -52,6 +52,7 @@ def play(tmp_path: Path, script: str) -> dict[str, object]:
             "PYTHONPATH": str(ROOT),
             "SHOP_STATE": str(tmp_path),
             "SHOP_LEASE": "1",
+            **environment,
         },
         capture_output=True,
         text=True,
@@ -120,3 +121,25 @@ seen["slow"] = min(info.run_ms for info in infos if info.state == "succeeded")
     assert [outcome for outcome, _ in ends] == ["failed", "failed", "succeeded", "succeeded", "timeout", "worker_lost"]
     assert ("worker_lost", "dead") in ends, "three times, and that is the end of it"
     assert int(str(seen["slow"])) >= 300
+
+
+@pytest.mark.accepts("R23")
+def test_the_pool_the_store_and_the_lease_of_the_demo_are_options_of_it(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "demo", "--help"],
+        cwd=ROOT / "example_project", capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert {"--processes", "--threads", "--lease"} <= set(ran.stdout.split())
+    seen = play(
+        tmp_path,
+        """
+from django_jobs.conf import get_settings
+settings = get_settings()
+seen["knobs"] = [settings.processes, settings.threads, settings.lease, settings.store, settings.namespace]
+""",
+        SHOP_PROCESSES="3",
+        SHOP_THREADS="5",
+        SHOP_STORE=f"embedded:{tmp_path / 'other.sqlite3'}",
+        SHOP_NAMESPACE="rehearsed",
+    )
+    assert seen["knobs"] == [3, 5, 1.0, f"embedded:{tmp_path / 'other.sqlite3'}", "rehearsed"]

@@ -25,7 +25,7 @@ def end_of_burst(pool: Pool, seconds: float = PATIENCE) -> str:
     return pool.text()
 
 
-@pytest.mark.accepts("G55", "O12", "G80", "G54", "O07")
+@pytest.mark.accepts("G55", "O12", "G80", "G54")
 def test_a_burst_runs_everything_once_and_ends(site: WorkerSite) -> None:
     ids = [site.put("work") for _ in range(300)] + [site.put("awork", 5) for _ in range(50)]
     result = site.put("add", 2, 3)

@@ -49,7 +49,6 @@ def _own_registry() -> Iterator[None]:
         registry.unregister(name)
 
 
-@pytest.mark.accepts("G18", "G82")
 class TestTheDecorator:
     def test_a_job_is_still_the_function_it_was(self) -> None:
         task = job(plain)
@@ -57,6 +56,7 @@ class TestTheDecorator:
         assert (task.name, task.__doc__, task.__name__) == (f"{__name__}.plain", "Says what it got.", "plain")
         assert inspect.signature(task) == inspect.signature(plain)
 
+    @pytest.mark.accepts("G18")
     def test_it_is_found_by_its_name_and_by_older_names(self) -> None:
         task = job(name="shop.receipt", aliases=["shop.mail"])(plain)
         assert registry.get("shop.receipt") is task
@@ -103,7 +103,6 @@ class TestTheDecorator:
         assert registry.get(again.name) is again
 
 
-@pytest.mark.accepts("G82")
 class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -156,6 +155,7 @@ class TestRefusals:
         ],
         ids=str,
     )
+    @pytest.mark.accepts("G82")
     def test_a_bad_option_is_named_with_its_remedy(self, options: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidJob) as caught:
             job(**options)(plain)
@@ -182,6 +182,7 @@ class TestRefusals:
             (generator, "is a generator: calling it runs nothing"),
         ],
     )
+    @pytest.mark.accepts("G82")
     def test_what_a_worker_cannot_find_or_run_is_no_job(self, function: Any, message: str) -> None:
         with pytest.raises(InvalidJob) as caught:
             job(function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -208,3 +209,16 @@ def test_a_claim_may_be_run_inside_a_running_loop(bench: Bench) -> None:
 
     bench.store.close()
     assert asyncio.run(outer()) == b'"fine"'
+
+
+@pytest.mark.accepts("P07")
+def test_whatever_a_job_writes_into_what_it_is_given_it_ends_as_it_returned(bench: Bench) -> None:
+    def meddles(ctx: JobContext) -> str:
+        for name, value in (("id", "other"), ("queue", "other"), ("attempt", 99), ("token", 0), ("state", "dead")):
+            for holder in (ctx, ctx.job):
+                with suppress(AttributeError, TypeError):
+                    setattr(holder, name, value)
+        return "done"
+
+    info = bench.run(meddles, takes_context=True)
+    assert (info.state, info.result) == (State.SUCCEEDED, b'"done"')

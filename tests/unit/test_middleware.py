@@ -64,6 +64,38 @@ def test_a_middleware_may_answer_for_the_job(bench: Bench) -> None:
     assert bench.run(never, middleware=[cached]).result == b'"from the cache"'
 
 
+@pytest.mark.accepts("G16")
+def test_a_middleware_may_stop_the_chain_with_an_error(bench: Bench) -> None:
+    reached: list[str] = []
+
+    def outer(get_next: Any) -> Any:
+        def layer(job: RunningJob) -> Any:
+            reached.append("outer")
+            try:
+                return get_next(job)
+            except PermissionError:
+                reached.append("outer sees it")
+                raise
+
+        return layer
+
+    def refuses(get_next: Any) -> Any:
+        def layer(job: RunningJob) -> Any:
+            raise PermissionError("not today")
+
+        return layer
+
+    def inner(get_next: Any) -> Any:
+        return lambda job: reached.append("inner")
+
+    def function() -> None:
+        reached.append("function")
+
+    info = bench.run(function, middleware=[outer, refuses, inner], max_attempts=2)
+    assert reached == ["outer", "outer sees it"]
+    assert (info.state, info.attempts[-1].error) == (State.RETRY, "not today")
+
+
 def test_sync_middleware_wrap_an_async_job_from_its_start_to_its_end(bench: Bench) -> None:
     seen: list[str] = []
 

@@ -114,7 +114,6 @@ def info(id: str, *, at: int, name: str = "tests.greet", state: State = State.SU
     return JobInfo(id, "default", f"-\n{name}\n\n\n{at}\n\n[[],{{}}]".encode(), state, at=at)
 
 
-@pytest.mark.accepts("K31")
 def test_pages_walk_the_whole_history_once_newest_first(api: Api, clock: Clock) -> None:
     # Many end in the same millisecond: the cursor must not lose or repeat them.
     archive.write([info(f"{n:03}", at=clock.now + n // 7) for n in range(60)])
@@ -132,6 +131,7 @@ def test_pages_walk_the_whole_history_once_newest_first(api: Api, clock: Clock) 
     assert ends == sorted(ends, reverse=True)
 
 
+@pytest.mark.accepts("K31")
 def test_pages_are_filtered_by_name_and_end_and_bounded(api: Api, clock: Clock) -> None:
     archive.write([info("1", at=clock.now), info("2", at=clock.now, name="tests.charge", state=State.DEAD)])
     assert [job["id"] for job in api.get("v1/archived-jobs?name=tests.greet").json()["jobs"]] == ["1"]

@@ -45,7 +45,7 @@ class TestTypes:
         assert api.post("v1/job-types", body).status_code == status
         assert RemoteJobType.objects.count() == 1
 
-    @pytest.mark.accepts("K24", "K31")
+    @pytest.mark.accepts("K24")
     def test_a_type_made_elsewhere_is_known_within_five_seconds(
         self, api: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -97,6 +97,12 @@ class TestPut:
         clock.advance(3_600_000)
         assert work_off() == 1
 
+    @pytest.mark.accepts("K10")
+    def test_run_after_null_is_now(self, api: Api, work_off: Callable[..., int]) -> None:
+        made = api.put("v1/jobs/tests.greet/1", {"data": ["Ada"], "run_after": None})
+        assert (made.json()["state"], made.json()["run_at"]) == ("queued", None)
+        assert work_off() == 1
+
     @pytest.mark.accepts("K11")
     def test_a_job_past_expires_at_is_not_run(
         self, api: Api, store: Store, clock: Clock, work_off: Callable[..., int]

@@ -34,7 +34,7 @@ def count(store: Store, state: State, queue: str = "default") -> int:
     return store.stats([queue])[0].counts[state]
 
 
-@pytest.mark.accepts("G78", "R23")
+@pytest.mark.accepts("G78")
 def test_all_dead_jobs_are_retried_and_counted(console_store: Store, filler: Filler) -> None:
     for _ in range(30):
         filler.make(State.DEAD)

@@ -146,3 +146,15 @@ def test_the_command_edits_a_job_that_waits_and_says_why_it_does_not(console_sto
     ):
         with pytest.raises(CommandError, match=error):
             command(*words)
+
+
+@pytest.mark.accepts("G70")
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRY])
+def test_jobs_of_a_later_time_are_deleted_through_the_client_and_the_command(
+    console_store: Store, filler: Filler, state: State
+) -> None:
+    one, two = filler.make(state), filler.make(state)
+    assert operations.delete("default", [one]).count == 1
+    out = StringIO()
+    call_command("jobs", "delete", two, stdout=out)
+    assert [console_store.get("default", id) for id in (one, two)] == [None, None]

@@ -62,7 +62,6 @@ def fill(store: RedisStore, queue: str, number: int, state: State) -> None:
                 store.kill(queue, [job.id for job in jobs[i : i + 250]], "the bank is down")
 
 
-@pytest.mark.accepts("R22")
 def test_pages_over_20_000_jobs_cost_as_many_commands_as_over_none(
     make_redis_store: Callable[..., RedisStore], root: Client, sent: Sent
 ) -> None:

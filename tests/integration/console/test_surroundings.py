@@ -84,7 +84,6 @@ def test_django_finds_nothing_to_complain_about(memory_console: Store, capsys: p
 
 
 @pytest.mark.redis
-@pytest.mark.accepts("R22")
 def test_with_500_queues_no_page_asks_more_than_30_times(
     make_redis_store: Callable[..., RedisStore], root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
