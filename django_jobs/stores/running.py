@@ -50,6 +50,15 @@ class Renewal(NamedTuple):
     holds: Mapping[int, int]
 
 
+class Outlook(NamedTuple):
+    """What a look round found in one queue."""
+
+    #: jobs that wait in that lane; 0 where the queue is paused.
+    left: int
+    #: ms until a claim may find more than that (≥ 0): as Claimed.next_due; 0 where jobs wait for a pause that is over.
+    due: int | None
+
+
 class RunningStore(ABC):
     """How jobs come in, run and end."""
 
@@ -213,8 +222,12 @@ class RunningStore(ABC):
         """How many jobs wait in that lane, per queue: one round trip."""
 
     @abstractmethod
-    def anything(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> bool:
-        """Is there a queued job in any of them?  One command: the poll behind wait_for_work."""
+    def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
+        """Where a claim may find something, now or later: the look round behind wait_for_work.  One round trip."""
+
+    @abstractmethod
+    def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
+        """Somebody who waits for work shall look into these queues: the caller was told to, and will not."""
 
     @abstractmethod
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:

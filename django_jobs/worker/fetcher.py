@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from time import monotonic
 
 from django_jobs.conf import QueueSettings
-from django_jobs.exceptions import StoreCorrupt
+from django_jobs.exceptions import StoreCorrupt, StoreError
 from django_jobs.remote import theirs
 from django_jobs.stores.base import Store
 from django_jobs.values import Claimed, Lane
@@ -21,6 +22,11 @@ from django_jobs.worker.picking import QueuePicker
 
 #: Seconds: a lost wake-up delays a job by no more than this.
 LONGEST_WAIT = 2.0
+#: Seconds between two looks round, of whoever is free.  Nothing that another worker was told or knows, and takes with
+#: it when it dies, waits for longer than this and LONGEST_WAIT.
+LOOK_ROUND = 1.0
+#: Seconds ahead of which others know by themselves what is due; what is due before, they are told.
+NEAR = LONGEST_WAIT + LOOK_ROUND
 #: Seconds between two looks at all backlogs while there is work; claims tell of their own queue meanwhile.
 LOOK_INTERVAL = 0.1
 #: Seconds between two claims on every queue that is drained: what is left comes back from a limit or a lost worker.
@@ -57,8 +63,7 @@ class Fetcher:
         self.picker = QueuePicker(queues, strict=strict)
         #: True from before a claim is sent until its thread has it: the process must not end in between.
         self.claiming = False
-        self._looked = self._polled = 0.0
-        self._polls = 0
+        self._looked, self._looked_round = 0.0, -inf
         #: queue → what is wrong with it.
         self._broken: dict[str, str] = {}
 
@@ -71,6 +76,9 @@ class Fetcher:
     def fetch(self) -> tuple[str, Claimed] | None:
         """Claim one batch, after waiting at most LONGEST_WAIT.  None: nothing came, ask again."""
         now = monotonic()
+        if now - self._looked_round >= LOOK_ROUND:
+            self._look_round(now)
+            now = monotonic()
         queue = self.picker.pick(now)
         if queue is None:
             self._wait(now)
@@ -126,9 +134,26 @@ class Fetcher:
             announce_expired(queue, claimed.expired, claimed.now)
         return claimed
 
-    def _look(self) -> bool:
+    def _look(self) -> None:
         self._looked = monotonic()
-        return self.picker.learn(self.store.backlog(self.names, lane=self.lane))
+        self.picker.learn(self.store.backlog(self.names, lane=self.lane))
+
+    def _look_round(self, now: float) -> None:
+        """See for ourselves: a wake-up reaches one worker, which may die or be busy when the time comes."""
+        self._looked_round = now
+        if names := self.names:
+            self.picker.foresee(self.store.outlook(names, lane=self.lane), now)
+
+    def hand_over(self, *, keep: str | None = None) -> None:
+        """Nobody here will claim for a while: somebody else shall look where we were told to, or would look soon.
+
+        `keep`: a queue that was just claimed from, where the claim itself has told others."""
+        queues = self.picker.hand_over(monotonic() + NEAR, keep=keep)
+        if queues and self.drain is None:
+            try:
+                self.store.wake(queues, lane=self.lane)
+            except StoreError as error:
+                logger.debug("Nobody could be told to look into %s: %s", ", ".join(queues), error)
 
     def _wait(self, now: float) -> None:
         """Block until there may be something, and find out where."""
@@ -154,19 +179,8 @@ class Fetcher:
             self.gate.ended.wait(timeout)
             return
         woken = self.store.wait_for_work(names, timeout, lane=self.lane)
-        if self.gate.closed:
-            return
         if woken:
             # One claim instead of a look and a claim: it also tells of a scheduled job that became the first due.
             self.picker.suspect(woken)
         elif woken is not None:
-            if len(self.names) == 1 or not self._look():
-                # Nothing is queued: somebody has taken it, or a scheduled job became the first that is due.
-                self.picker.suspect()
-        elif (now := monotonic()) - self._polled >= LONGEST_WAIT / 2:
-            self._polled = now
-            self._polls += 1
-            if self.store.anything(self.names, lane=self.lane):
-                self._look()
-            elif self._polls % 2 == 0:
-                self.picker.suspect_next()
+            self._look_round(monotonic())

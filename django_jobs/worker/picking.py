@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from django_jobs.conf import QueueSettings
+from django_jobs.stores.running import Outlook
 
 #: Seconds a queue is left alone that has jobs but gave none (it is paused, or at its limit): doubling between these.
 SHORTEST_REST = 0.05
@@ -21,8 +22,7 @@ class _Known:
     def __init__(self, settings: QueueSettings) -> None:
         self.name, self.weight = settings.name, settings.priority
         self.left = 0
-        # Until the first claim has said when the next job is due, it may be now.
-        self.due = -inf
+        self.due = inf
         self.rest = 0.0
         self.rests_until = -inf
 
@@ -35,7 +35,6 @@ class QueuePicker:
     ) -> None:
         self._known = {settings.name: _Known(settings) for settings in queues}
         self._strict, self._rng = strict, rng
-        self._rotation = list(self._known)
 
     def pick(self, now: float) -> str | None:
         """A queue worth a claim, or None.  An empty queue is never considered."""
@@ -69,11 +68,16 @@ class QueuePicker:
         else:
             known.rest, known.rests_until = 0.0, -inf
 
-    def learn(self, backlog: Mapping[str, int]) -> bool:
-        """Learn how many jobs wait in each queue.  Returns whether any do."""
+    def learn(self, backlog: Mapping[str, int]) -> None:
+        """Learn how many jobs wait in each queue."""
         for name, left in backlog.items():
             self._known[name].left = left
-        return any(backlog.values())
+
+    def foresee(self, outlook: Mapping[str, Outlook], now: float) -> None:
+        """Learn where a claim may find something, now or later.  What was suspected before is known by this."""
+        for name, (left, due) in outlook.items():
+            known = self._known[name]
+            known.left, known.due = left, inf if due is None else now + due / 1000
 
     def suspect(self, queue: str | None = None) -> None:
         """Something may have become due, or a running job may have made room: look into this queue, or into all."""
@@ -85,10 +89,12 @@ class QueuePicker:
         """Jobs of this queue have ended here: if it rests because of its limit, it need not.  From any thread."""
         self._known[queue].rests_until = -inf
 
-    def suspect_next(self) -> None:
-        """Suspect one queue after the other, one per call: the floor under wake-ups that get lost."""
-        self._rotation.append(self._rotation.pop(0))
-        self.suspect(self._rotation[-1])
+    def hand_over(self, before: float, *, keep: str | None = None) -> list[str]:
+        """The queues (but for `keep`) to be looked into before that time, of which nobody here thinks any more."""
+        names = [name for name, known in self._known.items() if known.due < before and name != keep]
+        for name in names:
+            self._known[name].due = inf
+        return names
 
     def pause(self, now: float, longest: float) -> float:
         """Seconds until a known due time or the end of a rest, at most `longest`."""

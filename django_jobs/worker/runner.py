@@ -64,6 +64,9 @@ class Runner:
             self.give_back()
         if gate.closed or (child.reports is not None and not child.settler.is_idle):
             # One job at a time means one: were it killed, the one that is not yet settled would run again with it.
+            if gate.closed:
+                with self.fetch_lock:
+                    child.fetcher.hand_over()
             gate.ended.wait(0.1)
             return
         fetcher, may_run = child.fetcher, True
@@ -77,6 +80,10 @@ class Runner:
                     if fetched is not None:
                         child.count_claimed(len(fetched[1].claims))
                         may_run = child.may_run(fetched[1].claims)
+                        if fetched[1].claims and all(runner.busy for runner in child.runners):
+                            fetcher.hand_over(keep=fetched[0])
+                    if gate.closed:
+                        fetcher.hand_over()
                 finally:
                     fetcher.claiming = False
                 if child.outage.is_on:

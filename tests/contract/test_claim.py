@@ -15,7 +15,6 @@ from tests.contract.acts import (
     complete,
     counts,
     enqueue,
-    ids_in,
     info,
     start,
     state_of,
@@ -224,10 +223,3 @@ class TestLookingWhetherThereIsWork:
         store.enqueue("b", [make_job()])
         assert store.backlog([Q, "b", "c"]) == {Q: 2, "b": 1, "c": 0}
         assert store.backlog([Q, "b"], lane=Lane.ALONE) == {Q: 1, "b": 0}
-
-    def test_says_whether_any_queue_has_one(self, store, make_job):
-        assert not store.anything([Q, "b"])
-        store.enqueue("b", [make_job()])
-        assert store.anything([Q, "b"])
-        assert not store.anything([Q, "b"], lane=Lane.ALONE)
-        assert ids_in(store, State.QUEUED) == []

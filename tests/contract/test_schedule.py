@@ -86,7 +86,9 @@ class TestWaitingForWork:
         enqueue(store, *[make_job(i, limit_key="k", limit=1) for i in "ab"])
         claims = start(store)
         claims = store.claim(Q, "w", 2, lease=30_000).claims
-        told = _in_thread(lambda: _until(lambda: store.wait_for_work([Q], 1.0) is not None and store.anything([Q])))
+        told = _in_thread(
+            lambda: _until(lambda: store.wait_for_work([Q], 1.0) is not None and store.outlook([Q])[Q].left)
+        )
         complete(store, *claims)
         assert told() is True
 

@@ -34,7 +34,7 @@ def test_a_job_lives_its_whole_life(cluster_store: RedisStore, make_job: Any, cl
         jobs = [make_job(f"{queue}-{i}") for i in range(20)]
         assert cluster_store.enqueue(queue, jobs) == [Added.ADDED] * 20
     assert cluster_store.backlog(QUEUES) == dict.fromkeys(QUEUES, 20)
-    assert cluster_store.anything(QUEUES)
+    assert cluster_store.outlook(QUEUES) == dict.fromkeys(QUEUES, (20, None))
     assert cluster_store.wait_for_work(QUEUES[:1], 1) == QUEUES[0]
     for queue in QUEUES:
         claims = cluster_store.claim(queue, "w", 20, lease=30_000).claims

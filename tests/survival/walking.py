@@ -242,6 +242,9 @@ class Walk:
     def fleet(self) -> object:
         self.store.command_worker("parent", "quiet")
         self.store.stats([QUEUE])
+        lane = self.rng.choice((Lane.SHARED, Lane.ALONE))
+        self.store.outlook([QUEUE], lane=lane)
+        self.store.wake([QUEUE], lane=lane)
         self.store.find([QUEUE], f"job-{self.made}")
         self.store.sums([QUEUE], self.clock() - 600_000)
         self.store.holdings(QUEUE, "w1")

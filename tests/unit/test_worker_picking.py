@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from django_jobs.conf import QueueSettings
+from django_jobs.stores.running import Outlook
 from django_jobs.worker.crash_loop import MOST_LOOPS, CrashLoop
 from django_jobs.worker.picking import LONGEST_REST, QueuePicker
 from django_jobs.worker.sizing import LARGEST, BatchSizer
@@ -102,17 +103,17 @@ def test_a_queue_whose_head_may_not_run_is_asked_again_at_once_while_that_helps(
     assert queues.pick(5.0) is None
 
 
-def test_every_queue_is_suspected_in_turn() -> None:
-    queues = picker({"a": 1, "b": 1, "c": 1})
-    seen = []
-    for _ in range(3):
-        queues.suspect_next()
-        found = queues.pick(1.0)
-        assert found is not None
-        seen.append(found)
-        queues.claimed(found, got=0, left=0, next_due=None, now=1.0)
+def test_what_nobody_here_will_do_soon_is_handed_over_once() -> None:
+    queues = picker({"told": 1, "soon": 1, "later": 1, "empty": 1, "claimed from": 1})
+    queues.suspect("told")
+    queues.foresee({"soon": Outlook(0, 1500), "later": Outlook(4, 9000), "claimed from": Outlook(3, 10)}, 1.0)
 
-    assert sorted(seen) == ["a", "b", "c"]
+    assert queues.hand_over(4.0, keep="claimed from") == ["told", "soon"]
+    assert queues.hand_over(4.0, keep="claimed from") == []
+    assert queues.pause(1.0, 60.0) == pytest.approx(0.0)
+    queues.claimed("claimed from", got=3, left=0, next_due=None, now=1.0)
+    queues.claimed("later", got=4, left=0, next_due=8000, now=1.0)
+    assert queues.pause(1.0, 60.0) == pytest.approx(8.0)
 
 
 # -- batches ---------------------------------------------------------------------

@@ -9,10 +9,12 @@ from typing import Any
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.redis.part import RedisPart, is_suspect, read_claim, read_holdings, read_tries, texts
 from django_jobs.stores.redis.transport import Argument, Call
-from django_jobs.stores.running import MAX_BATCH, Renewal, RunningStore
+from django_jobs.stores.running import MAX_BATCH, Outlook, Renewal, RunningStore
 from django_jobs.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
 
 _ADDED = {word.value.encode(): word for word in Added}
+#: Queues of one call: one command for each of most of them.
+LOOKED_INTO_AT_ONCE = 500
 _IN_DOUBT = "The job may or may not exist; enqueue with the same job_id is safe to repeat."
 
 
@@ -133,12 +135,15 @@ class RedisRunning(RedisPart, RunningStore):
         sizes = self.transport.pipeline([(size[0], self.keys.of(queue)[name], *size[1:]) for queue in queues])
         return dict(zip(queues, sizes, strict=True))
 
-    def anything(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> bool:
-        name = "queued" if lane is Lane.SHARED else "alone"
-        return bool(self._exist([self.keys.of(queue)[name] for queue in queues]))
+    def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
+        flat = self._run_over("outlook", queues, lane.value, at_once=LOOKED_INTO_AT_ONCE)
+        return {
+            queue: Outlook(int(flat[2 * n]), None if flat[2 * n + 1] < 0 else int(flat[2 * n + 1]))
+            for n, queue in enumerate(queues)
+        }
 
-    def _exist(self, keys: list[str]) -> int:
-        return int(self.transport.command("EXISTS", *keys))
+    def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
+        self._run_over("wake", queues, lane.value, at_once=LOOKED_INTO_AT_ONCE)
 
     def close(self) -> None:
         self.transport.close()

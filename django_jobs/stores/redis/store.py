@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
+from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.base import Store, StoreOptions
 from django_jobs.stores.redis.addresses import cluster_from_setting, pool_from_setting, redacted
 from django_jobs.stores.redis.browsing import RedisBrowsing
@@ -13,6 +15,8 @@ from django_jobs.stores.redis.running import RedisRunning
 from django_jobs.stores.redis.settling import RedisSettling
 from django_jobs.stores.redis.transport import ClusterTransport, Transport
 from django_jobs.stores.redis.upkeep import RedisUpkeep
+from django_jobs.stores.running import Outlook
+from django_jobs.values import Lane
 
 
 class RedisStore(RedisRunning, RedisSettling, RedisReconciling, RedisUpkeep, RedisOperating, RedisBrowsing, Store):
@@ -45,8 +49,21 @@ class RedisClusterStore(RedisStore):
         key, queue = random.choice(list(keys.items()))
         return super()._wait({key: queue}, timeout if len(keys) == 1 else min(timeout, self.LONGEST_WAIT))
 
-    def _exist(self, keys: list[str]) -> int:
-        return sum(int(found) for found in self.transport.pipeline([("EXISTS", key) for key in keys]))
+    def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
+        """Of a server that is silent one queue is asked for: the others have work."""
+        found: dict[str, Outlook] = {}
+        silent: dict[str, StoreUnavailable] = {}
+        for queue in queues:
+            server = self.server_of(queue)
+            if server in silent:
+                continue
+            try:
+                found |= super().outlook([queue], lane=lane)
+            except StoreUnavailable as error:
+                silent[server] = error
+        if silent and not found:
+            raise silent.popitem()[1]
+        return found
 
 
 __all__ = ["RedisClusterStore", "RedisStore"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_jobs.stores.running import MAX_BATCH, RunningStore
+from django_jobs.stores.running import MAX_BATCH, Outlook, RunningStore
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
 from django_jobs.stores.sqlite.transaction import ADMIT, SUSPECT, Transaction
@@ -12,6 +12,10 @@ from django_jobs.values import Claim, Claimed, Lane, State
 
 #: jobs looked at and passed over by one claim; the next claim goes on behind them.
 PASS_OVER = 1000
+_NEXT_PAUSED = (
+    "SELECT blocked_by FROM jobs WHERE queue = ? AND state = 'blocked'"
+    " AND blocked_by > ? AND blocked_by < 'pause;' ORDER BY blocked_by LIMIT 1"
+)
 
 
 class SqliteClaiming(SqlitePart, RunningStore):
@@ -88,8 +92,9 @@ class SqliteClaiming(SqlitePart, RunningStore):
         with self.database.read() as connection:
             return {q: self.reading(q, connection).count_of(State.QUEUED, lane_parts(lane)) for q in queues}
 
-    def anything(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> bool:
-        return any(self.backlog(queues, lane=lane).values())
+    def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
+        with self.database.read() as connection:
+            return {queue: outlook_of(self.reading(queue, connection), lane) for queue in queues}
 
 
 def lane_parts(lane: Lane) -> tuple[int, ...]:
@@ -169,16 +174,33 @@ def admit_resumed(move: Transaction, closed: dict[str, tuple[str, int, int]]) ->
     """blocked → queued, some jobs of types whose pause is over."""
     if not move.count_of(State.BLOCKED):
         return
-    sql = (
-        "SELECT blocked_by FROM jobs WHERE queue = ? AND state = 'blocked'"
-        " AND blocked_by > ? AND blocked_by < 'pause;' ORDER BY blocked_by LIMIT 1"
-    )
-    by = move.value(sql, move.queue, "pause:")
+    by = move.value(_NEXT_PAUSED, move.queue, "pause:")
     while by is not None:
         name = by.removeprefix("pause:")
         if name not in closed:
             move.admit_type(name)
-        by = move.value(sql, move.queue, by)
+        by = move.value(_NEXT_PAUSED, move.queue, by)
+
+
+def outlook_of(view: Transaction, lane: Lane) -> Outlook:
+    """What a claim of that lane may find in the queue, now or later."""
+    closed = view.pauses()
+    if "" in closed:
+        return Outlook(0, next_opening(view))
+    left = view.count_of(State.QUEUED, lane_parts(lane))
+    return Outlook(left, 0 if _some_are_resumed(view, closed) else next_due(view))
+
+
+def _some_are_resumed(view: Transaction, closed: dict[str, tuple[str, int, int]]) -> bool:
+    """Does a job wait for the end of a pause that is over?  The next claim lets it in."""
+    if not view.count_of(State.BLOCKED):
+        return False
+    after = "pause:"
+    while (by := view.value(_NEXT_PAUSED, view.queue, after)) is not None:
+        if by.removeprefix("pause:") not in closed:
+            return True
+        after = by
+    return False
 
 
 def next_due(move: Transaction) -> int | None:

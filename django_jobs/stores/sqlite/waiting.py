@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from django_jobs.stores.running import RunningStore
-from django_jobs.stores.sqlite.claiming import lane_parts, next_due, next_opening
+from django_jobs.stores.sqlite.claiming import outlook_of
 from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.values import Lane, State
+from django_jobs.values import Lane
 
 #: a test's clock moves without telling anybody: look at it this often (seconds).
 _CLOCK_POLL = 0.02
@@ -53,15 +53,17 @@ class SqliteWaiting(SqlitePart, RunningStore):
                 left = min(left, _CLOCK_POLL if self.options.clock is not None else view.due)
             self.database.wait(mark, left)
 
+    def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
+        """Nobody needs to be told: each waiter sees by itself what there is."""
+
     def _look(self, queues: Sequence[str], lane: Lane) -> _View:
         changes, ready, due = 0, False, None
         with self.database.read() as connection:
             for queue in queues:
                 view = self.reading(queue, connection)
                 changes += view.value("SELECT sum(changes) FROM counts WHERE queue = ?", queue) or 0
-                closed = "" in view.pauses()
-                ready = ready or (not closed and view.count_of(State.QUEUED, lane_parts(lane)) > 0)
-                ms = next_opening(view) if closed else next_due(view)
+                left, ms = outlook_of(view, lane)
+                ready = ready or left > 0
                 if ms is not None:
                     due = ms / 1000 if due is None else min(due, ms / 1000)
         return _View(changes, ready, due)

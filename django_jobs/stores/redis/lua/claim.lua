@@ -14,6 +14,7 @@ local up_to = tonumber(ARGV[11])
 local place = lane == 'shared' and queued or alone
 local lane_wake = lane == 'shared' and wake or wake_alone
 local lowest = lane == 'clear' and '0' or '-inf' -- suspects stand below zero
+local NEAR = 3000 -- ms: longer than a free worker goes without a look round (worker/fetcher.py: LOOK_ROUND)
 local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
 
 local function tries_of(ids, size)
@@ -285,7 +286,10 @@ if #ids > 0 or #expired_jobs > 0 then
 else
     answer_in_doubt('')
 end
-if left > 0 and #ids < room then -- else nobody gets one before a running job ends, and that wakes somebody
+local look = next_look()
+-- Others shall know of what is left (where the queue is at its limit, the end of a running job wakes somebody), and of
+-- what is due before they look round by themselves: this worker may be busy by then, or dead.
+if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < NEAR) then
     wake_up(lane_wake)
 end
-return {now, left, next_look(), token, expired_jobs, ids, records, tried}
+return {now, left, look, token, expired_jobs, ids, records, tried}

@@ -10,6 +10,7 @@
 --
 -- Returns id, record, state, crashes, attempt, claimed ms, ms now, holder of each that moved, flat.
 --! use clock answers lines claim_end bury unique
+--! keys scheduled retry
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
 local out, told = {}, {}
@@ -103,6 +104,13 @@ if last then
         redis.pcall('HDEL', holdings, holder)
     end
     holders_are_gone(holders)
+    -- It may have been the one who had taken a wake-up, or who waited for what is due.
+    if redis.call('EXISTS', queued, scheduled, retry, blocked) > 0 then
+        wake_up(wake)
+    end
+    if redis.call('EXISTS', alone, scheduled, retry, blocked) > 0 then
+        wake_up(wake_alone)
+    end
 end
 if #told > 0 then
     answer(table.concat(told, '\n'))

@@ -1,15 +1,6 @@
 -- scheduled and retry → queued, those whose time has come; never more than a hundred in one call.
 --! keys jobs scheduled retry tries
---! use record ready
-
-local heads = {} -- zset → its first member and score, while nothing has been taken out
-
--- ms until its first one is due; nil if it is empty.
-local function first_due(zset)
-    heads[zset] = heads[zset] or redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
-    local score = tonumber(heads[zset][2])
-    return score and math.max(0, score - now)
-end
+--! use record ready next_due
 
 local function promote_from(zset, limit)
     if first_due(zset) ~= 0 then
@@ -41,16 +32,4 @@ local function promote_due(limit)
         moved = moved + promote_from(scheduled, limit - moved)
     end
     return moved
-end
-
--- ms until the next one is due; -1 = there is none.
-local function next_due()
-    local due = -1
-    for _, zset in ipairs({scheduled, retry}) do
-        local wait = first_due(zset)
-        if wait then
-            due = due < 0 and wait or math.min(due, wait)
-        end
-    end
-    return due
 end
