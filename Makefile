@@ -26,6 +26,8 @@ export SERVER
 # Tests wait more than they calculate: two processes for each core.
 WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 export WORKERS
+# The stores in a file and in memory are the same code: continuous integration runs both.
+STORES ?= $(if $(filter true,$(CI)),memory )embedded redis
 # Puts the server for the tests in front of PATH, for the command that follows.
 WITH_SERVER = folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && PATH="$${folder:+$$folder:}$$PATH"
 
@@ -39,9 +41,9 @@ demo: $(VENV)/.demo-$(SUM)
 	@cd example_project && SHOP_STORE='$(STORE)' $(abspath $(BIN))/python -m demo $(ARGS)
 
 test: $(VENV)/.dev-$(SUM)
-	@$(WITH_SERVER) $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(WITH_SERVER) STORES="$(STORES)" $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-# The stores in a file and in memory are the same code: here the one that is faster.
+# Of the two stores that are the same code, the one that is faster.
 quick: lint
 	@$(WITH_SERVER) DOSE=quick STORES="memory redis" $(BIN)/python -m pytest -q -n $(WORKERS) \
 	  tests/test_architecture.py tests/unit tests/contract $(ARGS)

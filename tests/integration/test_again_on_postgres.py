@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from tests.postgres import Postgres
+from tests.support.missing import only_in_ci
 
 ROOT = Path(__file__).resolve().parents[2]
 AGAIN = [
@@ -27,12 +28,14 @@ AGAIN = [
 @pytest.mark.postgres
 @pytest.mark.accepts("R27")
 def test_transactions_and_tables_are_the_same_on_postgresql(postgres: Postgres) -> None:
+    only_in_ci()
     database = postgres.settings(TEST={"NAME": f"test_{uuid4().hex[:12]}"})
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", "-k", "not redis and not embedded"]
     again = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(Path(__file__).parent / name for name in AGAIN)],
         env={
             **os.environ,
+            "STORES": "memory",
             "DJANGO_SETTINGS_MODULE": "tests.settings_on_postgres",
             "TEST_DATABASE": json.dumps(database),
         },

@@ -19,6 +19,12 @@ def missing(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+def only_in_ci() -> None:
+    """Go on only in continuous integration: these are tests that already ran, once more in other surroundings."""
+    if not CI:
+        pytest.skip("Tests that run again elsewhere: in continuous integration (CI=true).")
+
+
 def need(*programs: str) -> None:
     """Go on only where every one of these programs is on PATH."""
     absent = [program for program in programs if shutil.which(program) is None]

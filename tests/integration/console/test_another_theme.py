@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.missing import chromium, missing
+from tests.support.missing import chromium, missing, only_in_ci
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -20,11 +20,12 @@ NOT = "not own_has and not redis and not embedded"
 
 def again(*files: Path, select: str) -> None:
     """Run tests once more, in a process of their own: a theme is a matter of INSTALLED_APPS."""
+    only_in_ci()
     if find_spec("unfold") is None:
         missing("django-unfold is missing: pip install --group test.")
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-k", select, *files],
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings_with_unfold"},
+        env={**os.environ, "STORES": "memory", "DJANGO_SETTINGS_MODULE": "tests.settings_with_unfold"},
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-5000:]
