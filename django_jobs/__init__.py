@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from django_jobs.handle import JobHandle, aget_job, get_job
     from django_jobs.job_function import JobFunction, job
+    from django_jobs.results import MissingResult
     from django_jobs.values import State
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ __all__ = [
     "JobHandle",
     "JobNotFound",
     "JobsError",
+    "MissingResult",
     "PayloadError",
     "QueueFull",
     "Retry",
@@ -74,6 +76,7 @@ _HOMES = {
     "django_jobs.values": ("State",),
     "django_jobs.handle": ("JobHandle", "aget_job", "get_job"),
     "django_jobs.job_function": ("JobFunction", "job"),
+    "django_jobs.results": ("MissingResult",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -5,7 +5,7 @@ They run on Django's thread for sync code, so a transaction that was opened ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec
 
@@ -36,9 +36,11 @@ class AsyncCalls(Calls[P]):
         """Async twin of `try_enqueue`."""
         return await sync_to_async(self.try_enqueue)(*args, **kwargs)
 
-    async def aenqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
+    async def aenqueue_many(
+        self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
+    ) -> list[JobHandle]:
         """Async twin of `enqueue_many`."""
-        return await sync_to_async(self.enqueue_many)(calls)
+        return await sync_to_async(self.enqueue_many)(calls, job_ids=job_ids)
 
     async def aenqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
         """Async twin of `enqueue_unique`."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec
 
 from django_jobs.definition import JobDefinition
 from django_jobs.enqueue import request_for, submit, submit_many
-from django_jobs.exceptions import InvalidArguments
+from django_jobs.exceptions import InvalidArguments, JobIds
 from django_jobs.handle import DUPLICATE, FULL, JobHandle
-from django_jobs.new_job import NewJobRequest, check_patience, delay_ms, moment
+from django_jobs.new_job import NewJobRequest, check_id, check_patience, delay_ms, moment
 
 P = ParamSpec("P")
 Delay = float | timedelta
@@ -44,13 +44,21 @@ class Calls(Generic[P]):
         handle = submit(self._request(args, kwargs, raise_when_full=False, block_timeout=0))
         return None if handle.state == FULL else handle
 
-    def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
+    def enqueue_many(
+        self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
+    ) -> list[JobHandle]:
         """Enqueue one job per item: a tuple of positional or a dict of keyword arguments.  One round trip per 1,000.
 
         All are checked before the first is stored.  If a queue has no room for a batch, QueueFull tells how many of the
         earlier ones were `accepted`.
+
+        `job_ids`: one of yours for each item; or those of the error (`error.job_ids`) with which a call for the same
+        items ended: then this one adds what is missing, and nothing twice.
         """
         requests = [self._request_for_item(item) for item in calls]
+        if job_ids is not None:
+            _give_ids(requests, job_ids)
+            return submit_many(requests, job_ids.answered if isinstance(job_ids, JobIds) else ())
         if len(requests) > 1 and (job_id := requests[0].id) is not None:
             raise InvalidArguments(
                 f"enqueue_many: job_id={job_id!r} for {len(requests)} jobs. An id names one job, so all but the first "
@@ -116,3 +124,13 @@ class Calls(Generic[P]):
         """A key of the caller's is there to replace arguments, unless the caller said otherwise."""
         chosen = self._overrides.get("on_conflict", self._definition.on_conflict)
         return "replace" if chosen == "skip" else chosen
+
+
+def _give_ids(requests: Sequence[NewJobRequest], job_ids: Sequence[str]) -> None:
+    if len(requests) != len(job_ids) or len(set(job_ids)) != len(job_ids):
+        raise InvalidArguments(
+            f"enqueue_many: {len(job_ids)} job_ids ({len(set(job_ids))} different ones) for {len(requests)} jobs. "
+            "Give each its own, in their order."
+        )
+    for request, job_id in zip(requests, job_ids, strict=True):
+        request.id = check_id(job_id)

@@ -221,6 +221,7 @@ def _stored_controls(options: JobOptions) -> Controls:
         priority=options.priority,
         alone=options.timeout is not None,
         at_most_once=options.delivery == "at_most_once",
-        keep_result=None if options.keep_result is None else round(options.keep_result * 1000),
+        # 0 stores no result, so there is nothing to keep: such a job stays as HISTORY says.
+        keep_result=round(options.keep_result * 1000) if options.keep_result else None,
     )
     return PLAIN if stored == PLAIN else stored

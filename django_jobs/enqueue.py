@@ -6,7 +6,7 @@ bound → enqueue middleware → encoded → now, or when the transaction commit
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from time import monotonic
@@ -23,7 +23,7 @@ from django_jobs.exceptions import JobsError
 from django_jobs.handle import DEFERRED, JobHandle
 from django_jobs.new_job import NO_KEY, NewJobRequest, check_id, encode, moment, sent_later
 from django_jobs.sending import Ready, send, send_one
-from django_jobs.values import NewJob, State
+from django_jobs.values import Added, NewJob, State
 
 logger = logging.getLogger("django_jobs")
 
@@ -40,14 +40,21 @@ def submit(request: NewJobRequest) -> JobHandle:
     )
 
 
-def submit_many(requests: Iterable[NewJobRequest]) -> list[JobHandle]:
-    """Enqueue jobs with one call to the store per queue and MAX_BATCH.  Nothing is stored if one cannot be encoded."""
+def submit_many(requests: Iterable[NewJobRequest], answered: Collection[str] = ()) -> list[JobHandle]:
+    """Enqueue jobs with one call to the store per queue and MAX_BATCH.  Nothing is stored if one cannot be encoded.
+
+    All ids are fixed before the first call; a StoreError carries them.  `answered`: ids that an earlier call has sent.
+    """
     settings = get_settings()
     ready: list[Ready] = []
 
     def collect(request: NewJobRequest) -> JobHandle:
-        ready.append(_make_ready(request, settings))
-        return ready[-1].handle
+        made = _make_ready(request, settings)
+        if request.id in answered:
+            made.handle.added = Added.EXISTS
+        else:
+            ready.append(made)
+        return made.handle
 
     one = _through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
     handles = [one(request) for request in requests]

@@ -88,8 +88,18 @@ class JobFailed(JobsError):
 # -- stores -------------------------------------------------------------------
 
 
+class JobIds(list[str]):
+    """The ids of a call of enqueue_many, one for each item, in their order."""
+
+    #: those of which the store has said what became of them: a repeated call does not send them again.
+    answered: frozenset[str] = frozenset()
+
+
 class StoreError(JobsError):
     """Base class of what a store may raise."""
+
+    #: from enqueue_many: `enqueue_many(items, job_ids=error.job_ids)` repeats the call, and adds nothing twice.
+    job_ids: JobIds = JobIds()
 
 
 class StoreUnavailable(StoreError):

@@ -7,9 +7,10 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from django_jobs.arguments import load_value
+from django_jobs import registry
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import JobFailed, JobNotFound
+from django_jobs.results import MissingResult, load_result
 from django_jobs.stores import get_store
 from django_jobs.values import FINISHED, Added, Attempt, JobInfo, State
 
@@ -75,9 +76,25 @@ class JobHandle:
 
     @property
     def result(self) -> Any:
-        """What the function returned, as of the last look; None if it has not succeeded or nothing is kept."""
-        stored = self._seen().result
-        return None if not stored else load_value(stored)
+        """What the function returned, as of the last look; None if it has not succeeded.
+
+        A MissingResult, which is false and says why, where what it returned could not be stored or is not kept."""
+        info = self._seen()
+        if info.result:
+            return load_result(info.result)
+        if info.state is not State.SUCCEEDED:
+            return None
+        if not info.record:
+            return MissingResult("The job succeeded and has left the history (HISTORY), its result with it.")
+        if registry.knows(self.name) and registry.get(self.name).keep_result == 0:
+            return MissingResult("The job says keep_result=0: what it returns is never stored.")
+        return None
+
+    @property
+    def result_missing(self) -> str | None:
+        """Why the result is missing, as of the last look; None if it is not."""
+        result = self.result
+        return result.reason if isinstance(result, MissingResult) else None
 
     @property
     def error(self) -> str | None:

@@ -170,7 +170,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "unique": _unique,
     "unique_on": lambda value: None if value is None else _names(value),
     "on_conflict": _one_of(*CONFLICTS),
-    "keep_result": _duration(),
+    "keep_result": _duration(least=0),
     "takes_context": _truth,
     "api": _truth,
     "sensitive": _names,

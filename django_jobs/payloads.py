@@ -13,6 +13,7 @@ from django_jobs import registry
 from django_jobs.codec import decode, name_of
 from django_jobs.definition import HIDDEN, JobDefinition
 from django_jobs.exceptions import CorruptRecord, UnknownJob
+from django_jobs.results import why_missing
 from django_jobs.tagged_text import readable
 from django_jobs.values import FINISHED, Attempt, Job, JobInfo, State
 
@@ -81,7 +82,9 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
         "log": [attempt_payload(attempt) for attempt in info.attempts],
     }
     if show_arguments:
-        part["result"] = as_json(info.result)
+        why = why_missing(info.result)
+        part["result"] = as_json(info.result) if why is None else None
+        part["result_missing"] = why
     return part
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.utils.module_loading import import_string
 
 from django_jobs.conf import QueueSettings, Settings, get_settings
-from django_jobs.exceptions import DuplicateJob, QueueFull
+from django_jobs.exceptions import DuplicateJob, JobIds, QueueFull, StoreError
 from django_jobs.handle import DUPLICATE, FULL, JobHandle
 from django_jobs.new_job import NewJobRequest
 from django_jobs.signals import job_enqueued
@@ -56,6 +56,15 @@ def send(ready: list[Ready]) -> None:
         for each in ready:
             _run_eagerly(each)
         return
+    try:
+        _send_all(ready, settings)
+    except StoreError as error:
+        error.job_ids = JobIds(each.handle.id for each in ready)
+        error.job_ids.answered = frozenset(each.handle.id for each in ready if each.handle.added is not None)
+        raise
+
+
+def _send_all(ready: list[Ready], settings: Settings) -> None:
     by_queue: dict[str, list[Ready]] = {}
     for each in ready:
         by_queue.setdefault(each.handle.queue, []).append(each)

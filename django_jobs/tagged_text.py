@@ -60,4 +60,5 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
     "$tuple": lambda content: [untagged(item) for item in content],
     "$dict": lambda content: {str(key): untagged(item) for key, item in content},
     "$model": _model,
+    "$missing": lambda why: f"not kept: {why}",  # results.py
 }

@@ -16,7 +16,7 @@ from django_jobs.stores import get_store
 from django_jobs.values import JobInfo
 
 #: What a job was given or gave; error texts quote both.
-PRIVATE = ("args", "kwargs", "data", "meta", "result", "error", "log", "checkin", "raw", "corrupt")
+PRIVATE = ("args", "kwargs", "data", "meta", "result", "result_missing", "error", "log", "checkin", "raw", "corrupt")
 
 
 def shown(info: JobInfo, principal: Principal, *, archived: bool = False) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from django_jobs import registry
 from django_jobs.context import RunningJob, current_job
 from django_jobs.exceptions import Discard, Fail, Retry, Snooze
+from django_jobs.results import dump_result
 from django_jobs.tasks_backend.compat import (
     Task,
     TaskContext,
@@ -33,7 +34,7 @@ def wrap(task: Task[Any, Any]) -> Callable[..., Any]:
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             with _attempt(task, args, kwargs) as (result, ends):
                 first: tuple[Any, ...] = (TaskContext(task_result=result),) if task.takes_context else ()
-                return ends(normalize_json(await func(*first, *args, **kwargs)))
+                return ends(_as_django_has_it(await func(*first, *args, **kwargs)))
 
         return _with_signature(run_async, task)
 
@@ -41,9 +42,28 @@ def wrap(task: Task[Any, Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         with _attempt(task, args, kwargs) as (result, ends):
             first: tuple[Any, ...] = (TaskContext(task_result=result),) if task.takes_context else ()
-            return ends(normalize_json(func(*first, *args, **kwargs)))
+            return ends(_as_django_has_it(func(*first, *args, **kwargs)))
 
     return _with_signature(run, task)
+
+
+class UnusableReturnValue(Fail, TypeError):
+    """The task returned what JSON cannot hold.  Django's rule: it has failed; it has done its work, so once."""
+
+
+def _as_django_has_it(value: Any) -> Any:
+    try:
+        returned = normalize_json(value)
+    except BaseException as error:  # an encoder of the value's own may raise anything
+        kind = type(value)
+        raise UnusableReturnValue(
+            f"The task returned a {kind.__module__}.{kind.__qualname__}: JSON cannot hold it ({type(error).__name__}). "
+            "Return plain values. The task is not run again."
+        ) from error
+    _, why = dump_result(returned)
+    if why:
+        raise UnusableReturnValue(f"{why} The task is not run again.")
+    return returned
 
 
 def _with_signature(run: Callable[..., Any], task: Task[Any, Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -26,6 +27,7 @@ from django_jobs.outcome import (
     after_unknown_name,
     failed_attempt,
 )
+from django_jobs.results import dump_result
 from django_jobs.signals import job_started
 from django_jobs.stores.base import Store
 from django_jobs.values import Attempt, Claim, Job
@@ -35,6 +37,10 @@ from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.plan import Plan, run_coroutine_here
 from django_jobs.worker.settle import settle
+
+logger = logging.getLogger("django_jobs.worker")
+#: Job types whose results cannot be kept: this process has said so.
+_warned: set[str] = set()
 
 
 class Prepared(NamedTuple):
@@ -158,7 +164,6 @@ class Executor:
                 value = self.run_coroutine(value)
             if isinstance(value, HandedOver | SnoozeFor):  # of a remote type: the work itself is done elsewhere
                 return Attempted(claim, value, job.name, running_job, plan.definition)
-            result = b"" if value is None else self._stored(value)
         except BaseException as error:
             # SystemExit, KeyboardInterrupt and MemoryError raised by a job are its failures, not the worker's end.
             return self._failed(prepared, error, int((perf_counter() - started) * 1000))
@@ -170,7 +175,7 @@ class Executor:
             crashpoint("run.after")
         return Attempted(
             claim,
-            Succeeded(result),
+            Succeeded(self._stored(value, plan)),
             job.name,
             running_job,
             plan.definition,
@@ -189,7 +194,6 @@ class Executor:
         started = perf_counter()
         try:
             value = await plan.call(running_job)
-            result = b"" if value is None else self._stored(value)
         except BaseException as error:
             return self._failed(prepared, error, int((perf_counter() - started) * 1000))
         finally:
@@ -198,19 +202,22 @@ class Executor:
                 await database.after_async_job()
         run_ms = int((perf_counter() - started) * 1000)
         wait_ms = claim.claimed_at - job.enqueued_at
-        outcome = Succeeded(result)
+        outcome = Succeeded(self._stored(value, plan))
         return Attempted(claim, outcome, job.name, running_job, plan.definition, None, run_ms, wait_ms, job.controls)
 
-    @staticmethod
-    def _stored(value: Any) -> bytes:
-        """The result as it is kept.  Raises PayloadError: the work was done, but who waits for it must hear of this."""
-        result = arguments.dump_value(value, "result")
-        limit = get_settings().max_payload
-        if len(result) > limit:
-            raise PayloadError(
-                f"The result takes {len(result)} bytes; MAX_PAYLOAD is {limit}. Return a reference instead."
+    def _stored(self, value: Any, plan: Plan) -> bytes:
+        """The result as it is kept, or why it is missing.  The function has returned: it never runs again for this."""
+        if value is None or plan.options.keep_result == 0:
+            return b""
+        stored, why = dump_result(value)
+        if why and plan.definition.name not in _warned:
+            _warned.add(plan.definition.name)
+            logger.warning(
+                "What %s returned is not kept, and its jobs succeed all the same. %s This is said once.",
+                plan.definition.name,
+                why,
             )
-        return result
+        return stored
 
     def _send_started(self, prepared: Prepared) -> None:
         claim, job, running_job, plan = prepared

@@ -7,11 +7,12 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from django_jobs import arguments, registry
+from django_jobs import registry
 from django_jobs.codec import decode, name_of
 from django_jobs.definition import JobDefinition
 from django_jobs.exceptions import CorruptRecord, Fail, JobsError, UnknownJob
 from django_jobs.outcome import AnyFailure, Dead, Outcome, Succeeded, after_failure, clean, failed_attempt
+from django_jobs.results import dump_result
 from django_jobs.stores.base import Store
 from django_jobs.values import PLAIN, Claim
 from django_jobs.worker.announce import announce
@@ -37,8 +38,10 @@ class NoReport(JobsError):
 
 
 def succeed(store: Store, claim: Claim, result: Any = None) -> bool:
-    """A remote attempt ended well.  False: the claim was lost, nothing changed.  Raises PayloadError."""
-    stored = b"" if result is None else arguments.dump_value(result, "result")
+    """A remote attempt ended well.  False: the claim was lost, nothing changed."""
+    stored, why = dump_result(result)
+    if why:
+        logger.warning("The result of job %s (%s) is not kept. %s", claim.id, name_of(claim.record), why)
     now = store.now()
     return _end(store, claim, Succeeded(stored), None, max(0, now - claim.claimed_at) if claim.claimed_at else -1)
 

@@ -30,7 +30,7 @@ from django_jobs.tasks_backend.compat import (
     task_started,
 )
 from tests import tasks_project
-from tests.tasks_project import add, add_later, anything, break_down, put_off, tell
+from tests.tasks_project import add, add_later, anything, break_down, no_json, put_off, tell
 
 
 @pytest.fixture(autouse=True)
@@ -259,3 +259,13 @@ def test_checks_name_what_is_wrong_with_the_setting(settings: Any) -> None:
     backend = JobsBackend("x", {"QUEUES": ["nowhere"], "OPTIONS": {"TYPO": 1, "JOB_OPTIONS": {"max_attemts": 2}}})
     assert [found.id for found in backend.check()] == ["django_jobs.E080", "django_jobs.E081", "django_jobs.E082"]
     assert add.get_backend().check() == []
+
+
+@pytest.mark.parametrize("what", ["set", "large"])
+def test_a_task_that_returned_what_json_cannot_hold_has_failed_and_never_runs_again(run: Any, what: str) -> None:
+    result = no_json.enqueue(what)
+    assert run() == 1
+    result.refresh()
+    assert result.status is TaskResultStatus.FAILED
+    assert "is not run again" in result.errors[0].traceback
+    assert tasks_project.ran == [what]

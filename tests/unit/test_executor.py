@@ -82,19 +82,6 @@ def test_function_and_middleware_may_decide_what_happens_next(
             assert info.failures == failures
 
 
-def test_a_result_that_cannot_be_stored_fails_the_job(bench: Bench) -> None:
-    def opaque() -> object:
-        return object()
-
-    def huge() -> str:
-        return "x" * 300_000
-
-    for func in (opaque, huge):
-        info = bench.run(func)
-        assert info.state is State.RETRY
-        assert "PayloadError" in info.attempts[0].error_type
-
-
 @pytest.mark.accepts("G21", "G82")
 def test_arguments_that_no_longer_fit_the_function_say_so(bench: Bench) -> None:
     def changed(order_id: int, *, currency: str) -> None:
