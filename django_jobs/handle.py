@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -125,24 +126,25 @@ class JobHandle:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = _FIRST_PAUSE
-        while True:
-            if self.state in (DUPLICATE, FULL):
-                raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
-            if self.state == DEFERRED:
-                raise JobFailed(
-                    f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and never if "
-                    "that was rolled back. Wait for it after the atomic() block."
-                )
-            self.refresh()
-            if self.state == State.SUCCEEDED:
-                return self.result
-            if self.state in FINISHED:
-                raise JobFailed(f"Job {self.name} {self.id} ended as {self.state}: {self.error or 'no error is kept'}")
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise TimeoutError(f"Job {self.name} {self.id} is {self.state} after {timeout} s.")
+        while not self._look():
+            left = _left(self, deadline, timeout)
             time.sleep(pause if left is None else min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
+        return self.result
+
+    def _look(self) -> bool:
+        """Has it succeeded?  Raises JobFailed if it has ended otherwise, or was not stored."""
+        if self.state in (DUPLICATE, FULL):
+            raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
+        if self.state == DEFERRED:
+            raise JobFailed(
+                f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and never if "
+                "that was rolled back. Wait for it after the atomic() block."
+            )
+        self.refresh()
+        if self.state in FINISHED and self.state != State.SUCCEEDED:
+            raise JobFailed(f"Job {self.name} {self.id} ended as {self.state}: {self.error or 'no error is kept'}")
+        return self.state == State.SUCCEEDED
 
     def cancel(self) -> bool:
         """Cancel a waiting job; ask a running one to stop.  True if the job is cancelled now.
@@ -166,12 +168,27 @@ class JobHandle:
 
     async def await_result(self, timeout: float | None = None) -> Any:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
-        # A thread of its own: waiting on the shared one would hold up every other sync call of the process.
-        return await sync_to_async(self.wait, thread_sensitive=False)(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _FIRST_PAUSE
+        # Each look takes a thread for as long as the store takes to answer; none is held between two.
+        look = sync_to_async(self._look, thread_sensitive=False)
+        while not await look():
+            left = _left(self, deadline, timeout)
+            await asyncio.sleep(pause if left is None else min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        return self.result
 
     async def acancel(self) -> bool:
         """Async twin of `cancel`."""
         return await sync_to_async(self.cancel)()
+
+
+def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> float | None:
+    """Seconds until the deadline.  Raises TimeoutError when there are none."""
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise TimeoutError(f"Job {handle.name} {handle.id} is {handle.state} after {timeout} s.")
+    return left
 
 
 def get_job(id: str, queue: str | None = None) -> JobHandle:

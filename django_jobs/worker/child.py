@@ -36,6 +36,8 @@ logger = logging.getLogger("django_jobs.worker")
 
 #: Jobs that a pong describes; the admin shows no more of one process.
 _DESCRIBED = 50
+#: Seconds that receivers of signals have at the end, for what is still to be told.
+_TELLING_TIME = 4.0
 #: Seconds between two looks whether the last job has ended, while leaving.
 _LEAVING_INTERVAL = 0.01
 #: Seconds for which a thread may compute before another may.  Python's 5 ms are longer than a batch of small jobs: the
@@ -168,6 +170,7 @@ class Child:
             for queue, lost in self.doubts.settle():
                 self.channel.send({"is": "checked", "queue": queue, "lost": lost})
             if self.gate.final and self.is_idle:
+                self.settler.telling.finish(_TELLING_TIME)
                 return
 
     @property

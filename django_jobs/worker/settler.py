@@ -21,6 +21,7 @@ from django_jobs.worker.fault import end_process
 from django_jobs.worker.holding import Holding
 from django_jobs.worker.outage import Outage
 from django_jobs.worker.settle import as_done, settle, settle_successes
+from django_jobs.worker.telling import Telling
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -37,6 +38,8 @@ class Settler:
 
     def __init__(self, store: Store, holding: Holding | None = None) -> None:
         self.store = store
+        #: sends the signals.
+        self.telling = Telling()
         self.holding = holding or Holding()
         #: attempts that were not offered yet, and calls that failed.
         self._new: deque[Attempted] = deque()
@@ -129,7 +132,7 @@ class Settler:
         self._outage(queue).worked()
         if not is_batch or anybody_listens():
             for attempted in recorded:
-                announce(attempted)
+                announce(attempted, self.telling.deliver)
         return True
 
     def _outage(self, queue: str) -> Outage:

@@ -17,7 +17,6 @@ from types import FrameType
 
 from django_jobs import remote
 from django_jobs.exceptions import StoreError
-from django_jobs.signals import worker_started, worker_stopped
 from django_jobs.stores.base import Store
 from django_jobs.values import Killed, Lane, State
 from django_jobs.worker import reload
@@ -34,6 +33,7 @@ from django_jobs.worker.outage import Outage
 from django_jobs.worker.portrait import Portrait
 from django_jobs.worker.staffing import Staffing
 from django_jobs.worker.suspects import Suspects
+from django_jobs.worker.telling import say_started, say_stopped
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -83,7 +83,7 @@ class Supervisor:
         signal.signal(signal.SIGALRM, self._last_resort)
         remote.be_told()
         logger.info("Worker %s starts: %s", self.name, self.portrait.summary())
-        worker_started.send_robust(None, name=self.name)
+        say_started(self.name)
         self._learn_uptime()
         watcher = reload.watch() if self.config.reload else 0
         try:
@@ -102,7 +102,7 @@ class Supervisor:
         self._take_leave()
         self.clerk.wait()
         self.signals.ignore()
-        worker_stopped.send_robust(None, name=self.name)
+        say_stopped(self.name)
         logger.info("Worker %s has stopped", self.name)
         return self.status
 

@@ -72,6 +72,7 @@ class TestPrune:
         for n in range(5):
             finish(store, state, make_job(str(n)))
             clock.advance(1)
+        clock.advance(60_000)
         assert store.prune(Q)[state.value] == 3
         assert ids_in(store, state) == ["3", "4"]
 
@@ -96,20 +97,23 @@ class TestPrune:
         assert sum(counts(store).values()) == 2
 
     @pytest.mark.accepts("G81")
-    def test_counts_the_dead_it_forgets(self, make_store, make_job):
+    def test_counts_the_dead_it_forgets(self, make_store, make_job, clock):
         store = make_store(dead=0)
         finish(store, State.DEAD, make_job(), make_job())
+        clock.advance(60_001)
         assert store.prune(Q)["dead"] == 2
         assert totals(store)["trimmed_dead"] == 2
 
-    def test_works_in_steps(self, make_store, make_job):
+    def test_works_in_steps(self, make_store, make_job, clock):
         store = make_store(dead=0)
         finish(store, State.DEAD, *[make_job() for _ in range(5)])
+        clock.advance(60_001)
         assert [store.prune(Q, 2)["dead"] for _ in range(4)] == [2, 2, 1, 0]
 
-    def test_leaves_no_trace_of_what_it_forgot(self, make_store, make_job):
+    def test_leaves_no_trace_of_what_it_forgot(self, make_store, make_job, clock):
         store = make_store(dead=0)
         finish(store, State.DEAD, make_job("a"))
+        clock.advance(60_001)
         store.prune(Q)
         enqueue(store, make_job("a"))
         assert (info(store, "a").attempts, info(store, "a").failures) == ((), 0)

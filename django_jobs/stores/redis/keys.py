@@ -26,6 +26,8 @@ QUEUE_KEYS = {
     "stops": "hash",
     "unique": "hash",
     "fired": "hash",
+    "result_at": "string",
+    "trimmed_to": "string",
     "remembered": "hash",
     "remembered_at": "zset",
     "paused": "hash",

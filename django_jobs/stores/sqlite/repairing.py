@@ -11,7 +11,7 @@ from django_jobs.stores.sqlite.faults import EMPTY, LAST, LEFT, NOWHERE
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.remembered import forget_ids
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
-from django_jobs.stores.sqlite.settling import trim_succeeded
+from django_jobs.stores.sqlite.settling import MOST_STAYING, STAYS, trim_succeeded
 from django_jobs.stores.sqlite.transaction import Transaction
 from django_jobs.values import JobInfo, State
 
@@ -32,7 +32,9 @@ class SqliteRepairing(SqlitePart, RunningStore):
         options, forgotten = self.options, {}
         with self.writing(queue) as move:
             # What keep_result has kept long enough goes first, whatever HISTORY would still keep.
-            kept = _forget(move, "kept_until <= ? ORDER BY kept_until LIMIT ?", move.now, limit)
+            kept = _forget(
+                move, "kept_until <= ? AND keep_for IS NOT NULL ORDER BY kept_until LIMIT ?", move.now, limit
+            )
             old = _forget_old(move, State.SUCCEEDED, options.history_ttl, limit - kept, "AND kept_until IS NULL")
             forgotten[State.SUCCEEDED.value] = kept + old + trim_succeeded(move, limit - kept - old)
             for state, most, ttl in (
@@ -41,10 +43,12 @@ class SqliteRepairing(SqlitePart, RunningStore):
                 (State.DEAD, options.dead, options.dead_ttl),
             ):
                 n = _forget_old(move, state, ttl, limit)
-                excess = min(limit - n, move.count_of(state) - most)
+                excess = move.count_of(state) - most
                 if excess > 0:
-                    where = f"state = '{state}' AND at IS NOT NULL ORDER BY jobs.at, jobs.job LIMIT ?"
-                    n += _forget(move, where, excess)
+                    # Whoever waits for its end hears of it for a minute.
+                    before = move.now + 1 if excess > MOST_STAYING else move.now - STAYS
+                    where = f"state = '{state}' AND at < ? ORDER BY jobs.at, jobs.job LIMIT ?"
+                    n += _forget(move, where, before, min(limit - n, excess))
                 forgotten[state.value] = n
             if forgotten[State.DEAD.value]:
                 move.count("trimmed_dead", n=forgotten[State.DEAD.value])

@@ -16,6 +16,8 @@ from django_jobs.values import Attempt, Claim, Done, Killed, Recovered, State
 
 LOST = "The worker died or lost its lease while it held the job."
 _REMOTE = "remote:"
+#: ms that a succeeded job with a result stays whatever HISTORY says, and how many of them do: who waits for it gets it.
+STAYS, MOST_STAYING = 60_000, 100_000
 
 
 class SqliteSettling(SqlitePart, RunningStore):
@@ -54,7 +56,8 @@ class SqliteSettling(SqlitePart, RunningStore):
                     continue
                 if result:
                     move.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (row.job, result))
-                kept_until = None if row.keep_for is None else move.now + row.keep_for
+                stays = STAYS if result else None
+                kept_until = stays and move.now + stays if row.keep_for is None else move.now + row.keep_for
                 move.move(row, State.SUCCEEDED, run_ms=run_ms, kept_until=kept_until)
                 move.count("run_ms", n=run_ms)
                 move.count("wait_ms", n=wait_ms)
@@ -199,7 +202,13 @@ def _ended(move: Transaction, claim: Claim) -> Row | None:
 
 
 def trim_succeeded(move: Transaction, limit: int) -> int:
-    """Forget the oldest succeeded jobs beyond HISTORY."""
+    """Forget the oldest succeeded jobs beyond HISTORY.  One with a result counts only when it has stayed a minute."""
+    stayed = "kept_until IS NOT NULL AND keep_for IS NULL"
+    waiting = f"SELECT job FROM jobs WHERE queue = ? AND {stayed} AND kept_until <= ? ORDER BY kept_until LIMIT ?"
+    free = f"UPDATE jobs SET kept_until = NULL WHERE job IN ({waiting})"
+    move.execute(free, (move.queue, move.now, limit))
+    if (staying := move.count_of(State.SUCCEEDED, (1,)) - MOST_STAYING) > 0:
+        move.execute(free, (move.queue, move.now + STAYS, min(staying, limit)))
     excess = move.count_of(State.SUCCEEDED, (0,)) - move.options.history
     if excess <= 0:
         return 0

@@ -8,7 +8,7 @@
 --         "+"  look into the record
 --
 -- Returns the ids whose claim is stale; nothing of theirs was touched.
---! use clock answers lines claim_end count finish
+--! use clock answers lines claim_end count finish trim
 local history, archiving = tonumber(ARGV[4]), ARGV[5] == 'archive'
 local FIRST = 8
 
@@ -40,6 +40,7 @@ local claimed = redis.call('HMGET', claims, unpack(ids))
 
 local at_now = string.format('%d', now) -- once: Redis would make a text of the number for every job
 local stale, done, places, values, by_name, unread, total = {}, {}, {}, {}, {}, {}, 0
+local with_result = false
 local slots_freed, keys_freed, digests, lockers = {}, {}, {}, {}
 
 local ended = {} -- claim → how many of them
@@ -50,6 +51,7 @@ local function succeed(id, claim, result, digest, key)
     places[#places + 1] = id
     values[#values + 1] = id
     values[#values + 1] = result
+    with_result = with_result or not returned_nothing(result)
     if key and key ~= '' then
         slots_freed[#slots_freed + 1] = key .. '\0' .. id
         keys_freed[key] = (keys_freed[key] or 0) + 1
@@ -131,6 +133,7 @@ for _, entry in ipairs(slow) do
     local id, claim, result, record, controls = entry[1], entry[2], entry[3], entry[4], entry[5]
     end_claim(id, claim, controls, true)
     redis.call('HSET', results, id, result)
+    with_result = with_result or not returned_nothing(result)
     local keep = controls and tonumber(controls.keep_result)
     if keep then
         redis.call('ZADD', kept, now + keep, id)
@@ -147,18 +150,21 @@ if total > 0 then
     if not quiet then -- what was admitted above has been told of
         tell_of_room()
     end
+    if with_result then
+        redis.call('SET', result_at, at_now)
+    end
     local excess = redis.call('ZCARD', succeeded) - history
-    if excess > 0 then
-        local oldest = redis.call('ZRANGE', succeeded, 0, math.min(excess, 1000) - 1)
-        local more = redis.call('EXISTS', tries, remembered) > 0
-        local ended = more and redis.call('ZMSCORE', succeeded, unpack(oldest))
-        redis.call('ZREMRANGEBYRANK', succeeded, 0, #oldest - 1)
+    local oldest = excess > 0 and too_many(excess) or {}
+    if #oldest > 0 then
+        local more = redis.call('EXISTS', tries, attempts, remembered) > 0
+        local gone_at = more and redis.call('ZMSCORE', succeeded, unpack(oldest))
+        redis.call('ZREM', succeeded, unpack(oldest))
         redis.call('HDEL', jobs, unpack(oldest))
         redis.call('HDEL', results, unpack(oldest))
         if more then
             redis.call('HDEL', tries, unpack(oldest))
             redis.call('HDEL', attempts, unpack(oldest))
-            remember_gone(oldest, 'succeeded', ended)
+            remember_gone(oldest, 'succeeded', gone_at)
         end
     end
     for name, n in pairs(by_name) do

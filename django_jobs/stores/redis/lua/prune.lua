@@ -4,12 +4,18 @@
 --       4 kept of dead   5 for how long   6 limit for each   7 ids are remembered for (ms)
 -- Returns state, how many, flat.
 --! use clock record count finish
+local STAYS, MOST_STAYING = 60000, 100000 -- as in lib/trim.lua
 local limit = tonumber(ARGV[6])
 local out = {}
 
 local function prune_from(state, place, most, ttl)
     local ids = redis.call('ZRANGEBYSCORE', place, '-inf', string.format('(%.0f', now - ttl), 'LIMIT', 0, limit)
-    local excess = redis.call('ZCARD', place) - #ids - most
+    local size = redis.call('ZCARD', place)
+    local excess = size - #ids - most
+    if excess > 0 and size - most <= MOST_STAYING then -- whoever waits for its end hears of it for a minute
+        local old = redis.call('ZCOUNT', place, '-inf', string.format('(%.0f', now - STAYS))
+        excess = math.min(excess, old - #ids)
+    end
     if excess > 0 and #ids < limit then
         -- the oldest come first in both, so the rest follows the ones that are too old
         ids = redis.call('ZRANGE', place, 0, math.min(#ids + excess, limit) - 1)

@@ -4,8 +4,8 @@
 -- Returns {keys of another type, sizes of those that are right (-1 for others), leases that have ended}
 --! use clock
 --! keys jobs queued alone scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
---! keys tries attempts results checkins stops unique fired remembered remembered_at paused answers totals minutes seq
---! keys wake wake_alone archive holdings
+--! keys tries attempts results checkins stops unique fired remembered remembered_at result_at trimmed_to paused
+--! keys answers totals minutes seq wake wake_alone archive holdings
 local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN'}
 local wrong, sizes = {}, {}
 for i, key in ipairs(KEYS) do

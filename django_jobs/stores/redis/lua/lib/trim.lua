@@ -1,0 +1,44 @@
+-- Which succeeded jobs HISTORY no longer keeps by their number.  One with a result stays a minute, so that whoever waits
+-- for it gets it.  `result_at` is when the last one with a result ended; of those that ended up to `trimmed_to`, only such
+-- are left, so that nobody looks at them again.
+--! keys succeeded results result_at trimmed_to
+local STAYS, MOST_STAYING = 60000, 100000 -- ms; above that number the oldest go whatever they returned
+
+-- "run ms:" and nothing: the function returned None.
+local function returned_nothing(result)
+    return not result or string.byte(result, -1) == 58
+end
+
+-- Up to a thousand of them, oldest first.  `excess`: by how many there are too many.
+local function too_many(excess)
+    local limit = math.min(excess, 1000)
+    local last = tonumber(redis.pcall('GET', result_at) or 0)
+    if not last or last + STAYS < now or excess > MOST_STAYING then
+        return redis.call('ZRANGE', succeeded, 0, limit - 1)
+    end
+    local young = now - STAYS
+    local ids = redis.call('ZRANGEBYSCORE', succeeded, '-inf', string.format('(%.0f', young), 'LIMIT', 0, limit)
+    local mark = math.max(tonumber(redis.call('GET', trimmed_to) or 0) or 0, young - 1)
+    local todo = math.min(excess - redis.call('ZCOUNT', succeeded, '-inf', string.format('%.0f', mark)), limit - #ids)
+    if todo <= 0 then
+        return ids
+    end
+    local found = redis.call(
+        'ZRANGEBYSCORE', succeeded, string.format('(%.0f', mark), '+inf', 'WITHSCORES', 'LIMIT', 0, todo
+    )
+    local looked_at = {}
+    for i = 1, #found, 2 do
+        looked_at[#looked_at + 1] = found[i]
+    end
+    if #looked_at == 0 then
+        return ids
+    end
+    for i, result in ipairs(redis.call('HMGET', results, unpack(looked_at))) do
+        if returned_nothing(result) then
+            ids[#ids + 1] = looked_at[i]
+        end
+    end
+    -- Others of the last millisecond may not have been looked at.
+    redis.call('SET', trimmed_to, string.format('%.0f', tonumber(found[#found]) - 1))
+    return ids
+end

@@ -1,0 +1,106 @@
+"""Receivers of signals do not hold up what the process is for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from threading import Event, current_thread
+from typing import Any
+
+import pytest
+
+from django_jobs.outcome import Succeeded
+from django_jobs.signals import job_succeeded, worker_stopped
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.values import NewJob
+from django_jobs.worker import telling as module
+from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.notices import Notice
+from django_jobs.worker.settler import Settler
+from django_jobs.worker.telling import Telling
+
+
+class Receiver:
+    """Hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self.go, self.called = Event(), Event()
+        self.heard: list[str] = []
+        self.thread = ""
+
+    def __call__(self, job_id: str, **_: Any) -> None:
+        self.called.set()
+        self.thread = current_thread().name
+        self.go.wait(10)
+        self.heard.append(job_id)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    job_succeeded.connect(receiver)
+    yield receiver
+    receiver.go.set()
+    job_succeeded.disconnect(receiver)
+
+
+def notice(id: str) -> Notice:
+    return Notice("job_succeeded", "job", "default", id, 1, {})
+
+
+def test_a_receiver_that_hangs_does_not_hold_up_the_ends_of_jobs(
+    memory_store: SqliteStore, make_job: Callable[..., NewJob], receiver: Receiver
+) -> None:
+    settler = Settler(memory_store)
+    memory_store.enqueue("default", [make_job(str(n)) for n in range(5)])
+    claims = memory_store.claim("default", "w", 5, lease=30_000).claims
+    for claim in claims:
+        settler.settle_now([Attempted(claim, Succeeded(b""), "tests.job")])
+    assert memory_store.stats(["default"])[0].counts["succeeded"] == 5
+    assert receiver.heard == []
+    receiver.go.set()
+    assert settler.telling.finish(10)
+    assert receiver.heard == [claim.id for claim in claims]
+    assert receiver.thread == "signals"
+
+
+def test_what_waits_is_bounded_and_what_is_not_sent_is_counted_and_said_once(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    telling = Telling()
+    telling.deliver(notice("first"))
+    assert receiver.called.wait(10)
+    with caplog.at_level(logging.ERROR, "django_jobs.worker"):
+        for n in range(6):
+            telling.deliver(notice(str(n)))
+    assert telling.dropped == 3
+    assert [record.getMessage()[:27] for record in caplog.records] == ["Receivers do not keep up: 1"]
+    receiver.go.set()
+    assert telling.finish(10)
+    assert receiver.heard == ["first", "0", "1", "2"]
+
+
+def test_a_process_that_ends_waits_for_receivers_no_longer_than_its_time(receiver: Receiver) -> None:
+    telling = Telling()
+    telling.deliver(notice("first"))
+    assert receiver.called.wait(10)
+    assert not telling.finish(0.01)
+
+
+def test_a_receiver_of_worker_stopped_that_hangs_keeps_no_worker_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "STOPPED_TIME", 0.01)
+    go = Event()
+
+    def hang(**_: Any) -> None:
+        go.wait(10)
+
+    worker_stopped.connect(hang)
+    try:
+        module.say_stopped("w")
+        assert not go.is_set()
+    finally:
+        go.set()
+        worker_stopped.disconnect(hang)
