@@ -258,6 +258,9 @@ class RunningStore(ABC):
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
         """Remove what `archive_batch` gave and the archiver has written.  Keys that are gone are left alone."""
 
+    def abandon(self) -> None:  # noqa: B027  (most have nothing to do)
+        """In a copy of the process that a job has made: let go of sockets, without a word and without any lock."""
+
     @abstractmethod
     def close(self) -> None:
         """Close this process's connections; the next call opens new ones."""

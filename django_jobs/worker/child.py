@@ -14,13 +14,14 @@ from typing import Any, NoReturn
 from django_jobs import remote
 from django_jobs.context import RunningJob, StopRequests
 from django_jobs.stores.base import Store
-from django_jobs.values import Claim, Lane
+from django_jobs.values import Claim, Job, Lane
+from django_jobs.worker import forks
 from django_jobs.worker.channel import Channel
 from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.doubts import AGAIN, Doubts
 from django_jobs.worker.event_loop import EventLoop
-from django_jobs.worker.executor import Executor, Prepared
+from django_jobs.worker.executor import Executor
 from django_jobs.worker.fetcher import Fetcher
 from django_jobs.worker.gate import Gate
 from django_jobs.worker.holding import Agreement, Holding
@@ -51,15 +52,14 @@ class Reports:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
-    def started(self, prepared: Prepared, left: int) -> None:
-        claim = prepared.claim
+    def started(self, claim: Claim, job: Job, left: int) -> None:
         self._channel.send(
             {
                 "is": "started",
                 "queue": claim.queue,
                 "id": claim.id,
                 "token": claim.token,
-                "timeout": prepared.job.options.timeout,
+                "timeout": job.options.timeout,
                 # Monotonic time is one clock for all processes of a machine.
                 "at": monotonic(),
                 "left": left,
@@ -146,6 +146,7 @@ class Child:
     def serve(self) -> None:
         """Run jobs until told to end and nothing is left."""
         self.signals.install(for_parent=False)
+        forks.guard(self._abandon)
         sys.setswitchinterval(_SWITCH_INTERVAL)
         self.steward.thread.start()
         for runner in self.runners:
@@ -172,6 +173,15 @@ class Child:
             if self.gate.final and self.is_idle:
                 self.settler.telling.finish(_TELLING_TIME)
                 return
+
+    def _abandon(self) -> None:
+        """In a copy of this process that a job has made: it runs nothing else, and keeps nothing of ours open."""
+        self.gate.abandon()
+        self.channel.close()
+        self.signals.close()
+        if self.loop is not None:
+            self.loop.abandon()
+        self.store.abandon()
 
     @property
     def is_idle(self) -> bool:
@@ -246,6 +256,8 @@ def run_child(store: Store, config: WorkerConfig, name: str, lane: Lane, channel
     """The life of a forked child; never returns into the parent's code."""
     status = 1
     try:
+        # A group of its own: what its jobs start is ended with it.  A session: a debugger can still read the terminal.
+        os.setsid()
         die_with_parent(parent)
         Child(store, config, name, lane, channel).serve()
         status = 0

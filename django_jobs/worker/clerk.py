@@ -17,12 +17,12 @@ from typing import NoReturn
 
 from django_jobs import remote
 from django_jobs.stores.base import Store
-from django_jobs.worker import database
+from django_jobs.worker import database, forks
 from django_jobs.worker.announcer import Announcer
 from django_jobs.worker.channel import Channel
 from django_jobs.worker.chores import Chores, Ticker
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.os_signals import die_with_parent
+from django_jobs.worker.os_signals import STOPS, die_with_parent
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -125,8 +125,10 @@ def run_clerk(store: Store, config: WorkerConfig, tickers: Sequence[Ticker], cha
             signal.signal(number, signal.SIG_DFL)
         # What is done here may be cut short anywhere, and the parent decides when: a stop that is told to all processes
         # of a service at once must not cost the signals about jobs that die in it.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
+        # A handler that does nothing, not SIG_IGN: what a receiver starts here must not be deaf, too.
+        for number in (*STOPS, signal.SIGINT):
+            signal.signal(number, lambda number, frame: None)
+        forks.guard(channel.close)
         die_with_parent(parent)
         remote.tell(lambda at, types: channel.send({"is": "types", "at": at, "types": types}))
         Clerk(store, config, tickers, channel).serve()

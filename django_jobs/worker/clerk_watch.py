@@ -17,6 +17,7 @@ from django_jobs.worker.clerk import STUCK, run_clerk
 from django_jobs.worker.family import Family
 from django_jobs.worker.notices import Notice
 from django_jobs.worker.os_signals import kill
+from django_jobs.worker.outage import Outage
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -42,6 +43,7 @@ class ClerkWatch:
         #: signals that receivers have not been sent.
         self.untold = Untold()
         self._retired = False
+        self._no_room = Outage("Starting the clerk")
 
     def look_after(self, now: float) -> None:
         """Take in what it said; start one if there is none; end one that says nothing any more."""
@@ -125,7 +127,12 @@ class ClerkWatch:
     def _start(self, now: float) -> None:
         config, store = self.family.config, self.family.store
         tickers = () if self._retired else self.tickers
-        self.pid, self.channel = self.family.fork(partial(run_clerk, store, config, tickers))
+        try:
+            self.pid, self.channel = self.family.fork(partial(run_clerk, store, config, tickers))
+        except OSError as error:
+            self._not_before = monotonic() + self._no_room.failed(error)
+            return
+        self._no_room.worked()
         self.begun, self._started, self._heard = 0, now, monotonic()
         if self._retired:
             self.retire()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock, Semaphore, Thread
 from typing import Any
 
 from django_jobs.context import RunningJob
-from django_jobs.worker import database
+from django_jobs.worker import database, forks
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.executor import Executor, Prepared
 from django_jobs.worker.fault import end_process
@@ -31,6 +32,8 @@ class EventLoop:
         self._places = Semaphore(concurrency)
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: int | None = None
+        self._left: list[Any] = []
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -73,14 +76,26 @@ class EventLoop:
         self.running.pop(id(prepared.running), None)
         self._places.release()
 
+    def abandon(self) -> None:
+        """In a copy of the process: a job that has made it from the loop's thread may end there, but not wait there,
+        and the other jobs of the loop are not the copy's."""
+        if self._loop is not None and self._thread == threading.get_ident():
+            ready = getattr(self._loop, "_ready", None)  # loops of other makes have none
+            if ready is not None:
+                self._left = list(ready)  # kept: a coroutine that is thrown away says so
+                ready.clear()
+            error = RuntimeError("A process that an async job has forked must not wait for anything on the event loop.")
+            self._loop.call_soon(forks.leave, error)
+
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop, started at first use."""
         if self._loop is None:
             with self._lock:
                 if self._loop is None:
                     loop = asyncio.new_event_loop()
-                    Thread(target=self._serve, args=(loop,), name="event loop", daemon=True).start()
-                    self._loop = loop
+                    thread = Thread(target=self._serve, args=(loop,), name="event loop", daemon=True)
+                    thread.start()
+                    self._loop, self._thread = loop, thread.ident
         return self._loop
 
     @staticmethod

@@ -31,7 +31,7 @@ from django_jobs.results import dump_result
 from django_jobs.signals import job_started
 from django_jobs.stores.base import Store
 from django_jobs.values import Attempt, Claim, Job
-from django_jobs.worker import database
+from django_jobs.worker import database, forks
 from django_jobs.worker.announce import announce
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
@@ -94,8 +94,10 @@ class Executor:
 
     # -- before --------------------------------------------------------------
 
-    def prepare(self, claim: Claim, store: Store) -> Prepared | Attempted:
-        """Read the record and its arguments.  Returns how the attempt ended if it ends here."""
+    def prepare(self, claim: Claim, store: Store, begins: Callable[[Job], None] | None = None) -> Prepared | Attempted:
+        """Read the record and its arguments.  Returns how the attempt ended if it ends here.
+
+        `begins(job)` is called before anything that may take its time: from then on its time limit counts."""
         try:
             job = decode(claim.id, claim.queue, claim.record)
         except CorruptRecord as error:
@@ -110,6 +112,8 @@ class Executor:
             # As text, which the log shows: it says what helps, and quotes no argument.
             said = f"{error} {WAITS_FOR_ITS_WORKER}" if isinstance(outcome, SnoozeFor) else error
             return Attempted(claim, outcome, job.name, error=said)
+        if begins is not None:
+            begins(job)
         if self.close_connections:
             database.before_job()
         if self.stops.jobs:
@@ -168,6 +172,7 @@ class Executor:
             # SystemExit, KeyboardInterrupt and MemoryError raised by a job are its failures, not the worker's end.
             return self._failed(prepared, error, int((perf_counter() - started) * 1000))
         finally:
+            forks.leave_if_copy()
             running.reset(context)
             if self.close_connections:
                 database.after_job()
@@ -197,6 +202,7 @@ class Executor:
         except BaseException as error:
             return self._failed(prepared, error, int((perf_counter() - started) * 1000))
         finally:
+            forks.leave_if_copy()
             running.reset(context)
             if self.close_connections:
                 await database.after_async_job()

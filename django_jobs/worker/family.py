@@ -15,12 +15,12 @@ from typing import Any, NoReturn
 
 from django_jobs.stores.base import Store
 from django_jobs.values import Lane
-from django_jobs.worker import database
+from django_jobs.worker import database, forks
 from django_jobs.worker.channel import Channel, pair
 from django_jobs.worker.child import run_child
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
-from django_jobs.worker.os_signals import Signals, kill
+from django_jobs.worker.os_signals import Signals, kill_group
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -139,10 +139,10 @@ class ChildHandle:
         self.tell("retire")
 
     def kill(self, reason: str) -> None:
-        """SIGKILL it; what becomes of its jobs is decided when it is reaped."""
+        """SIGKILL it and what its jobs have started; what becomes of its jobs is decided when it is reaped."""
         if not self.killed_for:
             self.killed_for = reason
-            kill(self.pid)
+            kill_group(self.pid)
 
     def memory(self) -> int:
         """Resident bytes; 0 where /proc does not tell."""
@@ -200,7 +200,8 @@ class Family:
     def fork(self, live: Callable[[Channel, int], NoReturn]) -> tuple[int, Channel]:
         """Fork a process that does `live(its end of the channel, our process id)`.  Returns its id and our end.
 
-        The parent has no threads, and no connection is open while it forks."""
+        The parent has no threads, and no connection is open while it forks.  Raises OSError where the system has no
+        room for another process."""
         self.store.close()
         database.close_all()
         sys.stdout.flush()
@@ -211,19 +212,34 @@ class Family:
         # Objects that live now are shared with the children: the collector must not touch, and so copy, their pages.
         gc.freeze()
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            with forks.ours():
+                pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         if pid == 0:
             # The others must see the end of their channels when the parent ends, not when we do.
-            for channel in self._channels.values():
-                channel.close()
+            self.abandon()
             ours.close()
-            self.signals.close()
             live(theirs, parent)
         theirs.close()
         if ACTIVE:
             crashpoint("supervisor.after_fork")
         self._channels[pid] = ours
         return pid, ours
+
+    def abandon(self) -> None:
+        """In a process that is not ours: let go of what is the parent's alone."""
+        for channel in self._channels.values():
+            channel.close()
+        self.signals.close()
+
+    def end(self) -> None:
+        """SIGKILL them all."""
+        for child in self:
+            kill_group(child.pid)
 
     def forget(self, pid: int) -> None:
         """A process that was forked here has ended."""
@@ -243,6 +259,8 @@ class Family:
             if child is None:
                 self.foreign[pid] = os.waitstatus_to_exitcode(status)
             else:
+                if status or child.killed_for:
+                    kill_group(pid)  # what its jobs had started would go on while they run again elsewhere
                 # What it said before it died: whether its job had ended.
                 while child.channel.is_open and not child.channel.is_dry:
                     child.read()

@@ -29,6 +29,10 @@ class Gate:
         self.closed = self.final = True
         self.ended.set()
 
+    def abandon(self) -> None:
+        """In a copy of the process: nothing is claimed or begun.  The event's lock may be held for ever."""
+        self.closed = self.final = self.draining = True
+
     def drain(self) -> None:
         """Claim nothing any more, and begin nothing that is claimed."""
         self.draining = True

@@ -17,6 +17,10 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 #: process group, and a supervisor in it passes on what it got.  Who means "now" has to wait as long.
 SAME_ORDER = 0.5
 
+#: Orders to stop.  SIGHUP is what a terminal says that is closed, SIGQUIT what some supervisors say instead of SIGTERM:
+#: by default they would end this process at once, and its jobs would be charged with a crash.
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
 
 class Signals:
     """The signals this process got: `stops` counts orders to stop; a byte on `fileno()` wakes the loop up."""
@@ -35,7 +39,9 @@ class Signals:
     def install(self, *, for_parent: bool) -> None:
         """Take over the handlers of this process; SIGCHLD only in a parent."""
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._stop)
+        for number in STOPS:
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                signal.signal(number, self._stop)
         # Ctrl-C reaches a whole terminal: a child leaves it to its parent to say what follows.
         signal.signal(signal.SIGINT, self._stop if for_parent else self._note)
         signal.signal(signal.SIGCHLD, self._note if for_parent else signal.SIG_DFL)
@@ -44,7 +50,7 @@ class Signals:
 
     def ignore(self) -> None:
         """At the very end: one more SIGTERM must not turn an orderly exit into a killed process."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (*STOPS, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
     def wake(self) -> None:
@@ -63,7 +69,7 @@ class Signals:
             return
 
     def close(self) -> None:
-        """In a forked child: the parent's pipe is not ours."""
+        """In a forked process: the pipe of another is not ours."""
         signal.set_wakeup_fd(-1)
         os.close(self._read)
         os.close(self._write)
@@ -86,6 +92,15 @@ def die_with_parent(parent: int) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)  # it ended before we asked
+
+
+def kill_group(pid: int) -> None:
+    """SIGKILL the process and what its jobs have started: it leads a process group (see child.py)."""
+    kill(pid)
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # nothing is left of it (PermissionError: macOS, where only zombies are)
 
 
 def kill(pid: int) -> None:

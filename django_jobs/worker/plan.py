@@ -13,6 +13,7 @@ from asgiref.sync import async_to_sync
 from django_jobs.context import JobContext, RunningJob
 from django_jobs.definition import JobDefinition
 from django_jobs.middleware import Handler, Middleware, is_async_capable, wrap
+from django_jobs.worker import forks
 
 
 class Plan:
@@ -44,12 +45,18 @@ def _innermost(func: Callable[..., Any], takes_context: bool) -> Handler:
     if takes_context:
 
         def call_with_context(job: RunningJob) -> Any:
-            return func(JobContext(job), *job.args, **job.kwargs)
+            try:
+                return func(JobContext(job), *job.args, **job.kwargs)
+            finally:
+                forks.leave_if_copy()
 
         return call_with_context
 
     def call(job: RunningJob) -> Any:
-        return func(*job.args, **job.kwargs)
+        try:
+            return func(*job.args, **job.kwargs)
+        finally:
+            forks.leave_if_copy()
 
     return call
 

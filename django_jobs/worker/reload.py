@@ -7,6 +7,7 @@ import threading
 
 from django.utils import autoreload
 
+from django_jobs.worker import forks
 from django_jobs.worker.os_signals import die_with_parent
 
 #: Django's reloader exits with this when a file has changed.
@@ -16,7 +17,8 @@ CHANGED = 3
 def watch() -> int:
     """Fork the watcher.  Returns its process id; it exits with CHANGED."""
     parent = os.getpid()
-    pid = os.fork()
+    with forks.ours():
+        pid = os.fork()
     if pid:
         return pid
     status = 1

@@ -122,7 +122,10 @@ class Runner:
     def _run_one(self, claim: Claim, left: int) -> None:
         child = self.child
         self.since = monotonic()
-        prepared = child.executor.prepare(claim, child.store)
+        reports = child.reports
+        # An alone child says what it begins: from then on the time limit counts, for the loading of arguments too.
+        begins = None if reports is None else lambda job: reports.started(claim, job, left)
+        prepared = child.executor.prepare(claim, child.store, begins)
         if isinstance(prepared, Attempted):
             child.settler.settle_now([prepared])
             return
@@ -131,8 +134,6 @@ class Runner:
             if prepared.plan.is_async and child.loop is not None:
                 child.loop.submit(prepared)
                 return
-            if child.reports is not None:
-                child.reports.started(prepared, left)
             attempted = child.executor.run_here(prepared)
         finally:
             self.current = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Callable
+from time import monotonic
 
 from django_jobs.values import Lane
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.debts import Debts
 from django_jobs.worker.family import Family
+from django_jobs.worker.outage import Outage
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -30,15 +32,17 @@ class Staffing:
         self.config, self.family, self.debts, self.crash_loop, self.give_up = config, family, debts, crash_loop, give_up
         #: children claim nothing: an operator asked for quiet; our leases cannot be renewed.
         self.quiet = self.fenced = False
-        #: monotonic: after a crash loop, no child is started before.
+        #: monotonic: after a crash loop, or where there is no room for a process, no child is started before.
         self.no_spawn_before = 0.0
+        self._no_room = Outage("Starting a process that runs jobs")
 
     def fill_up(self, now: float) -> None:
         """Start the children that are missing; let an idle one too many go."""
         if self.fenced or now < self.no_spawn_before:
             return
         for _ in range(self.config.processes - len(self.family.of(Lane.SHARED))):
-            self._spawn(Lane.SHARED)
+            if not self._spawn(Lane.SHARED):
+                return
         alone = self.family.of(Lane.ALONE)
         idle = [child for child in alone if child.job is None]
         if not alone:
@@ -52,10 +56,17 @@ class Staffing:
             if now - longest.idle_since > ALONE_IDLE:
                 longest.retire()
 
-    def _spawn(self, lane: Lane) -> None:
-        child = self.family.spawn(lane)
+    def _spawn(self, lane: Lane) -> bool:
+        try:
+            child = self.family.spawn(lane)
+        except OSError as error:
+            # No room for another process, or no file for its channel: what runs goes on, and this may pass.
+            self.no_spawn_before = max(self.no_spawn_before, monotonic() + self._no_room.failed(error))
+            return False
+        self._no_room.worked()
         if self.quiet:
             child.tell("close")
+        return True
 
     def reap(self, now: float) -> None:
         """Take note of the children that ended; what they held becomes a debt."""

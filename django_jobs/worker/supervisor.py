@@ -19,7 +19,7 @@ from django_jobs import remote
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.base import Store
 from django_jobs.values import Killed, Lane, State
-from django_jobs.worker import reload
+from django_jobs.worker import forks, reload
 from django_jobs.worker.burst import Burst
 from django_jobs.worker.chores import Ticker
 from django_jobs.worker.clerk_watch import ClerkWatch
@@ -80,6 +80,7 @@ class Supervisor:
 
     def run(self) -> int:
         self.signals.install(for_parent=True)
+        forks.guard(self.family.abandon)
         signal.signal(signal.SIGALRM, self._last_resort)
         remote.be_told()
         logger.info("Worker %s starts: %s", self.name, self.portrait.summary())
@@ -97,8 +98,7 @@ class Supervisor:
             self.clerk.end()
             if watcher:
                 kill(watcher)
-            for child in self.family:
-                kill(child.pid)
+            self.family.end()
         self._take_leave()
         self.clerk.wait()
         self.signals.ignore()
@@ -194,8 +194,7 @@ class Supervisor:
 
     def _last_resort(self, number: int, frame: FrameType | None) -> None:
         self.clerk.end()
-        for child in self.family:
-            kill(child.pid)
+        self.family.end()
         os._exit(self.status)
 
     def _take_leave(self) -> None:

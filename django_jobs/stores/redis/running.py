@@ -145,6 +145,9 @@ class RedisRunning(RedisPart, RunningStore):
     def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
         self._run_over("wake", queues, lane.value, at_once=LOOKED_INTO_AT_ONCE)
 
+    def abandon(self) -> None:
+        self.transport.abandon()
+
     def close(self) -> None:
         self.transport.close()
 

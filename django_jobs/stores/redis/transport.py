@@ -186,6 +186,10 @@ class Transport:
         self._client = None
         self.pool.disconnect()
 
+    def abandon(self) -> None:
+        """See Store.abandon."""
+        _abandon(self.pool)
+
 
 class ClusterTransport:
     """Redis Cluster: redis-py routes each call to the node of its slot.  Clients are one per process.
@@ -254,10 +258,25 @@ class ClusterTransport:
         except driver.SlotNotCoveredError:
             return ""
 
+    def abandon(self) -> None:
+        """See Store.abandon."""
+        for node in [] if self._client is None else self._client.get_nodes():
+            _abandon(getattr(node.redis_connection, "connection_pool", None))
+
     def close(self) -> None:
         """As Transport.close.  Where the slots are stays known: to learn it, a silent node may have to be asked."""
         if self._client is not None and self._pid == os.getpid():
             self._client.disconnect_connection_pools()
+
+
+def _abandon(pool: Any) -> None:
+    """In a copy of the process.  The pool's own methods may wait for a lock that a thread held which is not there."""
+    connections = {c for name in ("_available_connections", "_in_use_connections") for c in getattr(pool, name, ())}
+    for connection in connections:
+        if (sock := getattr(connection, "_sock", None)) is not None:
+            os.close(sock.detach())
+    if hasattr(pool, "_lock"):
+        pool._lock = threading.RLock()
 
 
 def _as_sent(reply: Any) -> Any:

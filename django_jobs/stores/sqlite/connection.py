@@ -32,7 +32,7 @@ class Connection:
 
     def __init__(self, path: str) -> None:
         self.lock = threading.RLock()
-        self.closed = False
+        self.closed, self.pid = False, os.getpid()
         # Python's thread check is off because close() closes the connections of other threads, under their lock.
         self.raw = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -41,8 +41,15 @@ class Connection:
     def __del__(self) -> None:
         # A thread that ends drops its connection here: Python 3.13 warns of one that was never closed.
         raw = getattr(self, "raw", None)
-        if raw is not None:
+        if raw is not None and self.pid == os.getpid():
             raw.close()
+        elif raw is not None:
+            _FOREIGN.append(raw)
+
+
+#: Connections that came through a fork.  SQLite forbids even closing them, which could wait for ever: a thread that the
+#: copy does not have may have been in the middle of a call.
+_FOREIGN: list[sqlite3.Connection] = []
 
 
 class _Process:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
 
 from django.apps import AppConfig
 
@@ -13,3 +15,17 @@ class WorkerProject(AppConfig):
             from tests.integration.worker_project.receivers import listen
 
             listen(*how.split(":", 1))
+        if flag := os.environ.get("NO_ROOM"):
+            _refuse_forks(Path(flag))
+
+
+def _refuse_forks(flag: Path) -> None:
+    """While the file is there, this process cannot fork: as where the limit of a user's processes is reached."""
+    fork, pid = os.fork, os.getpid()
+
+    def refuse() -> int:
+        if flag.exists() and os.getpid() == pid:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return fork()
+
+    os.fork = refuse

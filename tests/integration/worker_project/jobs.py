@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from django_jobs import JobContext, Retry, Snooze, current_job, job
+from tests.integration.worker_project import processes as processes
 from tests.survival.project.jobs import ledger, recorded
 
 
