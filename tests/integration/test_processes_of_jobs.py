@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from time import monotonic
 
 import pytest
@@ -37,6 +38,14 @@ def noted(path: Path) -> Iterator[list[int]]:
             send_signal(pid, signal.SIGKILL)
 
 
+def ends(pid: int, seconds: float = 5.0) -> bool:
+    """Does the process end within that time?"""
+    never, deadline = Event(), monotonic() + seconds
+    while is_alive(pid) and monotonic() < deadline:
+        never.wait(0.02)
+    return not is_alive(pid)
+
+
 def test_a_pool_of_processes_in_a_job_ends(site: WorkerSite) -> None:
     """Its end is a SIGTERM to each of its processes, and waiting for them."""
     site.pool(threads=4)
@@ -53,7 +62,7 @@ def test_a_copy_of_the_process_ends_with_the_job(site: WorkerSite, tmp_path: Pat
     id = site.put(name, how, str(tmp_path / "note"))
     with noted(tmp_path / "note") as pids:
         assert site.wait(id).result == b'"the job"'
-        wait_until(lambda: not is_alive(pids[0]), "the copy has ended", seconds=5)
+        assert ends(pids[0]), "the copy"
     assert site.info(id).attempts == ()
     done = [site.put("work") for _ in range(10)]
     for each in done:
@@ -74,7 +83,7 @@ def test_a_copy_that_lives_on_claims_nothing_and_obeys_signals(site: WorkerSite,
         assert pool.stop() == 0
         later = [site.put("work") for _ in range(5)]
         send_signal(copy, signal.SIGTERM)
-        wait_until(lambda: not is_alive(copy), "it obeys", seconds=5)
+        assert ends(copy), "it obeys"
         assert {site.info(each).state for each in later} == {State.QUEUED}
 
 
@@ -99,7 +108,7 @@ def test_a_time_limit_ends_what_the_job_has_started(site: WorkerSite, tmp_path: 
     id = site.put("spawns", str(tmp_path / "note"), timeout=1000, max_attempts=1)
     with noted(tmp_path / "note") as pids:
         assert site.wait(id, State.DEAD).attempts[0].outcome == "timeout"
-        wait_until(lambda: not any(is_alive(pid) for pid in pids), "command and grandchild are gone", seconds=2)
+        assert all(ends(pid, 2.0) for pid in pids), "command and grandchild"
 
 
 def assert_ends_in_time(site: WorkerSite, id: str) -> None:
