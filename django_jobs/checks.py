@@ -68,12 +68,18 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 
 
 def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E009–E011, E014 and W003: does each job fit the settings?"""
+    """E009–E011, E014, E016 and W003: does each job fit the settings?"""
     if any(message.is_serious() for message in check_settings()):
         return []  # the settings come first; jobs cannot be read without them
     found: list[CheckMessage] = []
     settings = get_settings()
     for definition in registry.all_definitions():
+        try:
+            definition.resolved()
+        except InvalidJob as error:
+            hint = "The options of @job and those of JOB_DEFAULTS contradict each other: change one of them."
+            found.append(Error(str(error), hint=hint, obj=definition, id=_id("E016")))
+            continue
         if definition.queue not in settings.queues:
             message = f"Its queue {definition.queue!r} is not in DJANGO_JOBS['QUEUES']."
             hint = _nearest(definition.queue, settings.queues)

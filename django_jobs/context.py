@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from json import dumps
 from time import monotonic, time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from django_jobs.exceptions import StoreError
 from django_jobs.outcome import clean
 
 logger = logging.getLogger("django_jobs.worker")
 
+StopReason = Literal["cancelled", "shutdown", "timeout"]
 #: Seconds between two check-ins of one job that reach the store; the newest in between is sent at the end of them.
 CHECKIN_INTERVAL = 1.0
 #: Bytes of a check-in message that are kept.
@@ -42,7 +43,7 @@ class RunningJob:
 
     __slots__ = (
         "_context", "_last_sent", "_pending", "_send", "_stops", "args", "attempt", "claimed_ms", "enqueued_ms", "id",
-        "kwargs", "max_attempts", "meta", "name", "queue", "token",
+        "kwargs", "max_attempts", "meta", "name", "queue", "soft_deadline", "token",
     )  # fmt: skip
 
     def __init__(
@@ -61,11 +62,14 @@ class RunningJob:
         meta: dict[str, Any] | None = None,
         stops: StopRequests | None = None,
         send: Callable[[bytes], bool] | None = None,
+        soft_timeout: float | None = None,
     ) -> None:
         self.id, self.name, self.queue, self.args, self.kwargs = id, name, queue, args, kwargs
         self.attempt, self.max_attempts, self.token, self.meta = attempt, max_attempts, token, meta
         self.enqueued_ms, self.claimed_ms = enqueued_ms, claimed_ms
         self._stops, self._send = stops, send
+        #: monotonic seconds, or None.
+        self.soft_deadline = None if soft_timeout is None else monotonic() + soft_timeout
         self._context: SimpleNamespace | None = None
         self._pending: bytes | None = None
         self._last_sent = 0.0
@@ -89,9 +93,22 @@ class RunningJob:
 
     @property
     def should_stop(self) -> bool:
-        """Has this job been asked to end: the worker stops, a person cancelled it, or its claim was lost?"""
+        """Has this job been asked to end?  `stop_reason` says why."""
+        return self.stop_reason is not None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why this job should end, None as long as it need not: "cancelled" (a person asked, or its claim was lost),
+        "shutdown" (the worker stops: what has not ended in time runs again), "timeout" (its `soft_timeout` is over)."""
         stops = self._stops
-        return stops is not None and (stops.everybody or (self.queue, self.id) in stops.jobs)
+        if stops is not None:
+            if (self.queue, self.id) in stops.jobs:
+                return "cancelled"
+            if stops.everybody:
+                return "shutdown"
+        if self.soft_deadline is not None and monotonic() >= self.soft_deadline:
+            return "timeout"
+        return None
 
     def checkin(self, message: str = "", progress: float | None = None) -> None:
         """Say how far the job is: a short message, and 0…1 (values outside are moved to the nearest).
@@ -140,8 +157,13 @@ class JobContext:
 
     @property
     def should_stop(self) -> bool:
-        """True once the job should end early: the worker stops, a person cancelled it, or its claim was lost."""
+        """True once the job should end early; `stop_reason` says why."""
         return self.job.should_stop
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """None | "cancelled" | "shutdown" | "timeout"; see RunningJob.stop_reason."""
+        return self.job.stop_reason
 
     @property
     def token(self) -> int:

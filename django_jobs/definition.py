@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from django_jobs.conf import Settings, get_settings
 from django_jobs.exceptions import InvalidArguments, InvalidJob
-from django_jobs.job_options import DEFAULTABLE, JobOptions, check_options
+from django_jobs.job_options import DEFAULTABLE, JobOptions, check_limits, check_options
 from django_jobs.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
 
 T = TypeVar("T")
@@ -51,6 +51,7 @@ class JobDefinition:
     discard_on = _Option[tuple[type[BaseException], ...]]()
     on_exhausted = _Option[str]()
     timeout = _Option[float | None]()
+    soft_timeout = _Option[float | None]()
     expires_in = _Option[float | None]()
     delivery = _Option[str]()
     max_concurrency = _Option[int]()
@@ -119,6 +120,7 @@ class JobDefinition:
             chosen = {**defaults, **self.given}
             if chosen.get("delivery") == "at_most_once":
                 chosen["max_attempts"] = 1
+            check_limits(chosen, self.origin)
             options = JobOptions(**chosen)
             read = self._read = (settings, options, _stored_options(options), _stored_controls(options))
         return read

@@ -33,6 +33,8 @@ class JobOptions:
     discard_on: tuple[type[BaseException], ...] = ()
     on_exhausted: str = "dead"
     timeout: float | None = None
+    #: `should_stop` is true from then on, and an `async def` is cancelled.
+    soft_timeout: float | None = None
     expires_in: float | None = None
     delivery: str = "at_least_once"
     max_concurrency: int = 0
@@ -70,7 +72,18 @@ def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str] = 
             checked[name] = _CHECKS[name](value)
         except (ValueError, TypeError) as error:
             raise InvalidJob(f"{owner}: {name}={value!r}: {error}") from error
+    check_limits(checked, owner)
     return checked
+
+
+def check_limits(options: Mapping[str, Any], owner: str) -> None:
+    """Raise InvalidJob if the warning would come no earlier than the end."""
+    soft, hard = options.get("soft_timeout"), options.get("timeout")
+    if soft is not None and hard is not None and soft >= hard:
+        raise InvalidJob(
+            f"{owner}: soft_timeout={soft:g} is not less than timeout={hard:g}, which ends the process: "
+            "leave the job some time between them to end in order."
+        )
 
 
 def _whole(least: int, most: int) -> Callable[[Any], int]:
@@ -163,6 +176,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "discard_on": _exceptions,
     "on_exhausted": _one_of("dead", "discard"),
     "timeout": _duration(SHORTEST_TIMEOUT),
+    "soft_timeout": _duration(SHORTEST_TIMEOUT),
     "expires_in": _duration(),
     "delivery": _one_of("at_least_once", "at_most_once"),
     "max_concurrency": _whole(0, 1_000_000),

@@ -111,6 +111,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
     return {
         "job": job,
         "known": known is not None,
+        "soft_timeout": round(known.soft_timeout * 1000) if known is not None and known.soft_timeout else None,
         "arguments": arguments,
         "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",
         "meta": [(key, readable(value)) for key, value in (payloads.meta_of(job) or {}).items()],

@@ -25,6 +25,7 @@ class JobTask(Task):  # type: ignore[type-arg]
     max_attempts: int | None = None
     backoff: Any = None
     timeout: float | timedelta | None = None
+    soft_timeout: float | timedelta | None = None
     expires_in: float | timedelta | None = None
     delivery: str | None = None
     max_concurrency: int | None = None

@@ -133,6 +133,7 @@ class Executor:
             meta=job.meta,
             stops=self.stops,
             send=partial(store.checkin, claim),
+            soft_timeout=plan.options.soft_timeout,
         )
         prepared = Prepared(claim, job, running_job, plan)
         try:

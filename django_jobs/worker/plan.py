@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from time import monotonic
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -35,6 +36,8 @@ class Plan:
         self.is_async, self.on_missing = definition.is_async, definition.on_missing
         self.on_loop = definition.is_async and is_async_capable(middleware)
         innermost = _innermost(definition.func, definition.takes_context)
+        if self.is_async and self.options.soft_timeout is not None:
+            innermost = _cancelled_after(innermost, self.options.soft_timeout)
         if self.is_async and not self.on_loop:
             self.call = wrap(lambda job: run_coroutine(innermost(job)), middleware)
         else:
@@ -57,6 +60,25 @@ def _innermost(func: Callable[..., Any], takes_context: bool) -> Handler:
             return func(*job.args, **job.kwargs)
         finally:
             forks.leave_if_copy()
+
+    return call
+
+
+def _cancelled_after(handler: Handler, seconds: float) -> Handler:
+    """Round an async function: cancel it when its soft limit is over.  What it returns all the same is its result."""
+
+    async def call(job: RunningJob) -> Any:
+        deadline = job.soft_deadline
+        limit = asyncio.timeout(None if deadline is None else deadline - monotonic())
+        try:
+            async with limit:
+                return await handler(job)
+        except TimeoutError as error:
+            if not limit.expired() or not isinstance(error.__cause__, asyncio.CancelledError):
+                raise
+            raise TimeoutError(
+                f"The attempt ran longer than its soft_timeout of {seconds:g} s and was cancelled."
+            ) from None
 
     return call
 

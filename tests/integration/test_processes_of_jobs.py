@@ -177,3 +177,14 @@ def test_no_room_for_a_process_costs_no_job_anything(site: WorkerSite, tmp_path:
     assert all(site.info(id).crashes == 0 for id in (runs, *later))
     assert "works again" in pool.text()
     assert pool.stop() == 0
+
+
+def test_a_soft_limit_ends_jobs_in_order_beside_others(site: WorkerSite) -> None:
+    pool = site.pool(threads=2)
+    plain, coroutine, beside = site.put("softly"), site.put("asoftly", max_attempts=1), site.put("work", 1500)
+    assert site.wait(plain).result == b'"timeout"'
+    (attempt,) = site.wait(coroutine, State.DEAD).attempts
+    assert (attempt.outcome, attempt.error_name) == ("failed", "TimeoutError")
+    assert attempt.run_ms < 500 + 2000
+    assert site.wait(beside).attempts == ()
+    assert pool.stop() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from threading import Event
 from typing import Any
 
 import pytest
@@ -70,6 +71,19 @@ def test_a_lost_claim_is_a_reason_to_stop() -> None:
     assert not job.should_stop
     job.checkin("still here")
     assert job.should_stop
+
+
+def test_the_reason_to_stop_is_told() -> None:
+    stops = StopRequests()
+    ctx = JobContext(make(stops=stops, soft_timeout=0.0001))
+    never = JobContext(make(stops=stops, soft_timeout=3600))
+    Event().wait(0.001)
+    assert (ctx.should_stop, ctx.stop_reason) == (True, "timeout")
+    assert (never.should_stop, never.stop_reason) == (False, None)
+    stops.everybody = True
+    assert (ctx.stop_reason, never.stop_reason) == ("shutdown", "shutdown")
+    stops.jobs.add(("default", "id-1"))
+    assert never.stop_reason == "cancelled"
 
 
 def test_should_stop_is_asked_of_one_job_or_of_all() -> None:

@@ -85,3 +85,18 @@ def spawns(note: str) -> None:
 @job(name="held_by_middleware", timeout=1, max_attempts=1)
 def held_by_middleware() -> None:
     return
+
+
+@job(name="softly", soft_timeout=0.5, takes_context=True)
+def softly(ctx: Any) -> str | None:
+    """Ends when it is told that its time is over."""
+    while not ctx.should_stop:
+        time.sleep(0.01)
+    return ctx.stop_reason  # type: ignore[no-any-return]
+
+
+@job(name="asoftly", soft_timeout=0.5, max_attempts=1)
+async def asoftly() -> None:
+    import asyncio
+
+    await asyncio.sleep(120)
