@@ -125,7 +125,7 @@ def test_a_job_is_not_killed_for_the_time_of_the_one_before_it(
     has_ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[int] = []
-    monkeypatch.setattr("django_jobs.worker.family.kill", killed.append)
+    monkeypatch.setattr("django_jobs.worker.family.kill_group", killed.append)
     ours, theirs = pair()
     child = ChildHandle("w:1", Lane.ALONE, 4711, ours)
     now = monotonic()
