@@ -40,7 +40,7 @@ class Signals:
         """Take over the handlers of this process; SIGCHLD only in a parent."""
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in STOPS:
-            if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
                 signal.signal(number, self._stop)
         # Ctrl-C reaches a whole terminal: a child leaves it to its parent to say what follows.
         signal.signal(signal.SIGINT, self._stop if for_parent else self._note)
@@ -50,7 +50,7 @@ class Signals:
 
     def ignore(self) -> None:
         """At the very end: one more SIGTERM must not turn an orderly exit into a killed process."""
-        for number in (*STOPS, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
     def wake(self) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import subprocess
 import threading
 
 from django.utils import autoreload
 
 from django_jobs.worker import forks
 from django_jobs.worker.os_signals import die_with_parent
+
+logger = logging.getLogger("django_jobs.worker")
 
 #: Django's reloader exits with this when a file has changed.
 CHANGED = 3
@@ -34,6 +39,22 @@ def watch() -> int:
 
 
 def start_again() -> None:
-    """Replace this process by a new one with the same command line and the changed code."""
+    """Replace this process by one with the same command line and the changed code, as soon as that can be loaded."""
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):  # what is ignored stays so in the new process
+        signal.signal(number, signal.SIG_DFL)
     command = autoreload.get_child_arguments()
+    while not _loads(command):
+        logger.error("The changed code cannot be loaded: the worker waits for the next change")
+        _, status = os.waitpid(watch(), 0)
+        if os.waitstatus_to_exitcode(status) != CHANGED:
+            break
     os.execv(command[0], command)
+
+
+def _loads(command: list[str]) -> bool:
+    """Does a process of this project start?  It says why not on its standard error."""
+    if "runworkers" not in command:
+        return True  # started by other code, whose way we do not know
+    at = command.index("runworkers")
+    probe = [*command[:at], "help", "runworkers"]
+    return subprocess.run(probe, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode == 0

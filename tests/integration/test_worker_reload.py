@@ -60,6 +60,20 @@ def test_a_change_of_code_starts_the_worker_again(site: WorkerSite, tmp_path: Pa
             return json.loads(site.wait(site.put("version")).result or b"") == 2
 
         wait_until(changed, "the new code runs", seconds=9, every=0.5)
+
+        # Half a word is saved: the worker waits for the rest.
+        def noticed() -> bool:
+            (app / "jobs.py").write_text("from django_jobs import (")
+            return "waits for the next change" in (tmp_path / "log").read_text()
+
+        wait_until(noticed, "it says that it waits", seconds=9, every=0.5)
+        waiting = site.put("version")
+
+        def mended() -> bool:
+            (app / "jobs.py").write_text(JOBS.format(version=3))
+            return site.info(waiting).result == b"3"
+
+        wait_until(mended, "the mended code runs", seconds=9, every=0.5)
         assert process.poll() is None
         process.terminate()
         assert process.wait(60) == 0, (tmp_path / "log").read_text()
