@@ -6,11 +6,11 @@ bound → enqueue middleware → encoded → now, or when the transaction commit
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from django.db import connections, transaction
@@ -19,10 +19,10 @@ from django.utils.module_loading import import_string
 from django_jobs import new_job, registry
 from django_jobs.conf import Settings, get_settings
 from django_jobs.definition import JobDefinition
-from django_jobs.exceptions import JobsError
+from django_jobs.exceptions import JobsError, StoreUnavailable
 from django_jobs.handle import DEFERRED, JobHandle
 from django_jobs.new_job import NO_KEY, NewJobRequest, check_id, encode, moment, sent_later
-from django_jobs.sending import Ready, send, send_one
+from django_jobs.sending import Ready, send, send_calls, send_one
 from django_jobs.values import Added, NewJob, State
 
 logger = logging.getLogger("django_jobs")
@@ -174,11 +174,31 @@ def in_transaction(alias: str) -> bool:
     return connections[alias].in_atomic_block
 
 
+class _Call(NamedTuple):
+    """What one call left for the commit, and when (monotonic)."""
+
+    ready: list[Ready]
+    asked_at: float
+
+
+class _Group:
+    """The calls of one transaction that a rollback takes away together, or none of them: they share a callback."""
+
+    def __init__(self, commit: _Commit) -> None:
+        self.calls: list[_Call] = []
+        self.callback = partial(send_after_commit, self.calls, commit)
+
+    def waits(self, callbacks: Sequence[tuple[Any, ...]]) -> bool:
+        """Is it still to be called?  Not after a commit, nor when its savepoint was rolled back."""
+        return any(entry[1] is self.callback for entry in callbacks)
+
+
 class _Commit:
-    """What the commit callbacks of one connection share: the number of the last one, and what was refused."""
+    """What the commit callbacks of one connection share: its savepoints' groups, the last one, and what was refused."""
 
     def __init__(self) -> None:
-        self.last = 0
+        self.groups: dict[frozenset[Any], _Group] = {}
+        self.last: list[_Call] = []
         self.refused: list[JobsError] = []
 
 
@@ -188,33 +208,49 @@ _commits: WeakKeyDictionary[object, _Commit] = WeakKeyDictionary()
 def _on_commit(ready: list[Ready], settings: Settings) -> None:
     for each in ready:
         each.handle.state = DEFERRED
-    commit = _commits.setdefault(connections[settings.database], _Commit())
+    connection = connections[settings.database]
+    commit = _commits.setdefault(connection, _Commit())
     commit.refused.clear()  # of an earlier transaction whose last callback a savepoint took away; the log has them
-    commit.last += 1
-    waiting = partial(send_after_commit, ready, commit, commit.last, monotonic())
-    transaction.on_commit(waiting, using=settings.database)
+    # By these Django itself decides what a rollback takes away.
+    savepoints = frozenset(connection.savepoint_ids)
+    group = commit.groups.get(savepoints)
+    if group is None or not group.waits(connection.run_on_commit):
+        commit.groups = {at: kept for at, kept in commit.groups.items() if kept.waits(connection.run_on_commit)}
+        group = commit.groups[savepoints] = _Group(commit)
+        transaction.on_commit(group.callback, using=settings.database)
+        commit.last = group.calls
+    group.calls.append(_Call(ready, monotonic()))
 
 
-def send_after_commit(ready: list[Ready], commit: _Commit, number: int, asked_at: float) -> None:
+def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
     """The transaction is committed: the jobs are due now, whatever went wrong, so whoever reads the log can act.
 
-    Django stops at the first callback that raises, so a refusal waits until the transaction's last job had its turn.
+    Django stops at the first callback that raises, so a refusal waits until the transaction's last group had its turn.
     """
-    now = new_job.now_ms()
-    # Not what was cancelled, nor what was sent: test tools may call the callbacks of a TestCase themselves.
-    elapsed = int((monotonic() - asked_at) * 1000)
-    ready = [each._replace(new=sent_later(each.new, elapsed)) for each in ready if each.handle.state == DEFERRED]
-    for each in ready:
-        each.handle.state = _state(each.new, now)
-    try:
-        send(ready)
-    except JobsError as error:
-        first = ready[0].handle
-        logger.exception(
-            "%d job(s) were not enqueued after the commit, the first is %s %s", len(ready), first.name, first.id
+    away = next((error for error in commit.refused if isinstance(error, StoreUnavailable)), None)
+    for refused, error in send_calls(list(_due(calls)), away):
+        first = refused[0].handle
+        logger.error(
+            "%d job(s) were not enqueued after the commit, the first is %s %s",
+            *(len(refused), first.name, first.id),
+            exc_info=error,
         )
         commit.refused.append(error)
-    if number == commit.last and commit.refused:
+    if calls is commit.last and commit.refused:
         first_refused = commit.refused[0]
         commit.refused.clear()
         raise first_refused
+
+
+def _due(calls: list[_Call]) -> Iterator[list[Ready]]:
+    now = new_job.now_ms()
+    for call in calls:
+        # Not what was cancelled, nor what was sent: test tools may call the callbacks of a TestCase themselves.
+        elapsed = int((monotonic() - call.asked_at) * 1000)
+        ready = [
+            each._replace(new=sent_later(each.new, elapsed)) for each in call.ready if each.handle.state == DEFERRED
+        ]
+        for each in ready:
+            each.handle.state = _state(each.new, now)
+        if ready:
+            yield ready

@@ -105,6 +105,9 @@ class StoreError(JobsError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached.  The job may or may not exist: the same job_id is safe to send again."""
 
+    #: of the job that was to be enqueued (of several: of the first); "" where the call was another.
+    job_id = ""
+
 
 class StoreFull(StoreError):
     """Redis has no memory left (maxmemory).  Nothing was stored; workers go on and will free some."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from django.utils.module_loading import import_string
 
 from django_jobs.conf import QueueSettings, Settings, get_settings
-from django_jobs.exceptions import DuplicateJob, JobIds, QueueFull, StoreError
+from django_jobs.exceptions import DuplicateJob, JobIds, JobsError, QueueFull, StoreError, StoreUnavailable
 from django_jobs.handle import DUPLICATE, FULL, JobHandle
 from django_jobs.new_job import NewJobRequest
 from django_jobs.signals import job_enqueued
@@ -77,6 +78,64 @@ def _send_all(ready: list[Ready], settings: Settings) -> None:
             accepted += _send_batch(queue, jobs[start : start + size], accepted)
 
 
+Refused = tuple[list[Ready], JobsError]
+
+
+def send_calls(calls: Sequence[list[Ready]], away: StoreUnavailable | None = None) -> list[Refused]:
+    """Send what several calls have left for one commit: together, with one wait for a store that is away, but each job
+    is refused for itself.  `away`: the store was just found to be that.  Returns what was refused, and why."""
+    refused: list[Refused] = []
+    for name, batches in _batches(calls, get_settings()).items():
+        for batch in batches:
+            try:
+                if away is not None:
+                    raise away
+                refused += _send_and_note(name, batch)
+            except JobsError as error:
+                refused.append((batch, error))
+                if isinstance(error, StoreError) and not error.job_ids:
+                    error.job_ids = JobIds(each.handle.id for call in calls for each in call)
+                    told = (each.handle for call in calls for each in call if each.handle.added is not None)
+                    error.job_ids.answered = frozenset(handle.id for handle in told)
+                away = error if isinstance(error, StoreUnavailable) else away
+    return refused
+
+
+def _batches(calls: Sequence[list[Ready]], settings: Settings) -> dict[str, list[list[Ready]]]:
+    """Queue → what goes to the store in one call each."""
+    by_queue: dict[str, list[list[Ready]]] = {}
+    last: dict[str, int] = {}
+    for number, call in enumerate(calls):
+        for each in call:
+            batches = by_queue.setdefault(each.handle.queue, [[]])
+            most = _queue(each.handle.queue, settings).max_length
+            # A batch fits into a bounded queue as a whole or not at all, and of several calls the first may fit.
+            is_full = len(batches[-1]) >= (min(most, MAX_BATCH) if most else MAX_BATCH)
+            if batches[-1] and (is_full or (most and last[each.handle.queue] != number)):
+                batches.append([])
+            last[each.handle.queue] = number
+            batches[-1].append(each)
+    return by_queue
+
+
+def _send_and_note(name: str, batch: list[Ready]) -> list[Refused]:
+    settings = get_settings()
+    if settings.eager:
+        for each in batch:
+            _run_eagerly(each)
+        return []
+    queue, refused = _queue(name, settings), []
+    answers = _ask_store(queue, batch)
+    for each, answer in zip(batch, answers, strict=True):
+        _note(each, answer)
+    for each, answer in zip(batch, answers, strict=True):
+        try:
+            _complain(queue, each, answer, answers.count(Added.ADDED))
+        except JobsError as error:
+            refused.append(([each], error))
+    return refused
+
+
 def _send_batch(queue: QueueSettings, batch: list[Ready], accepted: int) -> int:
     answers = _ask_store(queue, batch)
     # Every handle is told before the first complaint is raised: the caller may hold on to all of them.
@@ -97,7 +156,11 @@ def _queue(name: str, settings: Settings) -> QueueSettings:
 def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
     """Ask until there is room, where the queue says so: the caller is held back (ON_FULL "block")."""
     store, new = get_store(), [each.new for each in batch]
-    answers = store.enqueue(queue.name, new, max_length=queue.max_length)
+    try:
+        answers = store.enqueue(queue.name, new, max_length=queue.max_length)
+    except StoreUnavailable as error:
+        error.job_id = new[0].id
+        raise
     patience = batch[0].request.block_timeout
     if queue.on_full != "block" or Added.FULL not in answers or patience == 0:
         return answers

@@ -20,6 +20,10 @@ logger = logging.getLogger("django_jobs.worker")
 
 #: A lease is renewed this many times in its life; five beats may be missed.
 BEATS = 6
+#: Seconds between two calls to a store that is away: a worker is at work again within a second of its return.
+LONGEST_PAUSE = 0.5
+#: Seconds between two log lines of a worker that waits.
+REMINDER = 60.0
 
 
 class Heartbeat:
@@ -59,6 +63,8 @@ class Heartbeat:
         #: queue → when it was asked last and answered (monotonic).
         self._renewed: dict[str, float] = {}
         self._steps: Iterator[None] | None = None
+        #: how long the silence had lasted when people were told of it last.
+        self._reminded = 0.0
 
     def step(self, now: float) -> None:
         """Make the next call if it is due."""
@@ -72,11 +78,17 @@ class Heartbeat:
             self._steps = None
             self.last_round, self.due = self._began, self._began + self.interval
             self.outage.worked()
+            self._reminded = 0.0
         except Exception as error:
             if not isinstance(error, StoreError):
                 logger.exception("A fault in the heartbeat; it is tried again")
             self._steps = None
-            self.due = monotonic() + min(self.outage.failed(error), self.interval)
+            self.due = monotonic() + min(self.outage.failed(error), self.interval, LONGEST_PAUSE)
+            if self.silence >= self._reminded + REMINDER:
+                self._reminded = self.silence
+                logger.warning(
+                    "Worker %s has waited for its store for %d s, and goes on: %s", self.name, self.silence, error
+                )
 
     def _round(self) -> Iterator[None]:
         workers = self.workers()

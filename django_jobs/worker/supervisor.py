@@ -221,17 +221,17 @@ class Supervisor:
             self._tell_all("close" if self.staffing.quiet else "open")
         if heartbeat.should_fence:
             self._fence()
-        if heartbeat.is_hopeless and self.status == 0:
+        # Otherwise it waits: it runs nothing.  For the end of a burst somebody else waits.
+        if self.burst is not None and heartbeat.is_hopeless and self.status == 0:
             logger.critical("Worker %s could not renew its leases for two of their lengths: it ends", self.name)
             self.status = 1
-            # The store that does not answer takes no last words either.
             self.deadline = now - LAST_WORDS
 
     def _fence(self) -> None:
         """Others will soon run what we hold: stop before they start."""
         if not self.staffing.fenced:
             self.staffing.fenced = True
-            logger.error("Worker %s cannot renew its leases: it claims nothing, its jobs are ended", self.name)
+            logger.error("Worker %s cannot renew its leases: its jobs are ended, and it waits for the store", self.name)
             self._tell_all("close")
         for child in self.family:
             if child.lane is Lane.ALONE or self.heartbeat.has_lost_leases:

@@ -36,9 +36,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     once: Callable[..., Any] = Transport._once
 
-    def counting(self: Transport, script: Any, keys: Any, args: Any) -> Any:
+    def counting(self: Transport, script: Any, keys: Any, args: Any, *wait: Any) -> Any:
         made.append(script.name if script else str(args[0]))
-        return once(self, script, keys, args)
+        return once(self, script, keys, args, *wait)
 
     monkeypatch.setattr(Transport, "_once", counting)
     return made

@@ -181,6 +181,91 @@ class TestWhatOnlyTheStoreKnows:
         assert handle.id in caplog.text
 
 
+class TestOneCommit:
+    """What waits for one commit goes to the store together, and waits for it once."""
+
+    @pytest.fixture
+    def sent(self, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+        """The ids of each call to the store."""
+        calls: list[list[str]] = []
+        store = get_store()
+        enqueue = store.enqueue
+
+        def counting(queue: str, jobs: Any, **options: Any) -> Any:
+            calls.append([job.id for job in jobs])
+            return enqueue(queue, jobs, **options)
+
+        monkeypatch.setattr(store, "enqueue", counting)
+        return calls
+
+    def test_calls_of_one_transaction_are_one_call_to_the_store_in_their_order(self, sent: list[list[str]]) -> None:
+        with transaction.atomic():
+            handles = [receipt.enqueue(n) for n in range(20)]
+        assert sent == [[handle.id for handle in handles]]
+        assert all(handle.state == "queued" for handle in handles)
+
+    def test_what_a_savepoint_took_away_is_not_among_them(self, sent: list[list[str]]) -> None:
+        with transaction.atomic():
+            first = receipt.enqueue(1)
+            with transaction.atomic():
+                inner = receipt.enqueue(2)
+            for _ in range(2):
+                with transaction.atomic():
+                    receipt.enqueue(3)
+                    transaction.set_rollback(True)
+            last = receipt.enqueue(5)
+        assert sent == [[first.id, last.id], [inner.id]]
+
+    def test_a_later_transaction_is_not_sent_with_an_earlier_one(self, sent: list[list[str]]) -> None:
+        handles = []
+        for _ in range(3):
+            with transaction.atomic():
+                handles.append(receipt.enqueue(1))
+            with transaction.atomic():
+                receipt.enqueue(2)
+                transaction.set_rollback(True)
+        assert sent == [[handle.id] for handle in handles]
+
+    def test_each_is_refused_for_itself(self) -> None:
+        strict.enqueue(1)
+        with pytest.raises(DuplicateJob), transaction.atomic():
+            handles = [strict.enqueue(1), strict.enqueue(2), receipt.enqueue(1)]
+        assert [handle.state for handle in handles] == ["duplicate", "queued", "queued"]
+
+    def test_of_several_calls_the_first_fit_into_a_bounded_queue(self) -> None:
+        with pytest.raises(QueueFull), transaction.atomic():
+            handles = [receipt.using(queue="small").enqueue(n) for n in range(3)]
+        assert [handle.state for handle in handles] == ["queued", "full", "full"]
+
+    def test_a_store_that_is_away_is_waited_for_once(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        asked = []
+
+        def away(queue: str, jobs: Any, **options: Any) -> None:
+            asked.append(len(jobs))
+            raise StoreUnavailable("gone")
+
+        monkeypatch.setattr(get_store(), "enqueue", away)
+        with pytest.raises(StoreUnavailable) as told, transaction.atomic():
+            handles = [receipt.enqueue(n) for n in range(20)]
+            with transaction.atomic():
+                inner = receipt.enqueue(21)
+            receipt.using(queue="small").enqueue(22)
+        assert asked == [20]
+        assert told.value.job_id == handles[0].id
+        assert inner.id in caplog.text
+
+    def test_outside_a_transaction_the_error_carries_the_id(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def away(queue: str, jobs: Any, **options: Any) -> None:
+            raise StoreUnavailable("gone")
+
+        monkeypatch.setattr(get_store(), "enqueue", away)
+        with pytest.raises(StoreUnavailable) as told:
+            receipt.using(job_id="mine").enqueue(7)
+        assert told.value.job_id == "mine"
+
+
 class TestOtherDatabases:
     PROGRAM = """
         import django

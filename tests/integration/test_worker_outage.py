@@ -53,7 +53,9 @@ def test_work_goes_on_after_a_short_outage_and_is_settled_once(site: WorkerSite,
     assert pool.stop() == 0
 
 
-def test_a_worker_that_cannot_renew_kills_its_jobs_and_ends(site: WorkerSite, server: RedisServer, pace: Pace) -> None:
+def test_a_worker_that_cannot_renew_kills_its_jobs_and_waits_for_the_store(
+    site: WorkerSite, server: RedisServer, pace: Pace
+) -> None:
     pool = site.pool()
     site.put("deaf")
     site.put("deaf", timeout=60_000)
@@ -65,7 +67,27 @@ def test_a_worker_that_cannot_renew_kills_its_jobs_and_ends(site: WorkerSite, se
     wait_until(lambda: not any(map(is_alive, pids)), "its jobs are ended by the end of the lease", seconds=5)
     # Plus the time that one call takes to find that nobody answers.
     assert pace.within(began, 2 + 2.5) > 0.5
-    assert pool.process.wait(60) != 0
+    wait_until(lambda: monotonic() - began > 3 * 2, "three leases have passed")
+    assert pool.process.poll() is None
+    server.start()
+    back = monotonic()
+    site.wait(site.put("work"))
+    pace.within(back, 1 + 0.5, "a second after its return, and the job")
+    assert "waits for the store" in pool.text()
+    assert pool.stop() == 0
+
+
+@pytest.mark.parametrize("mode", ["--burst"])
+def test_who_ends_when_everything_has_run_ends_without_a_store_too(
+    site: WorkerSite, server: RedisServer, pace: Pace, mode: str
+) -> None:
+    """Somebody waits for its end: a cron job, a deployment."""
+    pool = site.pool(mode)
+    site.put("deaf")
+    site.ledger.wait("start", 1, seconds=5)
+    began = monotonic()
+    server.kill()
+    assert pool.process.wait(60) == 1
     pace.within(began, 2 * 2 + 2)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import re
+
 from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
@@ -19,6 +22,10 @@ _PASSING_TYPES = (
     driver.TryAgainError,
     OSError,
 )
+#: Redis 6.2 puts what went wrong inside a script behind its place there: "… @user_script: 1: -READONLY You can't …".
+_IN_A_SCRIPT = re.compile(r"@user_script: ?\d+: -(?=[A-Z]+ )")
+#: Nobody listens there: a port that refuses, a unix socket that does not exist.
+_NOBODY = {errno.ECONNREFUSED, errno.ENOENT}
 #: What the driver says of a server that was not started as a node of a Cluster.
 NO_CLUSTER = "Cluster mode is not enabled"
 
@@ -34,7 +41,19 @@ def is_passing(error: Exception) -> bool:
         return False
     if isinstance(error, driver.RedisClusterException):  # slots that no node has
         return NO_CLUSTER not in str(error)
-    return isinstance(error, _PASSING_TYPES) or str(error).startswith(PASSING)
+    return isinstance(error, _PASSING_TYPES) or _said(error).startswith(PASSING)
+
+
+def nobody_listens(error: BaseException | None) -> bool:
+    """Was the connection refused?  Then nothing was sent."""
+    cause = None if error is None else error.__cause__ or error.__context__
+    # What the driver says is looked at too: any error has a context that was raised where another was being handled.
+    return isinstance(cause, OSError) and cause.errno in _NOBODY and " connecting to " in str(error)
+
+
+def _said(error: Exception) -> str:
+    """The server's words, whichever version it has."""
+    return _IN_A_SCRIPT.split(str(error))[-1]
 
 
 def _reason(error: Exception) -> Exception:
@@ -46,7 +65,7 @@ def _reason(error: Exception) -> Exception:
 def translate(error: Exception, where: str) -> StoreError:
     """The error to raise instead; `where` is the address without password."""
     error = _reason(error)
-    text = str(error)
+    text = _said(error)
     if NO_CLUSTER in text:
         return StoreMisconfigured(
             f"Redis at {where} is no Cluster. Name it in DJANGO_JOBS['STORE'] as redis://… instead of redis+cluster://…"

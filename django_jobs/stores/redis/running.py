@@ -126,7 +126,7 @@ class RedisRunning(RedisPart, RunningStore):
         return self._wait({self.keys.of(queue)[name].encode(): queue for queue in queues}, timeout)
 
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
-        told = self.transport.command("BLPOP", *keys, timeout)
+        told = self.transport.blocking(timeout, "BLPOP", *keys, timeout)
         return None if told is None else keys[told[0]]
 
     def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:

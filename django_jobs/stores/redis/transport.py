@@ -14,9 +14,10 @@ from typing import Any
 
 import redis
 from redis import exceptions as driver
+from redis.sentinel import SentinelConnectionPool
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.redis.errors import DRIVER_ERRORS, is_passing, translate
+from django_jobs.stores.redis.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
 from django_jobs.stores.redis.scripts import Script
 
 #: Seconds in which a call ends, one way or the other: no new try starts when the rest could not hold it.
@@ -24,20 +25,28 @@ DEADLINE = 5.0
 LAST_TRY = 1.8
 #: Seconds between tries: a restarting server on one machine is back by then.
 PAUSE = 0.05
+#: Seconds by which the answer of a command that waits in the server may be late.
+PATIENCE = 1.0
+#: The calls that somebody waits for who is no worker: those that enqueue, and what comes before the first of them.
+URGENT = frozenset({"enqueue", "enqueue_plain", "SADD"})
 
 Argument = str | bytes | int | float
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 
 
-def persist(where: str, call: Callable[..., Any], *args: Any) -> Any:
-    """Call it, and again if it fails for a moment.  Raises StoreUnavailable within DEADLINE, or another StoreError."""
-    started = monotonic()
+def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = False) -> Any:
+    """Call it, and again if it fails for a moment.  Raises StoreUnavailable within DEADLINE, or another StoreError.
+
+    `urgent`: somebody waits who can do without the store.  Where nobody listens he is told at once: nothing is sent."""
+    started, tried = monotonic(), False
     while True:
         try:
             return call(*args)
         except DRIVER_ERRORS as error:
-            if not is_passing(error) or monotonic() - started > LAST_TRY:
+            refused = urgent and not tried and nobody_listens(error)
+            if refused or not is_passing(error) or monotonic() - started > LAST_TRY:
                 raise translate(error, where) from error
+        tried = True
         args = _in_doubt(args)
         sleep(PAUSE)
 
@@ -99,6 +108,8 @@ class Transport:
         self.where = where
         self._slot = _Slot()
         self._client: redis.Redis | None = None
+        # Behind Sentinel a server that is gone has a successor in a moment.
+        self._urgent = frozenset() if isinstance(pool, SentinelConnectionPool) else URGENT
 
     @property
     def client(self) -> redis.Redis:
@@ -115,19 +126,26 @@ class Transport:
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """Run a script, as `persist` does."""
-        return persist(self.where, self._once, script, keys, args)
+        return persist(self.where, self._once, script, keys, args, urgent=script.name in self._urgent)
 
     def command(self, *args: Argument) -> Any:
         """Run one plain command that may be sent twice."""
-        return persist(self.where, self._once, None, (), args)
+        return persist(self.where, self._once, None, (), args, urgent=args[0] in self._urgent)
 
-    def _once(self, script: Script | None, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+    def blocking(self, timeout: float, *args: Argument) -> Any:
+        """Run a command that the server answers after `timeout` seconds at the latest, if it lives."""
+        return persist(self.where, self._once, None, (), args, timeout + PATIENCE)
+
+    def _once(self, script: Script | None, keys: Sequence[str], args: Sequence[Argument], wait: float = 0.0) -> Any:
         held = self._held()  # kept for the whole call: `close` must not give its connection to somebody else
         connection = held.connection
         try:
             held.mend()
             if script is None:
                 connection.send_command(*args)
+                # With a time of its own: that of every other read may be shorter (`?socket_timeout=1`).
+                if wait and not connection.can_read(wait):
+                    raise driver.TimeoutError(f"no answer after {wait:g} s")
                 return connection.read_response()
             connection.send_command(b"EVALSHA", script.sha, len(keys), *keys, *args)
             try:
@@ -235,6 +253,10 @@ class ClusterTransport:
             return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
         except driver.NoScriptError:
             return self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+
+    def blocking(self, timeout: float, *args: Argument) -> Any:
+        """As Transport.blocking; CLUSTER_TIMEOUT is longer than the longest wait."""
+        return self.command(*args)
 
     def command(self, *args: Argument) -> Any:
         """As Transport.command."""
