@@ -247,14 +247,19 @@ class TestOneCommit:
             raise StoreUnavailable("gone")
 
         monkeypatch.setattr(get_store(), "enqueue", away)
-        with pytest.raises(StoreUnavailable) as told, transaction.atomic():
-            handles = [receipt.enqueue(n) for n in range(20)]
+        handles: list[JobHandle] = []
+
+        def enqueue_some() -> None:
+            handles.extend(receipt.enqueue(n) for n in range(20))
             with transaction.atomic():
-                inner = receipt.enqueue(21)
-            receipt.using(queue="small").enqueue(22)
+                handles.append(receipt.enqueue(21))
+            handles.append(receipt.using(queue="small").enqueue(22))
+
+        with pytest.raises(StoreUnavailable) as told, transaction.atomic():
+            enqueue_some()
         assert asked == [20]
         assert told.value.job_id == handles[0].id
-        assert inner.id in caplog.text
+        assert all(handle.id in caplog.text for handle in (handles[0], *handles[-2:]))
 
     def test_outside_a_transaction_the_error_carries_the_id(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def away(queue: str, jobs: Any, **options: Any) -> None:
