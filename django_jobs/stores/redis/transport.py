@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from time import monotonic, sleep
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -17,14 +16,10 @@ from redis import exceptions as driver
 from redis.sentinel import SentinelConnectionPool
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.redis.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
+from django_jobs.stores.redis.errors import is_passing, translate
+from django_jobs.stores.redis.persistence import DEADLINE, persist
 from django_jobs.stores.redis.scripts import Script
 
-#: Seconds in which a call ends, one way or the other: no new try starts when the rest could not hold it.
-DEADLINE = 5.0
-LAST_TRY = 1.8
-#: Seconds between tries: a restarting server on one machine is back by then.
-PAUSE = 0.05
 #: Seconds by which the answer of a command that waits in the server may be late.
 PATIENCE = 1.0
 #: The calls that somebody waits for who is no worker: those that enqueue, and what comes before the first of them.
@@ -32,31 +27,6 @@ URGENT = frozenset({"enqueue", "enqueue_plain", "SADD"})
 
 Argument = str | bytes | int | float
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
-
-
-def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = False) -> Any:
-    """Call it, and again if it fails for a moment.  Raises StoreUnavailable within DEADLINE, or another StoreError.
-
-    `urgent`: somebody waits who can do without the store.  Where nobody listens he is told at once: nothing is sent."""
-    started, tried = monotonic(), False
-    while True:
-        try:
-            return call(*args)
-        except DRIVER_ERRORS as error:
-            refused = urgent and not tried and nobody_listens(error)
-            if refused or not is_passing(error) or monotonic() - started > LAST_TRY:
-                raise translate(error, where) from error
-        tried = True
-        args = _in_doubt(args)
-        sleep(PAUSE)
-
-
-def _in_doubt(call: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same call for its next try: a request of it may still be under way (see channels.py)."""
-    match call:
-        case Script(numbered=True) as script, keys, (clock, channel, number, *rest) if not str(number).endswith("+"):
-            return script, keys, (clock, channel, f"{number}+", *rest)
-    return call
 
 
 def _reply(connection: redis.Connection) -> Any:
