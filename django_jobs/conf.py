@@ -54,6 +54,7 @@ class Settings:
     #: a caller's id is remembered this long after its job ended.
     idempotency: float = DAY
     max_payload: int = 262_144
+    min_replicas: int = 0
     schedules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     archive: Mapping[str, Any] | None = None
     api: Mapping[str, Any] | None = None
@@ -94,6 +95,7 @@ def read(raw: Mapping[str, Any]) -> Settings:
         dead_ttl=dead.get("ttl", 180 * DAY),
         idempotency=raw.get("IDEMPOTENCY", DAY),
         max_payload=raw.get("MAX_PAYLOAD", 262_144),
+        min_replicas=raw.get("MIN_REPLICAS", 0),
         schedules=dict(raw.get("SCHEDULES", {})),
         archive=raw.get("ARCHIVE"),
         api=raw.get("API"),

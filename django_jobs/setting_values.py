@@ -115,6 +115,7 @@ KEYS: dict[str, Judge] = {
     "DEAD": dictionary("{'max': 100000, 'ttl': 15552000}"),
     "IDEMPOTENCY": seconds(0, 100 * YEAR),
     "MAX_PAYLOAD": whole(1, 512 * 1024 * 1024),
+    "MIN_REPLICAS": whole(0, 100),
     "SCHEDULES": dictionary("{'nightly': {'job': 'shop.jobs.clean_up', 'cron': '0 3 * * *'}}"),
     "ARCHIVE": dictionary_or_none("{'DAYS': 180}"),
     "API": dictionary_or_none("{} for tokens, or {'REQUIRE_HTTPS': True}"),

@@ -23,6 +23,7 @@ from django_jobs.remote.data import stored_data
 from django_jobs.remote.push import HOLDER
 from django_jobs.stores import get_store
 from django_jobs.values import Claim, JobInfo, Lane, State
+from django_jobs.worker import replicas
 from django_jobs.worker.announce import announce_expired
 from django_jobs.worker.remote import fail, succeed
 
@@ -95,7 +96,8 @@ def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim
 
 
 def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
-    """What the worker is sent.  None where the record cannot be read: that goes where people will see it."""
+    """What the worker is sent.  None where the record cannot be read (it goes where people will see it), and where the
+    job may not start yet."""
     store = get_store()
     try:
         job = decode(claim.id, claim.queue, claim.record)
@@ -103,6 +105,9 @@ def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
     except (CorruptRecord, ValueError, TypeError) as error:
         log = failed_attempt(error, number=claim.attempt, at=store.now(), outcome="corrupt")
         store.bury(claim, log._replace(traceback=""))
+        return None
+    if job.controls.at_most_once and not replicas.may_start(store, claim):
+        store.snooze(claim, replicas.AGAIN)
         return None
     described = {"id": claim.id, "name": job.name, "data": data, "attempt": claim.attempt}
     return {**described, "token": claim.token, "lease": lease}

@@ -112,6 +112,11 @@ class RunningStore(ABC):
         paused.  It may stop counting at a thousand."""
 
     @abstractmethod
+    def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:
+        """Is the claim held, and has that reached so many replicas of the server within `timeout` ms?  A store in one
+        file has none that could take over, and waits for nobody."""
+
+    @abstractmethod
     def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
         """Renew the leases of these workers.  Returns holder → ids of its jobs that were asked to stop, for
         each worker that still had a lease (even if none of its jobs was asked); a worker that is missing holds

@@ -31,7 +31,7 @@ from django_jobs.results import dump_result
 from django_jobs.signals import job_started
 from django_jobs.stores.base import Store
 from django_jobs.values import Attempt, Claim, Job
-from django_jobs.worker import database, forks
+from django_jobs.worker import database, forks, replicas
 from django_jobs.worker.announce import announce
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
@@ -112,6 +112,9 @@ class Executor:
             # As text, which the log shows: it says what helps, and quotes no argument.
             said = f"{error} {WAITS_FOR_ITS_WORKER}" if isinstance(outcome, SnoozeFor) else error
             return Attempted(claim, outcome, job.name, error=said)
+        if job.controls.at_most_once and not replicas.may_start(store, claim):
+            said = "Its claim has not reached as many replicas as MIN_REPLICAS says. It has not started."
+            return Attempted(claim, SnoozeFor(replicas.AGAIN), job.name, error=said)
         if begins is not None:
             begins(job)
         if self.close_connections:

@@ -65,6 +65,7 @@ class Heartbeat:
         self._steps: Iterator[None] | None = None
         #: how long the silence had lasted when people were told of it last.
         self._reminded = 0.0
+        self._is_slow = False
 
     def step(self, now: float) -> None:
         """Make the next call if it is due."""
@@ -76,6 +77,7 @@ class Heartbeat:
             next(self._steps)
         except StopIteration:
             self._steps = None
+            self._judge(monotonic() - self._began)
             self.last_round, self.due = self._began, self._began + self.interval
             self.outage.worked()
             self._reminded = 0.0
@@ -109,6 +111,19 @@ class Heartbeat:
                 raise
             # On a Cluster this is another server's business: whose leases are renewed may work unseen.
             self._showing.failed(error)
+
+    def _judge(self, seconds: float) -> None:
+        """Say once that a round takes so long that leases are in danger, and once that it does no more."""
+        slow = seconds > self.lease / 2
+        if slow and not self._is_slow:
+            logger.error(
+                "Renewing the leases in %d queues takes %.1f s, and a lease is %g s: jobs may start twice. "
+                "Give this worker fewer queues (--queues), or raise LEASE.",
+                len(self.config.queue_names),
+                seconds,
+                self.lease,
+            )
+        self._is_slow = slow
 
     def _in_order(self) -> list[str]:
         """The queues of servers that answer first; of the silent ones, who was asked longest ago; then the oldest."""

@@ -6,7 +6,7 @@ import random
 import select
 import socket
 from contextlib import suppress
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, Timer
 
 CHUNK = 1 << 16
 
@@ -25,6 +25,12 @@ class Proxy:
         self.lost = 0
         #: chance that a reply is lost, or a request.
         self.loses_replies = self.loses_requests = 0.0
+        #: chance that a request is late: its connection breaks, and it arrives all the same, this many seconds later,
+        #: from and to; or that it arrives as usual, and once more so late.
+        self.late = self.doubled = 0.0
+        self.late_by = (0.1, 5.0)
+        #: how many are under way.
+        self.under_way = 0
         #: seconds that every reply is late.
         self.delay = 0.0
         #: nothing moves any more, and nobody is told.
@@ -60,7 +66,7 @@ class Proxy:
         """End all faults; connections that fell silent are cut."""
         with self._lock:
             self._losses.clear()
-        self.loses_replies = self.loses_requests = self.delay = 0.0
+        self.loses_replies = self.loses_requests = self.delay = self.late = self.doubled = 0.0
         self.cut_at = None
         if self.silent.is_set():
             self.cut_all()
@@ -89,7 +95,7 @@ class Proxy:
             Thread(target=line.run, daemon=True).start()
 
     def fate(self, request: bytes) -> str:
-        """What becomes of this request: "" | "request" | "reply" (is lost)."""
+        """What becomes of this request: "" | "request" | "reply" (is lost) | "late" | "doubled"."""
         with self._lock:
             for loss in self._losses:
                 if loss[1] and loss[0] in request:  # type: ignore[operator]
@@ -102,7 +108,28 @@ class Proxy:
             if self.rng.random() < self.loses_replies:
                 self.lost += 1
                 return "reply"
+            if self.rng.random() < self.late:
+                self.lost += 1
+                return "late"
+            if self.rng.random() < self.doubled:
+                return "doubled"
         return ""
+
+    def deliver_late(self, request: bytes) -> None:
+        """On a connection of its own, in a while; nobody hears the reply."""
+        with self._lock:
+            self.under_way += 1
+            wait = self.rng.uniform(*self.late_by)
+        timer = Timer(wait, self._deliver, (request,))
+        timer.daemon = True
+        timer.start()
+
+    def _deliver(self, request: bytes) -> None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.target), timeout=5) as server:
+            server.sendall(request)
+            server.recv(CHUNK)
+        with self._lock:
+            self.under_way -= 1
 
 
 class _Line:
@@ -133,7 +160,9 @@ class _Line:
 
     def _from_client(self, data: bytes) -> bool:
         fate = self.proxy.fate(data)
-        if fate == "request":
+        if fate in ("late", "doubled"):
+            self.proxy.deliver_late(data)
+        if fate in ("request", "late"):
             return False
         self._swallow = fate == "reply"
         self.server.sendall(data)

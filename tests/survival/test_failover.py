@@ -72,3 +72,37 @@ def test_workers_follow_to_the_new_primary(server: RedisServer, replica: RedisSe
     finally:
         site.close()
         proxy.close()
+
+
+@pytest.mark.accepts("G04", "R25")
+def test_what_a_new_primary_has_forgotten_is_held_by_nobody_for_ever(
+    server: RedisServer, replica: RedisServer, tmp_path: Path
+) -> None:
+    """The workers live on, and have ended jobs that the new primary still shows as running."""
+    lease = 6
+    proxy = Proxy(server.port)
+    site = Site(tmp_path, proxy.url, LEASE=lease)
+    try:
+        producer, pools = site.producer(), [site.pool(), site.pool()]
+        ids = [f"j-{n}" for n in range(1_500)]
+        producer.ask("work", ids, 5)
+        site.ledger.wait("end", 300)
+        with replica.client() as client:
+            client.replicaof("NO", "ONE")  # from here on it gets nothing any more, and nobody knows
+            forgotten = site.ledger.count("end")
+            site.ledger.wait("end", forgotten + 300)
+            proxy.target = replica.port
+            proxy.cut_all()
+        producer.answer()
+        site.direct(replica.url)
+        held = site.counts()["running"]
+        wait_until(lambda: not site.counts()["queued"], "all have been claimed", seconds=60)
+        site.wait_drained(seconds=lease + 5)
+        assert all(pool.stop() == 0 for pool in pools)
+        verdict = judge(site.ledger.read(), site.state_of)
+        print(f"\n{held} held by the new primary when it took over: {verdict}")
+        assert not verdict.unexpected
+        assert not site.counts()["dead"]
+    finally:
+        site.close()
+        proxy.close()

@@ -36,6 +36,8 @@ class Fleet:
         self.clock = clock
         self.calls: list[str] = []
         self.round_trips = 0
+        #: seconds of each call.
+        self.takes = 0.0
         self.holders = {"child-1"}
         self.renewed: dict[str, list[float]] = {}
         self.silent: set[str] = set()
@@ -65,6 +67,7 @@ class Fleet:
 
     def _call(self, what: str, server: str) -> None:
         self.calls.append(what)
+        self.clock.now += self.takes
         if server in self.silent:
             self.clock.now += SILENCE
             raise StoreUnavailable
@@ -151,6 +154,19 @@ def test_each_child_is_told_what_the_store_has_for_it_and_what_was_not_asked(mak
     beat.fleet.broken = {"a1"}
     beat.calls()
     assert beat.held == [("child-1", {"a2": {7: 1}}, ["a1"]), ("child-2", {}, ["a1"])]
+
+
+def test_rounds_that_endanger_leases_are_told_once(
+    make_beat: Callable[..., Beat], caplog: pytest.LogCaptureFixture
+) -> None:
+    beat = make_beat("a1", "a2", lease=6000)
+    beat.fleet.takes = 0.5
+    beat.calls()
+    assert "fewer queues" not in caplog.text
+    beat.fleet.takes = 1.5
+    beat.calls()
+    beat.calls()
+    assert caplog.text.count("fewer queues") == 1
 
 
 def test_a_worker_without_answers_fences_itself_before_its_lease_ends(make_beat: Callable[..., Beat]) -> None:

@@ -70,17 +70,17 @@ class RedisRunning(RedisPart, RunningStore):
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
         # A claim that was not answered may have been made: the next one of this worker is that one again.
-        now, left, due, token, expired, ids, records, tried = self._run_once(
+        now, left, due, token, expired, ids, records, tried, *since = self._run_once(
             *("claim", queue, worker, *limits, each, self._archiving, bound),
             call=lambda: ("claim", queue, worker, lane is Lane.SHARED),
         )
-        claims = []
+        at, claims = since[0] if since else now, []
         for bare_id, record, tries in zip(ids, records, tried or repeat(None), strict=False):
             id = bare_id.decode(errors="replace")
             failures, crashes, parked = read_tries(tries) if tries else (0, 0, 0)
             holder = f"{worker}:{id}" if lease_each else worker
             suspect = crashes > 0 and is_suspect(tries)
-            claims.append(Claim(id, queue, token, record or b"", failures, crashes, parked, now, holder, suspect))
+            claims.append(Claim(id, queue, token, record or b"", failures, crashes, parked, at, holder, suspect))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
         return Claimed(claims, gone, left, None if due < 0 else due, now)
 
@@ -100,6 +100,13 @@ class RedisRunning(RedisPart, RunningStore):
             queue: reply if isinstance(reply, StoreError) else _renewals(reply)
             for queue, reply in zip(queues, replies, strict=True)
         }
+
+    def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:
+        # WAIT is for what this connection has written or read: the claim may have come on another one, which is broken.
+        key = self.keys.of(claim.queue)["claims"]
+        commands: list[tuple[Argument, ...]] = [("HGET", key, claim.id), ("WAIT", replicas, timeout)]
+        held, reached = self.transport.on_one_connection(key, commands)
+        return read_claim(held)[:2] == (claim.token, claim.claimed_at) and int(reached) >= replicas
 
     def holdings(self, queue: str, worker: str) -> list[Claim]:
         flat = self._run("holdings", queue, worker)

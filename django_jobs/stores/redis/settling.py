@@ -27,7 +27,7 @@ class RedisSettling(RedisPart, RunningStore):
         run_ms = wait_ms = 0
         for claim, result, run, name, controls, wait in done:
             flag = _to_free(claim, controls)
-            what = f"{claim.token}\n{flag}\n{name or name_of(claim.record)}"
+            what = f"{_presented(claim)}\n{flag}\n{name or name_of(claim.record)}"
             args += (claim.id, what, b"%d:%b" % (run, result))
             if flag == "c":
                 digest = "" if controls.unique_mode == "period" else controls.unique
@@ -55,7 +55,9 @@ class RedisSettling(RedisPart, RunningStore):
 
     def _end(self, name: str, claim: Claim, *args: Argument) -> Any:
         """A script that ends one attempt."""
-        return self._settle(name, claim.queue, (claim.id, claim.token), claim.id, claim.token, *args, self._archiving)
+        return self._settle(
+            name, claim.queue, (claim.id, claim.token), claim.id, _presented(claim), *args, self._archiving
+        )
 
     def _settle(self, name: str, queue: str, claims: tuple[Argument, ...], *args: Argument) -> Any:
         """As _run_once; a call for the same claims is the same call."""
@@ -64,14 +66,14 @@ class RedisSettling(RedisPart, RunningStore):
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
         args: list[Argument] = []
         for claim in claims:
-            args += (claim.id, claim.token)
+            args += (claim.id, _presented(claim))
         return texts(self._run_once("release", queue, self._archiving, *args)) if args else []
 
     def checkin(self, claim: Claim, checkin: bytes) -> bool:
-        return bool(self._run("checkin", claim.queue, claim.id, claim.token, checkin))
+        return bool(self._run("checkin", claim.queue, claim.id, _presented(claim), checkin))
 
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
-        return bool(self._run("transfer", claim.queue, claim.id, claim.token, worker, lease))
+        return bool(self._run("transfer", claim.queue, claim.id, _presented(claim), worker, lease))
 
     # -- lost and stopped workers ---------------------------------------------
 
@@ -137,6 +139,11 @@ class RedisSettling(RedisPart, RunningStore):
             if claim and held_by == holder:
                 out.append(Claim(id, queue, token, record or b"", *read_tries(tries), claimed_at, holder))
         return out
+
+
+def _presented(claim: Claim) -> str:
+    """The token as scripts compare it with the claim (lua/lib/claim_end.lua)."""
+    return f"{claim.token}:{claim.claimed_at}" if claim.claimed_at else str(claim.token)
 
 
 def _to_free(claim: Claim, controls: Controls) -> str:

@@ -18,6 +18,7 @@ from redis.sentinel import SentinelConnectionPool
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.redis.errors import is_passing, translate
 from django_jobs.stores.redis.persistence import DEADLINE, persist
+from django_jobs.stores.redis.replies import Argument, abandon, as_sent, in_order, read_reply
 from django_jobs.stores.redis.scripts import Script
 
 #: Seconds by which the answer of a command that waits in the server may be late.
@@ -25,16 +26,7 @@ PATIENCE = 1.0
 #: The calls that somebody waits for who is no worker: those that enqueue, and what comes before the first of them.
 URGENT = frozenset({"enqueue", "enqueue_plain", "SADD"})
 
-Argument = str | bytes | int | float
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
-
-
-def _reply(connection: redis.Connection) -> Any:
-    """The next reply, an error too."""
-    try:
-        return connection.read_response()
-    except driver.ResponseError as error:
-        return error
 
 
 class _Slot(threading.local):
@@ -144,7 +136,7 @@ class Transport:
             held.mend()
             packed = [(b"EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
             connection.send_packed_command(connection.pack_commands(packed))
-            replies = [_reply(connection) for _ in calls]
+            replies = [read_reply(connection) for _ in calls]
         except BaseException:
             held.drop()
             raise
@@ -155,6 +147,19 @@ class Transport:
                 held.drop()
                 raise reply
         return replies
+
+    def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        """Plain commands in this order on one connection to the server that has the key."""
+        return list(persist(self.where, self._in_order, commands))
+
+    def _in_order(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        held = self._held()
+        try:
+            held.mend()
+            return in_order(held.connection, commands)
+        except BaseException:
+            held.drop()
+            raise
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """Send plain reads together; one round trip.  Raises StoreError."""
@@ -176,7 +181,7 @@ class Transport:
 
     def abandon(self) -> None:
         """See Store.abandon."""
-        _abandon(self.pool)
+        abandon(self.pool)
 
 
 class ClusterTransport:
@@ -206,6 +211,21 @@ class ClusterTransport:
         """As Transport.run."""
         return persist(self.where, self._run, script, keys, args)
 
+    def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        """As Transport.on_one_connection."""
+        return list(persist(self.where, self._in_order, key, commands))
+
+    def _in_order(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        pool = self.client.get_redis_connection(self.client.get_node_from_key(key)).connection_pool
+        connection = pool.get_connection()
+        try:
+            return in_order(connection, commands)
+        except BaseException:
+            connection.disconnect()  # half a reply may be in the socket
+            raise
+        finally:
+            pool.release(connection)
+
     def run_together(self, calls: Sequence[Call]) -> list[Any]:
         """As Transport.run_together, one after the other: they are for different nodes."""
         replies: list[Any] = []
@@ -230,7 +250,7 @@ class ClusterTransport:
 
     def command(self, *args: Argument) -> Any:
         """As Transport.command."""
-        return _as_sent(persist(self.where, lambda: self.client.execute_command(*args)))
+        return as_sent(persist(self.where, lambda: self.client.execute_command(*args)))
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """As Transport.pipeline; grouped by node."""
@@ -253,33 +273,12 @@ class ClusterTransport:
     def abandon(self) -> None:
         """See Store.abandon."""
         for node in [] if self._client is None else self._client.get_nodes():
-            _abandon(getattr(node.redis_connection, "connection_pool", None))
+            abandon(getattr(node.redis_connection, "connection_pool", None))
 
     def close(self) -> None:
         """As Transport.close.  Where the slots are stays known: to learn it, a silent node may have to be asked."""
         if self._client is not None and self._pid == os.getpid():
             self._client.disconnect_connection_pools()
-
-
-def _abandon(pool: Any) -> None:
-    """In a copy of the process.  The pool's own methods may wait for a lock that a thread held which is not there."""
-    connections = {c for name in ("_available_connections", "_in_use_connections") for c in getattr(pool, name, ())}
-    for connection in connections:
-        if (sock := getattr(connection, "_sock", None)) is not None:
-            os.close(sock.detach())
-    if hasattr(pool, "_lock"):
-        pool._lock = threading.RLock()
-
-
-def _as_sent(reply: Any) -> Any:
-    """The cluster client makes dicts of HGETALL and HSCAN, and pairs of scores: back to the flat lists of the wire."""
-    if isinstance(reply, dict) and all(isinstance(key, bytes) for key in reply):
-        return [part for pair in reply.items() for part in pair]
-    if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[1], (dict, list)):
-        return reply[0], _as_sent(reply[1])
-    if isinstance(reply, list) and reply and isinstance(reply[0], tuple):
-        return [part for pair in reply for part in pair]
-    return reply
 
 
 AnyTransport = Transport | ClusterTransport

@@ -83,6 +83,10 @@ class SqliteClaiming(SqlitePart, RunningStore):
                 return 0
             return _arrived(view, up_to, (0, SUSPECT))
 
+    def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:
+        with self.database.read() as connection:
+            return self.reading(claim.queue, connection).held(claim) is not None
+
     def promote(self, queue: str, limit: int = 100) -> int:
         with self.writing(queue) as move:
             admit_resumed(move, move.pauses())

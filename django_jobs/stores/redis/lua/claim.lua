@@ -5,7 +5,9 @@
 --       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""   11 only what had arrived by then, or ""
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
---          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any)}
+--          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any),
+--          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any),
+--          ms when they were claimed}
 --! use clock answers record count due blocked unique pauses finish log arrived holdings
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
@@ -46,7 +48,7 @@ end
 -- The same call again: the jobs of the first answer, as far as they are still held.
 local function again(text)
     local token, list = string.match(text, '^(%d*)\n(.*)$')
-    local ids, gone = {}, {}
+    local ids, gone, since = {}, {}, nil
     for mark, id in string.gmatch(list or '', '([+-])([^\n]+)') do
         if mark == '-' then
             gone[#gone + 1] = id
@@ -55,6 +57,7 @@ local function again(text)
             local claim = redis.call('HGET', claims, id)
             if claim and string.sub(claim, 1, #token + 1) == token .. ':' then
                 ids[#ids + 1] = id
+                since = tonumber(string.match(claim, '^%d+:(%d+):'))
             end
         end
     end
@@ -63,7 +66,7 @@ local function again(text)
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = tries_of(ids, redis.call('HLEN', tries))
-    return {now, jobs_left(), next_look(), tonumber(token), gone, ids, records, tried}
+    return {now, jobs_left(), next_look(), tonumber(token), gone, ids, records, tried, since}
 end
 
 local before = answered()
@@ -292,4 +295,4 @@ local look = next_look()
 if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < NEAR) then
     wake_up(lane_wake)
 end
-return {now, left, look, token, expired_jobs, ids, records, tried}
+return {now, left, look, token, expired_jobs, ids, records, tried, #ids > 0 and now or nil}

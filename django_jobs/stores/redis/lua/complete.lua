@@ -21,7 +21,7 @@ local known = {} -- what → {token with colon, flag, name}: one batch has few d
 local function read(what)
     local parts = known[what]
     if not parts then
-        local token, flag, name = string.match(what, '^(%d+)\n(.)\n(.*)$')
+        local token, flag, name = string.match(what, '^([%d:]+)\n(.)\n(.*)$')
         parts = {token .. ':', flag, name}
         known[what] = parts
     end
@@ -77,7 +77,7 @@ for i, id in ipairs(ids) do
         by_name[what[3]] = (by_name[what[3]] or 0) + 1
     else
         stale[#stale + 1] = id
-        attempt_is_over(id, string.sub(token, 1, -2))
+        attempt_is_over(id, token)
     end
 end
 

@@ -9,13 +9,13 @@ if not claim then
     return 0
 end
 local asked = string.match(redis.call('HGET', stops, id) or '', '^%d+:')
-local claimed, old = string.match(claim, '^[^:]*:([^:]*):(.*)$')
+local number, claimed, old = string.match(claim, '^([^:]*):([^:]*):(.*)$')
 redis.call('HDEL', claims, id) -- first write: needs no memory
 note_end(id, claim)
 if old ~= holder and string.sub(old, -#id - 1) == ':' .. id then
     redis.call('ZREM', leases, old)
 end
-redis.call('HSET', claims, id, token .. ':' .. claimed .. ':' .. holder)
+redis.call('HSET', claims, id, number .. ':' .. claimed .. ':' .. holder)
 redis.call('ZADD', leases, now + lease, holder)
 if asked then -- whoever holds the job is told to stop it
     redis.call('HSET', stops, id, asked .. holder)

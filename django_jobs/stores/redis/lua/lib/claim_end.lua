@@ -2,7 +2,8 @@
 --! keys jobs claims leases stops checkins queued alone
 --! use record blocked endings holdings
 
--- Is the claim still this token's?
+-- Is the claim still this token's?  Given as "token:claimed ms": a counter that went back (a failover that lost writes)
+-- gives a token a second time, but not at the same time.
 local function owns(id, token)
     local claim = redis.call('HGET', claims, id)
     return claim and string.sub(claim, 1, #token + 1) == token .. ':' and claim

@@ -49,7 +49,7 @@ end
 local function attempt_is_over(id, token)
     local value = redis.call('HGET', stops, id)
     local _, killed = killed_attempt(value)
-    if killed == token then
+    if killed and killed == string.match(token, '^%d+') then
         let_go(id, value)
     end
 end

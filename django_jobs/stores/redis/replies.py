@@ -1,0 +1,48 @@
+"""Commands and replies on one connection, below everything that knows of scripts and errors."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+from redis import exceptions as driver
+
+Argument = str | bytes | int | float
+
+
+def in_order(connection: redis.Connection, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+    """Send them together, and return their replies."""
+    connection.send_packed_command(connection.pack_commands(commands))
+    return [connection.read_response() for _ in commands]
+
+
+def read_reply(connection: redis.Connection) -> Any:
+    """The next reply, an error too."""
+    try:
+        return connection.read_response()
+    except driver.ResponseError as error:
+        return error
+
+
+def as_sent(reply: Any) -> Any:
+    """The cluster client makes dicts of HGETALL and HSCAN, and pairs of scores: back to the flat lists of the wire."""
+    if isinstance(reply, dict) and all(isinstance(key, bytes) for key in reply):
+        return [part for pair in reply.items() for part in pair]
+    if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[1], (dict, list)):
+        return reply[0], as_sent(reply[1])
+    if isinstance(reply, list) and reply and isinstance(reply[0], tuple):
+        return [part for pair in reply for part in pair]
+    return reply
+
+
+def abandon(pool: Any) -> None:
+    """In a copy of the process.  The pool's own methods may wait for a lock that a thread held which is not there."""
+    connections = {c for name in ("_available_connections", "_in_use_connections") for c in getattr(pool, name, ())}
+    for connection in connections:
+        if (sock := getattr(connection, "_sock", None)) is not None:
+            os.close(sock.detach())
+    if hasattr(pool, "_lock"):
+        pool._lock = threading.RLock()
