@@ -19,7 +19,7 @@ class DjangoJobsConfig(AppConfig):
         from django_jobs.checks import register_checks
 
         register_checks()
-        registry.add_resolver(remote.definition_of)
+        registry.add_resolver(remote.definition_of, remote.type_names)
         autodiscover_modules("jobs")
         if runs_tasks():
             autodiscover_modules("tasks")

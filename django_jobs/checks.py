@@ -22,7 +22,7 @@ from django_jobs.cron import parse
 from django_jobs.definition import JobDefinition
 from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob
 from django_jobs.job_options import DEFAULTABLE, check_options
-from django_jobs.middleware import load
+from django_jobs.middleware import build, try_out
 from django_jobs.schedule_sources import schedule_problems
 from django_jobs.setting_values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
 from django_jobs.store_setting import check_deployment, check_store
@@ -124,9 +124,11 @@ def _middleware(raw: Mapping[str, Any]) -> Iterator[CheckMessage]:
                 continue
             try:
                 if key == "MIDDLEWARE":
-                    load([path])
+                    build([path])
                 elif not callable(import_string(path)):
                     raise ImproperlyConfigured("it is not callable: it must take get_next")
+                else:
+                    try_out(path, import_string(path))
             except (ImportError, ImproperlyConfigured) as error:
                 hint = "Use the dotted path of a function that takes get_next and returns a function."
                 yield Error(f"DJANGO_JOBS[{key!r}]: {path!r} cannot be used: {error}.", hint=hint, id=_id("E005"))

@@ -1,15 +1,20 @@
 """A job's record: Job ⇄ bytes.  The store keeps these bytes and never rewrites them, only replaces the last line.
 
-Seven lines; the first five are short so that a script finds what it needs without parsing JSON:
+Seven lines; the first five are short so that a script finds what it needs without parsing JSON.  Lines 1 to 4 keep
+their meaning in every format, because the scripts of older workers read them:
 
     -                     what of line 4 matters where the job starts: "+" look there, "<1000 key" a limit and nothing
                           else, "=" nothing; "-" where it is empty
-    shop.jobs.receipt     the name on the wire
+    shop.jobs.receipt     the name on the wire; from format 2 on, a tab and the number of the format
     {"max_attempts": 4}   Options that differ from the default, or empty
     {"priority": 5}       Controls that differ from the default, or empty
     1790000000000         enqueued at, ms
     {"request": "…"}      meta, or empty
     [[7], {}]             arguments: the rest, newlines and all
+
+A field of Options or Controls that this version does not know is carried along and has no effect here.  A record that
+must not be run without knowing something new (a field, a type of argument) is written in a new format: workers that do
+not know the format leave the job to those that do.
 """
 
 from __future__ import annotations
@@ -20,8 +25,11 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from django_jobs.exceptions import CorruptRecord
+from django_jobs.exceptions import CorruptRecord, NewerRecord
 from django_jobs.values import DEFAULT_OPTIONS, PLAIN, Controls, Job, Options
+
+#: The newest format that this version reads, and the one that it writes.
+FORMAT = 1
 
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
@@ -36,23 +44,30 @@ _WITH_CONTROLS = (b"+", b"<", b"=")
 def _differing(value: Any) -> str:
     """The fields of a dataclass that are not at their default, as JSON; "" if none."""
     changed = {f.name: v for f in fields(value) if (v := getattr(value, f.name)) != f.default}
-    return _dumps(changed) if changed else ""
+    more = json.loads(changed.pop("more", "{}"))
+    return _dumps(changed | more) if changed or more else ""
 
 
 _options_line = lru_cache(maxsize=1024)(_differing)
 
 
 #: Field → the names of the types it may have, as they are declared.
-_TYPES = {each.name: str(each.type).split(" | ") for kind in (Options, Controls) for each in fields(kind)}
+_TYPES = {
+    each.name: str(each.type).split(" | ")
+    for kind in (Options, Controls)
+    for each in fields(kind)
+    if each.name != "more"
+}
 
 
 def _given(line: bytes) -> dict[str, Any]:
     """The fields in a line.  Raises TypeError where one has a type that would only be noticed where it is used."""
     given = json.loads(line)
+    more = {name: given.pop(name) for name in [name for name in given if name not in _TYPES]}
     for name, value in given.items():
-        if type(value).__name__ not in _TYPES.get(name, ()):
+        if type(value).__name__ not in _TYPES[name]:
             raise TypeError(f"{name} is {value!r}")
-    return given  # type: ignore[no-any-return]
+    return given | {"more": _dumps(more)} if more else given  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1024)
@@ -107,17 +122,24 @@ def has_controls(record: bytes) -> bool:
 def decode(id: str, queue: str, record: bytes) -> Job:
     """Return the job whose record this is; raise CorruptRecord, which names the reason, if it is none."""
     try:
-        _, name, options, controls, enqueued_at, meta, args = record.split(b"\n", 6)
+        _, named, options, controls, enqueued_at, meta, args = record.split(b"\n", 6)
+        name, _, number = named.decode().partition("\t")
+        if number and int(number) > FORMAT:
+            raise NewerRecord(
+                f"Job {id!r} in queue {queue!r} has a record of format {number}, and this django_jobs knows {FORMAT}."
+            )
         return Job(
             id,
             queue,
-            name.decode(),
+            name,
             args,
             int(enqueued_at),
             _options(options) if options else DEFAULT_OPTIONS,
             _controls(controls) if controls else PLAIN,
             _meta(meta) if meta else None,
         )
+    except NewerRecord:
+        raise
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptRecord(f"Job {id!r} in queue {queue!r} cannot be read: {error}") from error
 
@@ -132,6 +154,11 @@ def with_expiry(record: bytes, at: int) -> bytes:
 
 def name_of(record: bytes) -> str:
     """The name in a record, or "" if there is none to be read: for lists that must show everything."""
+    return name_line(record).partition("\t")[0]
+
+
+def name_line(record: bytes) -> str:
+    """The name and, from format 2 on, the format: what a worker must know to run the job."""
     parts = record.split(b"\n", 2)
     return parts[1].decode(errors="replace") if len(parts) == 3 else ""
 

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.db import connections, transaction
 from django.utils.module_loading import import_string
 
@@ -147,7 +148,13 @@ def _through_middleware(paths: tuple[str, ...], innermost: GetHandle) -> GetHand
     """Wrap `innermost` in the middleware, the first of them outermost; each must return a handle."""
     chain = innermost
     for path, middleware in zip(reversed(paths), reversed(_middleware(paths)), strict=True):
-        chain = partial(_must_return_a_handle, path, middleware(chain))
+        try:
+            layer = middleware(chain)
+        except MiddlewareNotUsed:
+            continue
+        if not callable(layer):
+            raise ImproperlyConfigured(f"Enqueue middleware {path} returned {layer!r}: it must return a callable.")
+        chain = partial(_must_return_a_handle, path, layer)
     return chain
 
 

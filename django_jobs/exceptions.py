@@ -129,6 +129,10 @@ class CorruptRecord(JobsError, ValueError):
     """The stored bytes of a job cannot be read."""
 
 
+class NewerRecord(CorruptRecord):
+    """The job was enqueued by a newer django_jobs, in a format that this one does not know."""
+
+
 # -- raised by jobs and middleware to say what happens next --------------------
 
 

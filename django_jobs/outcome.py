@@ -17,11 +17,6 @@ MAX_DELAY_MS = 3650 * DAY_MS
 #: Bytes of text kept of one failed attempt; more would let one bad error fill the store.
 MAX_ERROR_BYTES = 2 * 1024
 MAX_TRACEBACK_BYTES = 12 * 1024
-#: Seconds before a job whose name is not known here is offered again, and how long that goes on.
-PARK_MS = 60_000
-#: ms before a job is offered again that may be of a remote type too new to be known here; nothing is counted.
-NOT_YET_MS = 2_000
-PARK_LIMIT_MS = DAY_MS
 
 Backoff = Sequence[float] | Callable[[int, BaseException], float] | None
 
@@ -40,10 +35,15 @@ class RetryIn(NamedTuple):
 
 
 class SnoozeFor(NamedTuple):
-    """Run again in `delay` ms, not counted; `park` when the name is not known here yet."""
+    """Run again in `delay` ms, not counted."""
 
     delay: int
-    park: bool = False
+
+
+class Parked(NamedTuple):
+    """Wait for a worker that knows the name, not counted.  `knows`: the digest of what is known here."""
+
+    knows: str
 
 
 class Cancelled(NamedTuple):
@@ -65,7 +65,7 @@ class HandedOver(NamedTuple):
     lease: int
 
 
-Outcome = Succeeded | RetryIn | SnoozeFor | Cancelled | Dead | HandedOver
+Outcome = Succeeded | RetryIn | SnoozeFor | Parked | Cancelled | Dead | HandedOver
 
 
 class Policy(Protocol):
@@ -132,15 +132,7 @@ def after_failure(
 
 
 #: What helps a job whose name is not known here, beside what UnknownJob says.
-WAITS_FOR_ITS_WORKER = "It waits a day for a worker that knows it: restart workers that run older code."
-
-
-def after_unknown_name(name: str, attempt: Attempt, *, parked_at: int, now: int) -> Outcome:
-    """Decide about a job whose name is not registered here: a deploy may be on its way, so it waits a day."""
-    if parked_at and now - parked_at >= PARK_LIMIT_MS:
-        reason = f"No worker knew the job name {name[:200]!r} for 24 hours. Register it, or give the new name an alias."
-        return Dead(attempt._replace(outcome="unknown_job", error_type="UnknownJob", error=reason))
-    return SnoozeFor(PARK_MS, park=True)
+WAITS_FOR_ITS_WORKER = "It waits for a worker that knows it: restart workers that run older code."
 
 
 def _exhausted(attempt: Attempt, on_exhausted: str) -> Outcome:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from hashlib import sha256
 from threading import Lock
 
+from django_jobs.codec import FORMAT
 from django_jobs.definition import JobDefinition
 from django_jobs.exceptions import InvalidJob, UnknownJob
 
@@ -13,6 +15,10 @@ _lock = Lock()
 _by_name: dict[str, JobDefinition] = {}
 _aliases: dict[str, str] = {}
 _resolvers: list[Callable[[str], JobDefinition | None]] = []
+_further: list[Callable[[], frozenset[str]]] = []
+_changes = 0
+#: what the digest was made of, and the digest.
+_digest: tuple[object, str] = (None, "")
 
 
 def register(definition: JobDefinition) -> None:
@@ -20,7 +26,9 @@ def register(definition: JobDefinition) -> None:
 
     Raises InvalidJob if another function has one of the names.
     """
+    global _changes
     with _lock:
+        _changes += 1
         for name in (definition.name, *definition.aliases):
             other = _by_name.get(_aliases.get(name, name))
             if other is not None and other.origin != definition.origin:
@@ -35,7 +43,9 @@ def register(definition: JobDefinition) -> None:
 
 def unregister(name: str) -> None:
     """Forget a job and its aliases; nothing happens if it is not known."""
+    global _changes
     with _lock:
+        _changes += 1
         _by_name.pop(name, None)
         for alias in [alias for alias, target in _aliases.items() if target == name]:
             del _aliases[alias]
@@ -59,10 +69,29 @@ def knows(name: str) -> bool:
     return name in _by_name
 
 
-def add_resolver(resolve: Callable[[str], JobDefinition | None]) -> None:
-    """Ask `resolve` for names that no `@job` has: job types that are data (remote jobs)."""
+def add_resolver(
+    resolve: Callable[[str], JobDefinition | None], names: Callable[[], frozenset[str]] | None = None
+) -> None:
+    """Ask `resolve` for names that no `@job` has: job types that are data (remote jobs).
+
+    `names` returns those it knows now, where they do not follow from the names of `@job`."""
     if resolve not in _resolvers:
         _resolvers.append(resolve)
+        if names is not None:
+            _further.append(names)
+
+
+def digest() -> str:
+    """What this process knows how to run, as a few characters: another as soon as it learns or forgets a name.
+
+    Workers of one digest run the same jobs, so what one of them does not know, none of them does."""
+    global _digest
+    made_of = (_changes, [names() for names in _further])
+    if _digest[0] != made_of:
+        further = sorted(set().union(*made_of[1]))
+        text = "\n".join([str(FORMAT), *sorted([*_by_name, *_aliases]), "", *further])
+        _digest = made_of, sha256(text.encode()).hexdigest()[:12]
+    return _digest[1]
 
 
 def names() -> list[str]:

@@ -52,6 +52,7 @@ class Controls:
     limit: int = 0
     #: keep the result this long whatever HISTORY says; None = as HISTORY says.
     keep_result: int | None = None
+    more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, carried along
 
 
 PLAIN = Controls()
@@ -66,6 +67,7 @@ class Options:
     timeout: int | None = None
     #: "dead" or "discard"
     on_exhausted: str = "dead"
+    more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, carried along
 
 
 DEFAULT_OPTIONS = Options()
@@ -145,7 +147,7 @@ class Claim(NamedTuple):
     record: bytes
     failures: int = 0
     crashes: int = 0
-    #: ms when a worker first met this job without knowing its name; 0 = never.
+    #: ms since when this job waits for a worker that knows its name; 0 = it does not.
     parked_at: int = 0
     claimed_at: int = 0
     worker: str = ""
@@ -164,12 +166,11 @@ class Claimed(NamedTuple):
     claims: list[Claim]
     #: (id, record) of jobs that were found expired and moved there by this call.
     expired: list[tuple[str, bytes]]
-    #: jobs left in that lane.
-    left: int
+    left: int  # jobs left in that lane
     #: ms until the next scheduled or retry job of the queue is due, or a pause ends (≥ 0); None = neither will be.
     next_due: int | None
-    #: the store's clock, ms.
-    now: int
+    now: int  # the store's clock, ms
+    others: bool = False  # jobs wait for a worker that knows their names, and this one got none
 
 
 class Killed(str):

@@ -96,6 +96,8 @@ def values(info: JobInfo, job: Job | None) -> list[Cell]:
         case State.RETRY | State.DEAD:
             return [at, tried, last]
         case State.BLOCKED:
+            if info.parked_at:
+                return [enqueued, Cell("text", _("no worker that met it knows it"))]
             key = (job.controls if job else PLAIN).limit_key
             limit = _("limit of %(n)d on %(key)s") % {"n": job.controls.limit, "key": key} if job and key else ""
             return [enqueued, Cell("text", cut(limit or _("a pause of its job type")))]

@@ -8,7 +8,7 @@ from django_jobs.browse.numbers import Census, Series, census, queue_stats, seri
 from django_jobs.browse.pages import PAGE, Page, page, queue_names
 from django_jobs.browse.search import Match, Scan, error_groups, find, scan
 from django_jobs.browse.snapshot import publish_snapshot
-from django_jobs.browse.trouble import Trouble, troubles
+from django_jobs.browse.trouble import Trouble, troubles, unknown_names
 
 __all__ = [
     "PAGE",
@@ -34,4 +34,5 @@ __all__ = [
     "series",
     "signature_of",
     "troubles",
+    "unknown_names",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django_jobs.browse.numbers import Census
+from django_jobs.browse.numbers import LIVE_QUEUES, Census
+from django_jobs.stores import get_store
+from django_jobs.stores.browsing import ParkedName
 from django_jobs.values import State, WorkerInfo
 
 #: The oldest waiting job of a queue has waited so long (ms): worth a look.
@@ -16,11 +18,25 @@ LINES = 5
 class Trouble(NamedTuple):
     """One thing to look at.  `kind` says which sentence; the page words it."""
 
-    #: "no_workers" | "latency" | "paused" | "type_paused" | "dead" | "unreported" | "trimmed"
+    #: "no_workers" | "latency" | "paused" | "type_paused" | "dead" | "unreported" | "trimmed" | "unknown"
     kind: str
     queue: str = ""
     number: int = 0
     text: str = ""
+
+
+def unknown_names(counted: Census, workers: list[WorkerInfo]) -> list[ParkedName]:
+    """What waits for a worker that knows it while none that lives does.  Asks only queues that have blocked jobs."""
+    found = []
+    for queue in counted.holding(State.BLOCKED)[:LIVE_QUEUES]:
+        knowing = {each.info.get("knows") for each in workers if queue in _queues_of(each)}
+        found += [parked for parked in get_store().parked(queue) if knowing <= parked.unknown_to]
+    return found
+
+
+def _queues_of(worker: WorkerInfo) -> list[Any]:
+    queues = worker.info.get("queues")
+    return queues if isinstance(queues, list) else []
 
 
 def troubles(counted: Census, workers: list[WorkerInfo]) -> list[Trouble]:
@@ -30,6 +46,8 @@ def troubles(counted: Census, workers: list[WorkerInfo]) -> list[Trouble]:
     if not workers and waiting:
         found.append(Trouble("no_workers", number=waiting))
     stats = list(counted.queues.values())
+    unknown = unknown_names(counted, workers)
+    found += [Trouble("unknown", each.queue, each.jobs, each.name) for each in unknown[:LINES]]
     slow = sorted((s for s in stats if s.latency >= SLOW and not s.paused), key=lambda s: -s.latency)
     found += [Trouble("latency", s.queue, s.latency) for s in slow[:LINES]]
     dead = sorted((s for s in stats if s.counts.get(State.DEAD)), key=lambda s: -s.counts[State.DEAD])

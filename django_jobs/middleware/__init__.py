@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
-__all__ = ["Handler", "Middleware", "is_async_capable", "load", "wrap"]
+__all__ = ["Handler", "Middleware", "build", "is_async_capable", "load", "try_out", "wrap"]
 
 #: Takes a RunningJob, returns what the job returned (or an awaitable of it, for async chains).
 Handler = Callable[[Any], Any]
@@ -44,13 +44,44 @@ def is_async_capable(middleware: Iterable[Middleware]) -> bool:
 def wrap(handler: Handler, middleware: Iterable[Middleware]) -> Handler:
     """Nest `middleware` (outermost first) round `handler`.
 
-    Raises ImproperlyConfigured if one of them returns nothing to call.
+    One that raises MiddlewareNotUsed is left out.  Raises ImproperlyConfigured if one returns nothing to call.
     """
     for layer in reversed(tuple(middleware)):
-        handler, inner = layer(handler), handler
-        if not callable(handler):
-            name = getattr(layer, "__qualname__", repr(layer))
+        try:
+            made = layer(handler)
+        except MiddlewareNotUsed:
+            continue  # as Django does
+        if not callable(made):
             raise ImproperlyConfigured(
-                f"The middleware {name} returned {handler!r} for {inner!r}: return a callable that takes a job."
+                f"The middleware {name_of(layer)} returned {made!r} instead of a callable that takes a job: "
+                "is a `return` missing?"
             )
+        handler = made
     return handler
+
+
+def build(paths: Iterable[str]) -> None:
+    """Make each middleware once, round a function that does nothing.
+
+    Raises ImproperlyConfigured, which names the one that cannot be made: every job would meet it."""
+    for path in paths:
+        try_out(path, _load(path))
+
+
+def try_out(path: str, layer: Middleware) -> None:
+    """Make one middleware.  Raises ImproperlyConfigured if that fails."""
+    try:
+        wrap(_nothing, [layer])
+    except ImproperlyConfigured:
+        raise
+    except Exception as error:
+        raise ImproperlyConfigured(f"The middleware {path} cannot be made: {type(error).__name__}: {error}") from error
+
+
+def name_of(layer: Middleware) -> str:
+    """Its dotted path, as far as it tells."""
+    name = getattr(layer, "__qualname__", None)
+    return f"{layer.__module__}.{name}" if name else repr(layer)
+
+
+def _nothing(job: Any) -> None: ...

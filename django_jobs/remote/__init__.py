@@ -14,6 +14,7 @@ from django_jobs.remote.knowledge import (
     read,
     tell,
     theirs,
+    type_names,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "read",
     "tell",
     "theirs",
+    "type_names",
 ]

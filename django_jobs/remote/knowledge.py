@@ -44,6 +44,7 @@ class Known:
         self.tried_at: float | None = None
         self.read_at: float | None = None
         self.types: Mapping[str, RemoteType] = {}
+        self.names: frozenset[str] = frozenset()
         self.pull_queues: frozenset[str] = frozenset()
         self.definitions: dict[RemoteType, JobDefinition] = {}
         #: name → when it was first asked for and not there.
@@ -83,6 +84,7 @@ class Known:
     def learn(self, at: float, types: Iterable[RemoteType]) -> None:
         """These are the types, as a reading that began at `at` found them."""
         self.types = {kind.name: kind for kind in types}
+        self.names = frozenset(self.types)
         self.pull_queues = pull_only(self.types.values())
         self.definitions = {kind: made for kind, made in self.definitions.items() if self.types.get(kind.name) == kind}
         self.read_at = at
@@ -140,6 +142,11 @@ def known() -> Mapping[str, RemoteType]:
 def definition_of(name: str) -> JobDefinition | None:
     """How jobs of a remote type run and are enqueued; None if there is no such type.  For registry.add_resolver."""
     return _known.definition_of(name)
+
+
+def type_names() -> frozenset[str]:
+    """The names of the types as they were last read.  For registry.add_resolver."""
+    return _known.names
 
 
 def is_pulled(name: str) -> bool:

@@ -20,6 +20,16 @@ class Remembered(NamedTuple):
     at: int
 
 
+class ParkedName(NamedTuple):
+    """Jobs of one name that wait in a queue for a worker that knows it."""
+
+    queue: str
+    name: str
+    jobs: int
+    #: digests of the workers that do not.
+    unknown_to: frozenset[str]
+
+
 class BrowsingStore(ABC):
     """How people see jobs.  Every method costs O(what it returns)."""
 
@@ -82,6 +92,10 @@ class BrowsingStore(ABC):
     @abstractmethod
     def workers(self) -> list[WorkerInfo]:
         """The `runworkers` parents that live."""
+
+    @abstractmethod
+    def parked(self, queue: str) -> list[ParkedName]:
+        """The names that keep jobs waiting for a worker that knows them (see `park`), a hundred at most."""
 
     @abstractmethod
     def fired(self, queue: str) -> dict[str, int]:

@@ -15,7 +15,7 @@ Errors: StoreUnavailable, StoreFull (enqueue only), StoreCorrupt, StoreMisconfig
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from django_jobs.exceptions import StoreError
@@ -87,6 +87,7 @@ class RunningStore(ABC):
         max_running: int = 0,
         lease_each: bool = False,
         up_to: int | None = None,
+        knows: str = "",
     ) -> Claimed:
         """queued → running: up to `limit` jobs, best priority first, oldest first among equals.
 
@@ -100,6 +101,10 @@ class RunningStore(ABC):
 
         With `up_to` (see `last_arrival`) only jobs that had arrived by then, and `left` counts no others (it may stop
         at a thousand).  What a worker hands back, or held when it was lost, counts as having arrived.
+
+        `knows` is a digest of what this worker knows (registry.digest).  Jobs of names that `park` has learnt to be
+        unknown to workers of that digest go to blocked and are passed over; jobs that are parked and may be known to
+        this worker come back first.  With "" the worker takes any name, and nothing that is parked.
         """
 
     @abstractmethod
@@ -156,9 +161,16 @@ class RunningStore(ABC):
         again if it is free."""
 
     @abstractmethod
-    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> State | None:
-        """running → scheduled, due in `delay` ms, not a failure.  `park` remembers since when (JobInfo.parked_at):
-        the name is not known here yet.
+    def park(self, claim: Claim, knows: str) -> State | None:
+        """running → blocked, not counted, at the front of its priority: no worker of the digest `knows` knows the job's
+        name, or the format of its record.  It comes back where a worker with another digest claims, and waits for one
+        as long as it takes; JobInfo.parked_at says since when.
+
+        CANCELLED instead of BLOCKED if the job was asked to stop.  None: stale."""
+
+    @abstractmethod
+    def snooze(self, claim: Claim, delay: int) -> State | None:
+        """running → scheduled, due in `delay` ms, not a failure.
 
         CANCELLED instead of SCHEDULED if the job was asked to stop.  None: stale."""
 
@@ -215,8 +227,12 @@ class RunningStore(ABC):
         """scheduled and retry → queued, those that are due, earliest first.  Returns how many."""
 
     @abstractmethod
-    def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
+    def wait_for_work(
+        self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED, passed_over: Collection[str] = ()
+    ) -> str | None:
         """Block up to `timeout` seconds until there may be something to claim.
+
+        That parked jobs wait in one of the queues `passed_over` is not told: this worker has just looked at them.
 
         Returns the queue to look into, "" where that is not known (look into all), None when the time is over.
 

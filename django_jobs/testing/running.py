@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django_jobs import registry
 from django_jobs.calls import Calls
 from django_jobs.conf import get_settings
 from django_jobs.context import RunningJob
@@ -123,7 +124,9 @@ class Running:
         for queue, options in self._queues().items():
             for lane in Lane:
                 limit = options.max_concurrency if options else 0
-                claimed = self.store.claim(queue, _WORKER, 1, lane=lane, lease=_LEASE_MS, max_running=limit)
+                claimed = self.store.claim(
+                    queue, _WORKER, 1, lane=lane, lease=_LEASE_MS, max_running=limit, knows=registry.digest()
+                )
                 if claimed.claims:
                     return claimed.claims[0]
         return None

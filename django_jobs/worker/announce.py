@@ -12,7 +12,7 @@ from typing import Any
 from django_jobs import signals
 from django_jobs.codec import enqueued_ms, name_of
 from django_jobs.logs import Ended
-from django_jobs.outcome import Cancelled, Dead, HandedOver, RetryIn, SnoozeFor, Succeeded
+from django_jobs.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, SnoozeFor, Succeeded
 from django_jobs.stores.running import MISPLACED
 from django_jobs.values import Recovered, State
 from django_jobs.worker.attempted import Attempted
@@ -45,8 +45,10 @@ def announce(attempted: Attempted, deliver: Deliver = send) -> None:
         case Cancelled():
             _tell("job_cancelled", attempted, deliver, error=error)
             _ended(attempted).log("cancelled")
-        case SnoozeFor(_, park):
-            _ended(attempted).log("scheduled", logging.WARNING if park else logging.INFO)
+        case SnoozeFor():
+            _ended(attempted).log("scheduled")
+        case Parked():
+            _ended(attempted).log("blocked", logging.WARNING)
         case HandedOver():
             pass
 

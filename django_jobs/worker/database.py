@@ -18,6 +18,7 @@ logger = logging.getLogger("django_jobs.worker")
 #: Seconds after which an unused connection may have been cut without a trace: it is asked before it is used again.
 IDLE = 1.0
 
+_LEFT_OPEN = "%s left a transaction open on database %r: it is rolled back, and the connection closed"
 _GIVEN_UP = "The connection to database %r is given up: it cannot be closed"
 
 _thread = threading.local()
@@ -49,26 +50,30 @@ def before_job() -> None:
             _check_at_first_query(connection, idle or _has_news(connection))
 
 
-def after_job() -> None:
-    """Keep what CONN_MAX_AGE keeps; a transaction that the job left open ends here, rolled back."""
+def after_job(job: str = "") -> None:
+    """Keep what CONN_MAX_AGE keeps; a transaction that the job left open ends here, rolled back.
+
+    `job` says in the log which job that was."""
     if getattr(_thread, "opened", False):
         _thread.used = monotonic()
         for connection in connections.all(initialized_only=True):
-            if connection.in_atomic_block:
+            connection.queries_log.clear()
+            if connection.in_atomic_block or _in_transaction(connection):
                 # Its next user would write into a transaction that nobody commits.
+                logger.warning(_LEFT_OPEN, job or "A job", connection.alias)
                 _drop(connection)
             else:
                 _tidy(connection)
 
 
-async def after_async_job() -> None:
+async def after_async_job(job: str = "") -> None:
     """The same for connections that the job opened through sync_to_async: async jobs share one thread for that."""
     if _elsewhere.is_set():
-        await sync_to_async(_after_async_job)()
+        await sync_to_async(_after_async_job)(job)
 
 
-def _after_async_job() -> None:
-    after_job()
+def _after_async_job(job: str) -> None:
+    after_job(job)
     for connection in connections.all(initialized_only=True):
         # To look before each job would cost it a hop to this thread and back: more than a check at its first query.
         _check_at_first_query(connection, True)
@@ -94,6 +99,30 @@ def _check_at_first_query(connection: BaseDatabaseWrapper, wanted: bool) -> None
     connection.health_check_enabled = (  # type: ignore[attr-defined]
         wanted or connection.settings_dict["CONN_HEALTH_CHECKS"]
     )
+
+
+#: SERVER_STATUS_IN_TRANS of the protocol of MySQL.
+_MYSQL_IN_TRANSACTION = 1
+#: libpq's words for a connection that is not in a transaction: idle, and unknown (it is closed).
+_PQ_IDLE = (0, 4)
+
+
+def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Is a transaction open that Django may not know of: a raw BEGIN?  Asks the driver, which costs no query.
+
+    mysqlclient does not tell; there, what Django knows has to do."""
+    raw: Any = connection.connection
+    try:
+        status = getattr(getattr(raw, "info", None), "transaction_status", None)
+        if status is not None:  # psycopg, psycopg2
+            return status not in _PQ_IDLE
+        for sign in ("in_transaction", "transaction_in_progress"):  # sqlite3; oracledb
+            if (found := getattr(raw, sign, None)) is not None:
+                return bool(found)
+        status = getattr(raw, "server_status", None)  # PyMySQL
+        return isinstance(status, int) and bool(status & _MYSQL_IN_TRANSACTION)
+    except Exception:
+        return False  # it is broken; `_tidy` sees to that
 
 
 def _tidy(connection: BaseDatabaseWrapper) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
 from functools import partial
 from time import perf_counter, time
 from typing import Any, NamedTuple
@@ -13,18 +14,17 @@ from django_jobs import arguments, registry
 from django_jobs.codec import decode, name_of
 from django_jobs.conf import get_settings
 from django_jobs.context import RunningJob, StopRequests, running
-from django_jobs.exceptions import CorruptRecord, InvalidArguments, NotKnownYet, PayloadError, UnknownJob
+from django_jobs.exceptions import CorruptRecord, InvalidArguments, NewerRecord, PayloadError, UnknownJob
 from django_jobs.middleware import Middleware, load
 from django_jobs.outcome import (
-    NOT_YET_MS,
     WAITS_FOR_ITS_WORKER,
     Dead,
     HandedOver,
     Outcome,
+    Parked,
     SnoozeFor,
     Succeeded,
     after_failure,
-    after_unknown_name,
     failed_attempt,
 )
 from django_jobs.results import dump_result
@@ -37,6 +37,7 @@ from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.plan import Plan, run_coroutine_here
 from django_jobs.worker.settle import settle
+from django_jobs.worker.thread_caches import warm_caches
 
 logger = logging.getLogger("django_jobs.worker")
 #: Job types whose results cannot be kept: this process has said so.
@@ -98,20 +99,15 @@ class Executor:
         """Read the record and its arguments.  Returns how the attempt ended if it ends here.
 
         `begins(job)` is called before anything that may take its time: from then on its time limit counts."""
+        knows = registry.digest()  # first: what is learned meanwhile is in the next digest, and brings the job back
         try:
             job = decode(claim.id, claim.queue, claim.record)
+            plan = self.plan(job.name)
+        except (UnknownJob, NewerRecord) as error:
+            # As text, which the log shows: it says what helps, and quotes no argument.
+            return Attempted(claim, Parked(knows), name_of(claim.record), error=f"{error} {WAITS_FOR_ITS_WORKER}")
         except CorruptRecord as error:
             return self._not_run(claim, "corrupt", error, name_of(claim.record))
-        try:
-            plan = self.plan(job.name)
-        except NotKnownYet as error:
-            return Attempted(claim, SnoozeFor(NOT_YET_MS), job.name, error=error)
-        except UnknownJob as error:
-            log = self._log(claim, error, "unknown_job")
-            outcome = after_unknown_name(job.name, log, parked_at=claim.parked_at, now=self.clock())
-            # As text, which the log shows: it says what helps, and quotes no argument.
-            said = f"{error} {WAITS_FOR_ITS_WORKER}" if isinstance(outcome, SnoozeFor) else error
-            return Attempted(claim, outcome, job.name, error=said)
         if job.controls.at_most_once and not replicas.may_start(store, claim):
             said = "Its claim has not reached as many replicas as MIN_REPLICAS says. It has not started."
             return Attempted(claim, SnoozeFor(replicas.AGAIN), job.name, error=said)
@@ -152,13 +148,24 @@ class Executor:
         definition = registry.get(name)
         plan = self._plans.get(name)
         if plan is None or plan.definition is not definition or plan.options is not definition.options:
-            plan = self._plans[name] = Plan(definition, self.middleware, self.run_coroutine)
+            try:
+                plan = self._plans[name] = Plan(definition, self.middleware, self.run_coroutine)
+            except Exception as error:
+                # A middleware that cannot be made for this job fails this job, and not the process.
+                return Plan(definition, [_failing(error)], self.run_coroutine)
         return plan
 
     # -- running -------------------------------------------------------------
 
     def run_here(self, prepared: Prepared) -> Attempted:
-        """Run it on this thread, an async job too."""
+        """Run it on this thread, an async job too.
+
+        In a context of its own: what it activates (a language, a time zone, a URL configuration) and what it sets in
+        context variables ends with it."""
+        warm_caches()
+        return copy_context().run(self._run_here, prepared)
+
+    def _run_here(self, prepared: Prepared) -> Attempted:
         claim, job, running_job, plan = prepared
         context = running.set(running_job)
         if job_started.receivers:
@@ -179,7 +186,7 @@ class Executor:
             forks.leave_if_copy()
             running.reset(context)
             if self.close_connections:
-                database.after_job()
+                database.after_job(f"Job {claim.id} ({job.name})")
         if ACTIVE:
             crashpoint("run.after")
         return Attempted(
@@ -209,7 +216,7 @@ class Executor:
             forks.leave_if_copy()
             running.reset(context)
             if self.close_connections:
-                await database.after_async_job()
+                await database.after_async_job(f"Job {claim.id} ({job.name})")
         run_ms = int((perf_counter() - started) * 1000)
         wait_ms = claim.claimed_at - job.enqueued_at
         outcome = Succeeded(self._stored(value, plan))
@@ -265,6 +272,13 @@ class Executor:
         return failed_attempt(
             error, number=claim.attempt, at=self.clock(), run_ms=run_ms, worker=claim.worker, outcome=outcome
         )
+
+
+def _failing(error: Exception) -> Middleware:
+    def fail(job: RunningJob) -> Any:
+        raise error
+
+    return lambda _: fail
 
 
 def _misfit(plan: Plan, job: RunningJob, error: BaseException) -> BaseException:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from math import inf
 from time import monotonic
 
+from django_jobs import registry
 from django_jobs.conf import QueueSettings
 from django_jobs.exceptions import StoreCorrupt, StoreError
 from django_jobs.remote import theirs
@@ -31,6 +32,8 @@ NEAR = LONGEST_WAIT + LOOK_ROUND
 LOOK_INTERVAL = 0.1
 #: Seconds between two claims on every queue that is drained: what is left comes back from a limit or a lost worker.
 DRAIN_INTERVAL = 0.1
+#: Seconds for which a queue whose parked jobs this worker does not know wakes it for other reasons only.
+OFFER_INTERVAL = 1.0
 #: Seconds between two claims on every queue where waiting does not work.
 BROKEN_INTERVAL = 0.5
 
@@ -63,6 +66,9 @@ class Fetcher:
         self.picker = QueuePicker(queues, strict=strict)
         #: True from before a claim is sent until its thread has it: the process must not end in between.
         self.claiming = False
+        #: queue → until when (monotonic) it is not waited for because of jobs whose names are not known here.
+        self._passed_over: dict[str, float] = {}
+        self._knows = ""
         self._looked, self._looked_round = 0.0, -inf
         #: queue → what is wrong with it.
         self._broken: dict[str, str] = {}
@@ -79,6 +85,12 @@ class Fetcher:
         if now - self._looked_round >= LOOK_ROUND:
             self._look_round(now)
             now = monotonic()
+        if self._knows != (knows := registry.digest()):
+            # Jobs that waited for somebody who knows them may wait for us now.
+            if self._knows:
+                self._passed_over.clear()
+                self.picker.suspect()
+            self._knows = knows
         queue = self.picker.pick(now)
         if queue is None:
             self._wait(now)
@@ -124,10 +136,13 @@ class Fetcher:
             lease=self.lease,
             max_running=self.queues[queue].max_concurrency,
             up_to=None if self.drain is None else self.drain[queue],
+            knows=self._knows,
         )
         if ACTIVE and claimed.claims:
             crashpoint("claim.after_reply")
         self.clock.sync(claimed.now)
+        if claimed.others:
+            self._passed_over[queue] = monotonic() + OFFER_INTERVAL
         got = len(claimed.claims)
         self.picker.claimed(queue, got=got, left=claimed.left, next_due=claimed.next_due, now=monotonic())
         if claimed.expired:
@@ -162,7 +177,9 @@ class Fetcher:
             self.gate.ended.wait(DRAIN_INTERVAL)
             self.picker.suspect()
             return
-        timeout = self.picker.pause(now, LONGEST_WAIT)
+        if self._passed_over:
+            self._passed_over = {queue: until for queue, until in self._passed_over.items() if until > now}
+        timeout = self.picker.pause(now, min([until - now for until in self._passed_over.values()] or [LONGEST_WAIT]))
         if timeout <= 0:
             return
         try:
@@ -178,7 +195,7 @@ class Fetcher:
         if not names:
             self.gate.ended.wait(timeout)
             return
-        woken = self.store.wait_for_work(names, timeout, lane=self.lane)
+        woken = self.store.wait_for_work(names, timeout, lane=self.lane, passed_over=self._passed_over)
         if woken:
             # One claim instead of a look and a claim: it also tells of a scheduled job that became the first due.
             self.picker.suspect(woken)

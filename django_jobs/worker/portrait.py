@@ -7,6 +7,7 @@ import socket
 from time import time
 from typing import Any
 
+from django_jobs.registry import digest
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.family import Family
 
@@ -55,6 +56,7 @@ class Portrait:
             "state": self.state,
             "started_at": self.started_at,
             "queues": self.config.queue_names,
+            "knows": digest(),
             "processes": self.config.processes,
             "threads": self.config.threads,
             "children": children,

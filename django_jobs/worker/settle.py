@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from django_jobs.outcome import Cancelled, Dead, HandedOver, RetryIn, SnoozeFor, Succeeded
+from django_jobs.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, SnoozeFor, Succeeded
 from django_jobs.stores.base import Store
 from django_jobs.values import Attempt, Done, State
 from django_jobs.worker.attempted import Attempted
@@ -32,8 +32,10 @@ def settle(store: Store, attempted: Attempted) -> Attempted | None:
             held = state is not None
             if state is State.CANCELLED:
                 attempted = attempted._replace(outcome=Cancelled(log))
-        case SnoozeFor(delay, park):
-            state = store.snooze(claim, delay, park=park)
+        case SnoozeFor() | Parked():
+            state = (
+                store.park(claim, outcome.knows) if isinstance(outcome, Parked) else store.snooze(claim, outcome.delay)
+            )
             held = state is not None
             if state is State.CANCELLED:
                 attempted = attempted._replace(outcome=Cancelled(Attempt(claim.attempt, "discarded", 0)))

@@ -42,7 +42,10 @@ class CheckedMachine(RuleBasedStateMachine):
         killed = sum(bool(self.model.jobs[id].controls.limit_key) for id in self.model.endings)
         assert running + killed <= 1
         if any(e.state is State.BLOCKED for e in limited):
-            assert running or killed or any(e.state is State.QUEUED for e in limited), "a job is blocked by nobody"
+            parked = any(info.parked_at for info in self.store.page(Q, State.BLOCKED))
+            assert parked or running or killed or any(e.state is State.QUEUED for e in limited), (
+                "a job is blocked by nobody"
+            )
 
     def _promote(self) -> None:
         for id, entry in self.model.jobs.items():
@@ -59,9 +62,9 @@ class CheckedMachine(RuleBasedStateMachine):
         self._see_blocked()
 
     def _see_blocked(self) -> None:
-        """Whether a limited job waits as queued or blocked is the store's to decide; the limit is checked above."""
+        """Whether a job waits as queued or blocked is the store's to decide; the limit is checked above."""
         for id, entry in self.model.jobs.items():
-            if entry.controls.limit_key and entry.state in {State.QUEUED, State.BLOCKED}:
+            if entry.state in {State.QUEUED, State.BLOCKED}:
                 info = self.store.get(Q, id)
                 assert info is not None
                 assert info.state in {State.QUEUED, State.BLOCKED}

@@ -28,6 +28,7 @@ from tests.contract.modelled import Entry, Model
 LEASE = 1000
 KEY = "ab" * 32
 WORKERS = ["w1", "w2"]
+DIGESTS = ["old", "new"]
 FAILED = Attempt(1, "failed", 0)
 MAX_CRASHES = 3
 
@@ -86,9 +87,14 @@ class StoreMachine(CheckedMachine):
 
     # -- run ---------------------------------------------------------------------
 
-    @rule(worker=st.sampled_from(WORKERS), lane=st.sampled_from([Lane.SHARED, *Lane]), limit=st.integers(1, 4))
-    def claim(self, worker, lane, limit):
-        answer = self.store.claim(Q, worker, limit, lane=lane, lease=LEASE)
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        lane=st.sampled_from([Lane.SHARED, *Lane]),
+        limit=st.integers(1, 4),
+        knows=st.sampled_from(["", *DIGESTS]),
+    )
+    def claim(self, worker, lane, limit, knows):
+        answer = self.store.claim(Q, worker, limit, lane=lane, lease=LEASE, knows=knows)
         if self.paused:
             assert not answer.claims
             assert not answer.expired
@@ -114,7 +120,7 @@ class StoreMachine(CheckedMachine):
             self.claims += answer.claims
         self._see_blocked()
 
-    @rule(data=st.data(), verb=st.sampled_from(["complete", "retry", "snooze", "bury", "discard", "release"]))
+    @rule(data=st.data(), verb=st.sampled_from(["complete", "retry", "snooze", "bury", "discard", "release", "park"]))
     def settle(self, data, verb):
         if not self.claims:
             return
@@ -136,6 +142,7 @@ class StoreMachine(CheckedMachine):
             "bury": lambda: self.store.bury(claimed, FAILED),
             "discard": lambda: self.store.discard(claimed, FAILED),
             "release": lambda: not self.store.release(Q, [claimed]),
+            "park": lambda: self.store.park(claimed, data.draw(st.sampled_from(DIGESTS))) is not None,
         }
         assert calls[verb]() == held
         if not held:
@@ -144,9 +151,9 @@ class StoreMachine(CheckedMachine):
         failures = entry.failures + (verb in {"retry", "bury"})
         state = {
             "complete": State.SUCCEEDED, "retry": State.RETRY, "snooze": State.SCHEDULED,
-            "bury": State.DEAD, "discard": State.CANCELLED, "release": State.QUEUED,
+            "bury": State.DEAD, "discard": State.CANCELLED, "release": State.QUEUED, "park": State.BLOCKED,
         }[verb]  # fmt: skip
-        if stopped and verb in {"retry", "snooze", "release"}:
+        if stopped and verb in {"retry", "snooze", "release", "park"}:
             state = State.CANCELLED
         begun = entry.begun or verb != "release"
         self.model.move(claimed.id, state, failures=failures, due=self.now + 300, begun=begun)

@@ -25,7 +25,8 @@ COMES_BACK = {
     ),
     "snoozed, then parked": lambda store, claimed: (
         store.snooze(claimed, 0),
-        *[store.snooze(again, 0, park=True) for again in claim(store)],
+        *[store.park(again, "old") for again in claim(store)],
+        *[store.release(Q, [again]) for again in claim(store, knows="new")],
     ),
 }
 
@@ -87,7 +88,7 @@ def test_what_a_person_runs_now_does_not_expire(store, make_job, clock):
     "put_off",
     [
         lambda store, claimed: store.release(Q, [claimed]),
-        lambda store, claimed: store.snooze(claimed, 0, park=True),
+        lambda store, claimed: store.park(claimed, "old"),
     ],
     ids=["handed back", "parked"],
 )
@@ -95,7 +96,7 @@ def test_what_was_claimed_and_not_begun_expires(store, make_job, clock, put_off)
     (claimed,) = start(store, make_job("a", expires_at=0, expires_in=PERIOD))
     put_off(store, claimed)
     clock.advance(PERIOD)
-    assert [id for id, _ in store.claim(Q, "w", 1, lease=LEASE).expired] == ["a"]
+    assert [id for id, _ in store.claim(Q, "w", 1, lease=LEASE, knows="new").expired] == ["a"]
 
 
 class TestAnEqualJobThatReplacesTheArguments:

@@ -12,7 +12,7 @@ SETTLING = {
     "complete": (lambda store, c: store.complete(Q, [done(c, result=b"1", run_ms=5)]), lambda c: [c.id]),
     "retry": (lambda store, c: store.retry(c, FAILED, 10), lambda c: None),
     "snooze": (lambda store, c: store.snooze(c, 10), lambda c: None),
-    "park": (lambda store, c: store.snooze(c, 10, park=True), lambda c: None),
+    "park": (lambda store, c: store.park(c, "digest"), lambda c: None),
     "bury": (lambda store, c: store.bury(c, FAILED), lambda c: False),
     "discard": (lambda store, c: store.discard(c, FAILED), lambda c: False),
     "release": (lambda store, c: store.release(Q, [c]), lambda c: [c.id]),

@@ -133,16 +133,6 @@ class TestSnooze:
         clock.advance(5000)
         assert claim(store)[0].attempt == 1
 
-    def test_remembers_since_when_the_name_is_unknown(self, store, make_job, clock):
-        (claimed,) = start(store, make_job("a"))
-        store.snooze(claimed, 0, park=True)
-        parked = clock.now
-        clock.advance(50)
-        again = claim(store)[0]
-        assert again.parked_at == parked
-        store.snooze(again, 0, park=True)
-        assert info(store, "a").parked_at == parked
-
     def test_becomes_cancelled_if_the_job_was_asked_to_stop(self, store, make_job):
         (claimed,) = start(store, make_job("a"))
         store.cancel(Q, ["a"])

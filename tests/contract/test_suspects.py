@@ -65,9 +65,16 @@ def retried_by_hand(store: Store, claimed: Claim, clock: Any) -> None:
 
 
 def snoozed(store: Store, claimed: Claim, clock: Any) -> None:
-    store.snooze(claimed, 10, park=True)
+    store.snooze(claimed, 10)
     clock.advance(10)
     store.promote(Q)
+
+
+def parked(store: Store, claimed: Claim, clock: Any) -> None:
+    store.park(claimed, "old")
+    (again,) = claim_alone(store, knows="new")
+    assert again.suspect
+    store.release(Q, [again])
 
 
 def released(store: Store, claimed: Claim, clock: Any) -> None:
@@ -82,7 +89,7 @@ def its_process_died(store: Store, claimed: Claim, clock: Any) -> None:
     assert [job.id for job in store.recover(Q, worker=claimed.worker)] == [claimed.id]
 
 
-@pytest.mark.parametrize("again", [retried, retried_by_hand, snoozed, released, handed_back, its_process_died])
+@pytest.mark.parametrize("again", [retried, retried_by_hand, snoozed, parked, released, handed_back, its_process_died])
 def test_it_is_one_until_it_ends(
     store: Store, make_job: Any, clock: Any, again: Callable[[Store, Claim, Any], None]
 ) -> None:

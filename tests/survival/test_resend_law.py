@@ -80,7 +80,8 @@ def settle_in_every_way(store: RedisStore, claim: Claim) -> dict[str, object]:
     return {
         "complete": store.complete(QUEUE, [Done(claim, b"1")]) == [claim.id],
         "retry": store.retry(claim, FAILED, 10) is None,
-        "snooze": not store.snooze(claim, 10, park=True),
+        "snooze": not store.snooze(claim, 10),
+        "park": not store.park(claim, "digest"),
         "bury": not store.bury(claim, FAILED),
         "discard": not store.discard(claim, FAILED),
         "release": store.release(QUEUE, [claim]) == [claim.id],

@@ -13,6 +13,8 @@ from django_jobs.values import PLAIN, Attempt, Claim, Controls, Done, Job, Lane,
 
 QUEUE = "walk"
 LEASE = 1_000
+#: of what two kinds of worker know; "" takes anything.
+DIGESTS = ("", "old", "new")
 WORKERS = ("alpha", "beta")
 FAILED = Attempt(1, "failed", 0, error_type="builtins.ValueError", error="no")
 
@@ -49,10 +51,10 @@ class Walk:
         return (
             *(self.enqueue, self.claim, self.complete) * 4,
             *(self.retry, self.wait, self.extend) * 2,
-            *(self.snooze, self.bury, self.discard, self.release, self.checkin, self.transfer),
+            *(self.snooze, self.park, self.bury, self.discard, self.release, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
-            *(self.restore, self.fleet, self.edit, self.drain, self.list_all),
+            *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.look),
         )
 
     def step(self) -> None:
@@ -91,6 +93,7 @@ class Walk:
             lease=LEASE,
             max_running=self.rng.choice((0, 0, 6)),
             lease_each=self.rng.random() < 0.1,
+            knows=self.rng.choice(DIGESTS),
         )
         self.held += claimed.claims
         return claimed
@@ -120,7 +123,13 @@ class Walk:
         return (claim := self._take()) and self.store.retry(claim, FAILED, 400)
 
     def snooze(self) -> object:
-        return (claim := self._take()) and self.store.snooze(claim, 300, park=self.rng.random() < 0.5)
+        return (claim := self._take()) and self.store.snooze(claim, 300)
+
+    def look(self) -> object:
+        return self.store.parked(QUEUE)
+
+    def park(self) -> object:
+        return (claim := self._take()) and self.store.park(claim, self.rng.choice(DIGESTS))
 
     def bury(self) -> object:
         return (claim := self._take()) and self.store.bury(claim, FAILED)

@@ -100,15 +100,28 @@ def test_a_type_error_inside_the_job_keeps_its_own_words(bench: Bench) -> None:
 
 
 @pytest.mark.accepts("G77")
-def test_a_name_nobody_knows_is_parked_for_a_day_and_then_dead(bench: Bench) -> None:
+def test_a_name_that_is_not_known_here_waits_and_is_never_thrown_away(bench: Bench) -> None:
     info = bench.run(None, name="deploy.me")
-    assert (info.state, info.failures, info.parked_at) == (State.SCHEDULED, 0, bench.clock.now)
+    assert (info.state, info.failures, info.parked_at) == (State.BLOCKED, 0, bench.clock.now)
 
     bench.clock.advance(25 * 3600 * 1000)
-    Executor(middleware=(), clock=bench.clock).run(bench.claim(), bench.store)
-    info = bench.store.get("default", info.id)
-    assert info is not None
-    assert (info.state, info.attempts[-1].outcome) == (State.DEAD, "unknown_job")
+    assert bench.claims() == []
+    assert bench.store.get("default", info.id) == info
+
+
+def test_a_record_of_a_newer_format_waits_and_is_not_touched(bench: Bench) -> None:
+    bench.define(len)
+    record = b"-\nbench.len\t2\n\n\n1\n\n{what this is only a newer version knows}"
+    info = bench.run(None, name="bench.len", record=record)
+    assert (info.state, info.failures, info.record) == (State.BLOCKED, 0, record)
+    assert bench.claims() == []
+
+
+def test_an_option_that_only_a_newer_version_knows_does_not_keep_a_job_from_running(bench: Bench) -> None:
+    bench.define(len)
+    record = b'-\nbench.len\n{"colour": "red"}\n{"shape": [1]}\n1\n\n[["abc"],{}]'
+    info = bench.run(None, name="bench.len", record=record)
+    assert (info.state, info.result) == (State.SUCCEEDED, b"3")
 
 
 def test_the_log_says_what_helps_a_name_nobody_knows(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +138,6 @@ def test_a_parked_job_runs_when_a_worker_knows_its_name(bench: Bench) -> None:
 
     job_id = bench.run(None, name="bench.late").id
     bench.define(late)
-    bench.clock.advance(61_000)
     Executor(middleware=(), clock=bench.clock).run(bench.claim(), bench.store)
 
     info = bench.store.get("default", job_id)

@@ -7,11 +7,14 @@ import threading
 from typing import Any
 
 import pytest
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.test import override_settings
 
+from django_jobs.checks import check_settings
 from django_jobs.context import JobContext, RunningJob, current_job
-from django_jobs.middleware import load, wrap
+from django_jobs.middleware import build, load, wrap
 from django_jobs.values import State
 from django_jobs.worker.executor import Executor
 from tests.unit.workbench import Bench, bench
@@ -172,3 +175,53 @@ def test_the_setting_says_which_middleware_there_are() -> None:
     given = {"STORE": "memory", "MIDDLEWARE": ["tests.unit.test_middleware.only_async"]}
     with override_settings(DJANGO_JOBS=given), pytest.raises(ImproperlyConfigured):
         Executor()
+
+
+def not_used(get_next: Any) -> Any:
+    raise MiddlewareNotUsed
+
+
+def forgot_to_return(get_next: Any) -> Any:
+    def layer(job: RunningJob) -> Any:
+        return get_next(job)
+
+
+def cannot_be_made(get_next: Any) -> Any:
+    raise KeyError("TOKEN")
+
+
+def test_one_that_says_it_is_not_used_is_left_out_as_in_django(bench: Bench) -> None:
+    def work() -> int:
+        return 4
+
+    assert bench.run(work, middleware=[not_used]).result == b"4"
+    build([f"{__name__}.not_used"])
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("forgot_to_return", "is a `return` missing"), ("cannot_be_made", "KeyError: 'TOKEN'")]
+)
+@pytest.mark.parametrize("key", ["MIDDLEWARE", "ENQUEUE_MIDDLEWARE"])
+def test_one_that_cannot_be_made_is_named_by_the_system_check(name: str, says: str, key: str) -> None:
+    path = f"{__name__}.{name}"
+    with override_settings(DJANGO_JOBS={"STORE": "memory", key: [path]}):
+        (found,) = check_settings()
+    assert (found.id, path in found.msg, says in found.msg) == ("django_jobs.E005", True, True)
+
+
+@pytest.mark.parametrize("name", ["forgot_to_return", "cannot_be_made"])
+def test_one_that_cannot_be_made_stops_the_worker_before_its_first_claim(name: str) -> None:
+    path = f"{__name__}.{name}"
+    with (
+        override_settings(DJANGO_JOBS={"STORE": "embedded", "MIDDLEWARE": [path]}),
+        pytest.raises(CommandError, match=path.replace(".", r"\.")),
+    ):
+        call_command("runworkers", skip_checks=True)
+
+
+def test_one_that_cannot_be_made_for_a_job_fails_that_job_and_not_its_process(bench: Bench) -> None:
+    def work() -> int:
+        return 4
+
+    info = bench.run(work, middleware=[cannot_be_made])
+    assert (info.state, info.attempts[0].error_type) == (State.RETRY, "builtins.KeyError")

@@ -21,7 +21,6 @@ from django_jobs.outcome import (
     RetryIn,
     SnoozeFor,
     after_failure,
-    after_unknown_name,
     clean,
     failed_attempt,
     formula_ms,
@@ -153,18 +152,6 @@ def test_a_broken_backoff_does_not_cost_the_job_its_next_attempt(backoff: Any) -
 @given(st.one_of(st.floats(0.001, 3e8), st.timedeltas(timedelta(milliseconds=1), timedelta(days=4000))))
 def test_no_duration_becomes_nothing_or_too_much(delay: Any) -> None:
     assert 1 <= milliseconds(delay) <= MAX_DELAY_MS
-
-
-@pytest.mark.accepts("G77")
-def test_an_unknown_name_waits_a_day_for_a_worker_that_knows_it() -> None:
-    log = failed_attempt(LookupError(), number=1, at=0, outcome="unknown_job")
-
-    assert after_unknown_name("a.b", log, parked_at=0, now=10**13) == SnoozeFor(60_000, park=True)
-    assert after_unknown_name("a.b", log, parked_at=5, now=5 + DAY_MS - 1) == SnoozeFor(60_000, park=True)
-    dead = after_unknown_name("a.b", log, parked_at=5, now=5 + DAY_MS)
-    assert isinstance(dead, Dead)
-    assert dead.attempt.outcome == "unknown_job"
-    assert "a.b" in dead.attempt.error
 
 
 # -- errors as text --------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,3 +76,45 @@ def test_a_pool_of_connections_is_closed_before_a_fork(connection: Any, monkeypa
     connection._connection_pools["default"] = object()
     database.close_all()
     assert closed == ["default"]
+
+
+@pytest.mark.parametrize("begin", ["BEGIN", "BEGIN IMMEDIATE"])
+def test_a_transaction_that_was_opened_behind_django_s_back_ends_with_its_job(
+    connection: Any, caplog: pytest.LogCaptureFixture, begin: str
+) -> None:
+    connection.cursor().execute(begin)
+    assert not connection.in_atomic_block
+    database.after_job("Job 7 (shop.pay)")
+
+    assert connections["default"] is not connection
+    assert "Job 7 (shop.pay) left a transaction open on database 'default'" in caplog.text
+
+
+def test_a_connection_that_is_idle_stays_and_costs_no_query(
+    connection: Any, django_assert_num_queries: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection.settings_dict["CONN_MAX_AGE"] = None
+    connection.close_at = None
+    connection.cursor().execute("SELECT 1")
+    with django_assert_num_queries(0, connection=connection):
+        database.after_job()
+    assert connections["default"] is connection
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_open"),
+    [
+        (SimpleNamespace(info=SimpleNamespace(transaction_status=2)), True),  # psycopg, psycopg2: in a transaction
+        (SimpleNamespace(info=SimpleNamespace(transaction_status=3)), True),  # in one that failed
+        (SimpleNamespace(info=SimpleNamespace(transaction_status=0)), False),
+        (SimpleNamespace(info=SimpleNamespace(transaction_status=4)), False),  # closed: Django sees to that
+        (SimpleNamespace(server_status=3), True),  # PyMySQL
+        (SimpleNamespace(server_status=2), False),
+        (SimpleNamespace(info=lambda: "mysqlclient says nothing of it"), False),
+        (SimpleNamespace(transaction_in_progress=True), True),  # oracledb
+        (None, False),
+    ],
+)
+def test_each_driver_is_asked_in_its_own_way(raw: Any, is_open: bool) -> None:
+    assert database._in_transaction(SimpleNamespace(connection=raw)) is is_open  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_jobs.definition import JobDefinition
-from django_jobs.registry import register, unregister
+from django_jobs.registry import digest, register, unregister
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import Claim, NewJob
 from django_jobs.worker.executor import Executor
@@ -33,16 +33,19 @@ class Bench:
         self.store.enqueue("default", [new if record is None else new._replace(record=record)])
         return new.id
 
+    def claims(self) -> list[Claim]:
+        return self.store.claim("default", "w", 1, lease=30_000, knows=digest()).claims
+
     def claim(self) -> Claim:
-        (claim,) = self.store.claim("default", "w", 1, lease=30_000).claims
+        (claim,) = self.claims()
         return claim
 
     def run(self, func: Callable[..., Any] | None, *args: Any, middleware: Any = (), **options: Any) -> Any:
-        name = options.pop("name", None)
+        name, record = options.pop("name", None), options.pop("record", None)
         if func is not None:
             self.define(func, **options)
             name = f"bench.{func.__name__}"
-        job_id = self.put(name, *args)
+        job_id = self.put(name, *args, record=record)
         Executor(middleware=middleware, clock=self.clock, close_connections=False).run(self.claim(), self.store)
         return self.store.get("default", job_id)
 

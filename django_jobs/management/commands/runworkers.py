@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 import django_jobs
-from django_jobs import registry
+from django_jobs import middleware, registry
 from django_jobs.conf import QueueSettings, Settings, get_settings, surroundings
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.stores import get_store
@@ -79,6 +79,11 @@ class Command(BaseCommand):
             strict=settings.queue_order == "strict",
             lease=int(settings.lease * 1000),
         )
+        try:
+            middleware.build(settings.middleware)
+        except ImproperlyConfigured as error:
+            # Every job would meet it, and take its process with it.
+            raise CommandError(str(error)) from error
         store, address = _reach(settings)
         if options["drain"]:
             config = _draining(store, config)

@@ -190,7 +190,11 @@ def queues(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def names(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Do jobs wait whose name nobody knows?  Looks at the first jobs of each queue."""
+    """Do jobs wait that no worker knows, or that this project does not?  The latter of the first jobs of each queue."""
+    for each in browse.unknown_names(browse.census(), get_store().workers()):
+        what = wanted(each.name)
+        said = f"Jobs in queue {each.queue!r} wait ({each.jobs}) for a worker that knows {what}: none that runs does."
+        yield Finding("error", "names", f"{said} Start workers with the code that has it, or cancel or delete them.")
     unknown: dict[tuple[str, str], int] = {}
     for queue in browse.census().queues:
         for state in (State.QUEUED, State.SCHEDULED, State.RETRY, State.BLOCKED):
@@ -204,6 +208,12 @@ def names(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("warning", "names", f"{said} {remedy}")
     if not unknown:
         yield Finding("ok", "names", f"Every waiting job is one of the {len(registry.names())} that are registered.")
+
+
+def wanted(name: str) -> str:
+    """What a parked job needs, in words: its name, and from a newer version the format of its record."""
+    name, _, number = name[:200].partition("\t")
+    return f"{name!r}" + (f" in record format {plain(number, 20)} (a newer django_jobs)" if number else "")
 
 
 def known(name: str) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.browsing import BrowsingStore, Remembered, add_up
+from django_jobs.stores.browsing import BrowsingStore, ParkedName, Remembered, add_up
 from django_jobs.stores.documents import read_worker
 from django_jobs.stores.redis.part import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
@@ -30,6 +31,8 @@ DETAILS = {
 SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 #: A result is shown up to here in a page.
 PREVIEW = 1024
+#: Names in the answer of `parked`.
+MOST_NAMES = 100
 
 
 class RedisBrowsing(RedisStats, BrowsingStore):
@@ -65,6 +68,16 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             info.id: info for state, found in met.items() for info in self._describe(queue, state, found, whole=whole)
         }
         return [infos[id] for id in ids if id in infos]
+
+    def parked(self, queue: str) -> list[ParkedName]:
+        flat, fields = self._run("parked", queue, MOST_NAMES)
+        met: dict[str, set[str]] = {}
+        for digest, _, name in (field.decode(errors="replace").partition("\0") for field in fields):
+            met.setdefault(name, set()).add(digest)
+        jobs: Counter[str] = Counter()
+        for i in range(0, len(flat), 2):
+            jobs[flat[i].decode(errors="replace")] += int(flat[i + 1])
+        return [ParkedName(queue, name, number, frozenset(met.get(name, ()))) for name, number in jobs.items()]
 
     def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
         for queue, found in zip(queues, self._holding(queues, id), strict=True):

@@ -169,7 +169,7 @@ class Snapshot:
             if key == b"\3" + id:
                 if id not in self.ending:
                     yield f"job {_text(id)} waits for the end of its last attempt, which has ended"
-            elif not key.startswith(b"\2") and key not in moving:
+            elif not key.startswith((b"\2", b"\4")) and key not in moving:
                 yield f"job {_text(id)} waits for limit {_text(key)!r}, which nobody holds"
 
     def _locks(self) -> Iterator[str]:

@@ -37,6 +37,9 @@ QUEUE_KEYS = {
     "seq": "string",
     "wake": "list",
     "wake_alone": "list",
+    "unknown": "hash",
+    "offer": "list",
+    "offer_alone": "list",
     "archive": "list",
     "holdings": "hash",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -66,12 +66,13 @@ class RedisRunning(RedisPart, RunningStore):
         max_running: int = 0,
         lease_each: bool = False,
         up_to: int | None = None,
+        knows: str = "",
     ) -> Claimed:
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
         # A claim that was not answered may have been made: the next one of this worker is that one again.
-        now, left, due, token, expired, ids, records, tried, *since = self._run_once(
-            *("claim", queue, worker, *limits, each, self._archiving, bound),
+        now, left, due, token, expired, ids, records, tried, others, *since = self._run_once(
+            *("claim", queue, worker, *limits, each, self._archiving, bound, knows),
             call=lambda: ("claim", queue, worker, lane is Lane.SHARED),
         )
         at, claims = since[0] if since else now, []
@@ -82,7 +83,7 @@ class RedisRunning(RedisPart, RunningStore):
             suspect = crashes > 0 and is_suspect(tries)
             claims.append(Claim(id, queue, token, record or b"", failures, crashes, parked, at, holder, suspect))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
-        return Claimed(claims, gone, left, None if due < 0 else due, now)
+        return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others))
 
     def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
         if not workers:
@@ -127,10 +128,14 @@ class RedisRunning(RedisPart, RunningStore):
     def waiting(self, queue: str, up_to: int) -> int:
         return int(self._run("waiting", queue, up_to))
 
-    def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
+    def wait_for_work(
+        self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED, passed_over: Collection[str] = ()
+    ) -> str | None:
         timeout = max(0.01, min(timeout, 2.0))
-        name = "wake" if lane is Lane.SHARED else "wake_alone"
-        return self._wait({self.keys.of(queue)[name].encode(): queue for queue in queues}, timeout)
+        wake, offer = ("wake", "offer") if lane is Lane.SHARED else ("wake_alone", "offer_alone")
+        keys = {self.keys.of(queue)[wake].encode(): queue for queue in queues}
+        keys |= {self.keys.of(queue)[offer].encode(): queue for queue in queues if queue not in passed_over}
+        return self._wait(keys, timeout)
 
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
         told = self.transport.blocking(timeout, "BLPOP", *keys, timeout)

@@ -42,8 +42,12 @@ class RedisSettling(RedisPart, RunningStore):
         state = self._end("retry", claim, attempt_line(attempt), delay, name_of(claim.record))
         return State(state.decode()) if state else None
 
-    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> State | None:
-        state = self._end("snooze", claim, delay, "park" if park else "")
+    def snooze(self, claim: Claim, delay: int) -> State | None:
+        state = self._end("snooze", claim, delay)
+        return State(state.decode()) if state else None
+
+    def park(self, claim: Claim, knows: str) -> State | None:
+        state = self._end("park", claim, knows)
         return State(state.decode()) if state else None
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:

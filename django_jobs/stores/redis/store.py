@@ -46,8 +46,10 @@ class RedisClusterStore(RedisStore):
         return self.transport.server_of(self.keys.of(queue)["leases"])
 
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
-        key, queue = random.choice(list(keys.items()))
-        return super()._wait({key: queue}, timeout if len(keys) == 1 else min(timeout, self.LONGEST_WAIT))
+        queues = set(keys.values())
+        chosen = random.choice(list(queues))
+        one = {key: queue for key, queue in keys.items() if queue == chosen}
+        return super()._wait(one, timeout if len(queues) == 1 else min(timeout, self.LONGEST_WAIT))
 
     def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
         """Of a server that is silent one queue is asked for: the others have work."""

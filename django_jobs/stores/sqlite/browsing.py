@@ -7,9 +7,10 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.stores.browsing import BrowsingStore, Remembered
+from django_jobs.stores.browsing import BrowsingStore, ParkedName, Remembered
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.remembered import remembered
+from django_jobs.stores.sqlite.unknown import parked, unknown_to_whom
 from django_jobs.values import FINISHED, Attempt, JobInfo, Pause, QueueStats, State
 
 _INFO = "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at"
@@ -37,6 +38,16 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
         with self.database.read() as connection:
             found = connection.execute(sql, (queue, state, int(cursor or 0), limit)).fetchall()
         return [id for _, id in found], str(found[-1][0]) if len(found) == limit else ""
+
+    def parked(self, queue: str) -> list[ParkedName]:
+        out = []
+        with self.database.read() as connection:
+            view = self.reading(queue, connection)
+            for by in parked(view)[:100]:
+                sql = "SELECT count(*) FROM jobs WHERE queue = ? AND state = 'blocked' AND blocked_by = ?"
+                name = by.partition(":")[2]
+                out.append(ParkedName(queue, name, view.value(sql, queue, by), unknown_to_whom(view, name)))
+        return out
 
     def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
         with self.database.read() as connection:

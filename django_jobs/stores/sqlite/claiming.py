@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django_jobs.codec import name_line
 from django_jobs.stores.running import MAX_BATCH, Outlook, RunningStore
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
 from django_jobs.stores.sqlite.transaction import ADMIT, SUSPECT, Transaction
+from django_jobs.stores.sqlite.unknown import admit_known, is_parked, park, unknown_to
 from django_jobs.values import Claim, Claimed, Lane, State
 
 #: jobs looked at and passed over by one claim; the next claim goes on behind them.
@@ -32,6 +34,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
         max_running: int = 0,
         lease_each: bool = False,
         up_to: int | None = None,
+        knows: str = "",
     ) -> Claimed:
         parts = lane_parts(lane)
         with self.writing(queue) as move:
@@ -43,6 +46,9 @@ class SqliteClaiming(SqlitePart, RunningStore):
             room = min(limit, MAX_BATCH)
             if max_running:
                 room = min(room, max_running - move.count_of(State.RUNNING))
+            hidden = unknown_to(move, knows)
+            if knows:
+                admit_known(move, parts, hidden, min(room, ADMIT))
             claims: list[Claim] = []
             expired: list[tuple[str, bytes]] = []
             token = passed = 0
@@ -53,6 +59,8 @@ class SqliteClaiming(SqlitePart, RunningStore):
                     if row.expires_at is not None and row.expires_at <= move.now:
                         move.move(row, State.EXPIRED)
                         expired.append((row.id, record))
+                    elif row.name not in closed and hidden and (name := name_line(record)) in hidden:
+                        park(move, row, name)
                     elif (by := _obstacle(move, row, closed, used)) is not None:
                         move.move(row, State.BLOCKED, blocked_by=by)
                     else:
@@ -67,8 +75,9 @@ class SqliteClaiming(SqlitePart, RunningStore):
                     break
             if claims and not lease_each:
                 set_lease(move, worker, lease)
+            others = bool(knows) and not claims and is_parked(move, parts)
             left = move.count_of(State.QUEUED, parts) if up_to is None else _arrived(move, up_to, parts)
-            return Claimed(claims, expired, left, next_due(move), move.now)
+            return Claimed(claims, expired, left, next_due(move), move.now, others)
 
     def last_arrival(self, queue: str) -> int:
         while self.promote(queue):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from django_jobs.codec import name_line
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.sqlite.claiming import set_lease
@@ -12,6 +13,7 @@ from django_jobs.stores.sqlite.endings import attempt_is_over, holder_is_gone, l
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import SUSPECT, Transaction
+from django_jobs.stores.sqlite.unknown import learn_unknown, park
 from django_jobs.values import Attempt, Claim, Done, Killed, Recovered, State
 
 LOST = "The worker died or lost its lease while it held the job."
@@ -78,7 +80,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             move.count("retried", row.name)
             return State.RETRY
 
-    def snooze(self, claim: Claim, delay: int, *, park: bool = False) -> State | None:
+    def park(self, claim: Claim, knows: str) -> State | None:
         with self.writing(claim.queue) as move:
             row = _ended(move, claim)
             if row is None:
@@ -86,10 +88,23 @@ class SqliteSettling(SqlitePart, RunningStore):
             if row.stop:
                 move.move(row, State.CANCELLED)
                 return State.CANCELLED
-            parked_at = (row.parked_at or move.now) if park else row.parked_at
+            name = name_line(claim.record)
+            learn_unknown(move, knows, name)
+            alone = row.alone or row.at_most_once or row.crashes > 0
+            lane = SUSPECT if row.crashes and row.lane == SUSPECT else int(alone)
+            park(move, row._replace(lane=lane, seq=-move.number()), name)
+            return State.BLOCKED
+
+    def snooze(self, claim: Claim, delay: int) -> State | None:
+        with self.writing(claim.queue) as move:
+            row = _ended(move, claim)
+            if row is None:
+                return None
+            if row.stop:
+                move.move(row, State.CANCELLED)
+                return State.CANCELLED
             # What expires is what has not begun.
-            expires_at = row.expires_at if park else None
-            move.move(row, State.SCHEDULED, at=move.now + delay, parked_at=parked_at, expires_at=expires_at)
+            move.move(row, State.SCHEDULED, at=move.now + delay, expires_at=None)
             return State.SCHEDULED
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:

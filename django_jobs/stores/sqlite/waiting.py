@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from django_jobs.stores.running import RunningStore
-from django_jobs.stores.sqlite.claiming import outlook_of
+from django_jobs.stores.sqlite.claiming import lane_parts, outlook_of
 from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.unknown import is_parked
 from django_jobs.values import Lane
 
 #: a test's clock moves without telling anybody: look at it this often (seconds).
@@ -25,6 +26,8 @@ class _View(NamedTuple):
     ready: bool
     #: seconds until the next scheduled or retry job, or until a pause ends.
     due: float | None
+    #: the queue to look into, where parked jobs are all that is ready.
+    parked_in: str
 
 
 class SqliteWaiting(SqlitePart, RunningStore):
@@ -36,16 +39,18 @@ class SqliteWaiting(SqlitePart, RunningStore):
 
     _seen: threading.local
 
-    def wait_for_work(self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED) -> str | None:
+    def wait_for_work(
+        self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED, passed_over: Collection[str] = ()
+    ) -> str | None:
         deadline = time.monotonic() + timeout
         seen = self._seen.__dict__
         key = f"{lane}:{','.join(queues)}"
         while True:
             mark = self.database.mark()
-            view = self._look(queues, lane)
+            view = self._look(queues, lane, passed_over)
             if (view.ready and seen.get(key) != view.changes) or view.due == 0:
                 seen[key] = view.changes
-                return ""
+                return view.parked_in
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
@@ -56,14 +61,19 @@ class SqliteWaiting(SqlitePart, RunningStore):
     def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
         """Nobody needs to be told: each waiter sees by itself what there is."""
 
-    def _look(self, queues: Sequence[str], lane: Lane) -> _View:
-        changes, ready, due = 0, False, None
+    def _look(self, queues: Sequence[str], lane: Lane, passed_over: Collection[str]) -> _View:
+        changes, ready, due, parked_in = 0, False, None, ""
         with self.database.read() as connection:
             for queue in queues:
                 view = self.reading(queue, connection)
                 changes += view.value("SELECT sum(changes) FROM counts WHERE queue = ?", queue) or 0
                 left, ms = outlook_of(view, lane)
+                if left > 0:
+                    parked_in = ""
                 ready = ready or left > 0
+                if queue not in passed_over and not ready:
+                    ready = "" not in view.pauses() and is_parked(view, lane_parts(lane))
+                    parked_in = queue if ready else ""
                 if ms is not None:
                     due = ms / 1000 if due is None else min(due, ms / 1000)
-        return _View(changes, ready, due)
+        return _View(changes, ready, due, parked_in)

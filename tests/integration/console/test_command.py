@@ -82,7 +82,7 @@ def test_show_prints_everything_about_a_job(filler: Filler) -> None:
 
 def test_a_job_that_no_worker_knows_says_so(console_store: Store, filler: Filler) -> None:
     id = filler.add("shop.renamed")
-    console_store.snooze(filler.run(id), 60_000, park=True)
+    console_store.park(filler.run(id), "digest")
     assert "no worker that met it knows a job of that name" in jobs("show", id)
 
 

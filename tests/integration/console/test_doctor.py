@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.test import Client
 
 from django_jobs import registry
 from django_jobs.signals import job_dead
@@ -117,3 +118,23 @@ def test_a_key_of_another_type_is_named_and_the_other_looks_go_on(
     code, found = doctor("--repair")
     assert (code, errors(found)) == (0, [])
     use_store(None)
+
+
+@pytest.mark.accepts("R04")
+def test_jobs_that_no_living_worker_knows_are_named_by_the_doctor_and_the_overview(
+    live: Store, make_job: MakeJob, admin_client: Client
+) -> None:
+    live.enqueue("default", [make_job(f"n{n}", name="brand.new") for n in range(3)])
+    claimed = live.claim("default", "web-1:4711/1", 1, lease=30_000, knows="old").claims
+    live.park(claimed[0], "old")
+    live.claim("default", "web-1:4711/1", 1, lease=30_000, knows="old")
+    live.publish_worker("web-1:4711", worker_info(knows="old", queues=["default"]), 60_000)
+    code, found = doctor()
+    named = "names: Jobs in queue 'default' wait (3) for a worker that knows 'brand.new': none that runs does."
+    assert (code, [each for each in errors(found) if named in each] != []) == (1, True)
+    page = admin_client.get("/admin/django_jobs/dashboard/").content.decode()
+    assert "3 jobs named brand.new in default wait for a worker that knows them" in page
+
+    live.publish_worker("web-2:11", worker_info(knows="new", queues=["default"]), 60_000)
+    assert not [each for each in errors(doctor()[1]) if "names:" in each]
+    assert "brand.new" not in admin_client.get("/admin/django_jobs/dashboard/").content.decode()

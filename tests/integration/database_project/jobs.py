@@ -120,3 +120,18 @@ def state(alias: str) -> list[bool]:
 @job(name="astate")
 async def astate(alias: str) -> list[bool]:
     return await sync_to_async(state)(alias)
+
+
+def raw_begin(alias: str) -> None:
+    connections[alias].cursor().execute("BEGIN")
+
+
+@job(name="begins")
+def begins(alias: str) -> None:
+    """Leaves a transaction open that Django does not know of."""
+    raw_begin(alias)
+
+
+@job(name="abegins")
+async def abegins(alias: str) -> None:
+    await sync_to_async(raw_begin)(alias)

@@ -149,6 +149,6 @@ def raises(kind: str) -> None:
 if settings.NEW_JOB:
 
     @job(name=settings.NEW_JOB)
-    def new_job() -> None:
+    def new_job(ms: int = 0) -> None:
         with recorded():
-            pass
+            time.sleep(ms / 1000)

@@ -3,17 +3,17 @@
 -- ARGV  1 clock   2 channel   3 number
 --       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects   8 most running in the queue (0 = any)
 --       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""   11 only what had arrived by then, or ""
+--       12 digest of the names that this worker knows, "" = whatever comes
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any),
---          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any),
---          ms when they were claimed}
---! use clock answers record count due blocked unique pauses finish log arrived holdings
+--          as others_wait says, ms when they were claimed (only where there are some)}
+--! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
-local up_to = tonumber(ARGV[11])
-local place = lane == 'shared' and queued or alone
+local up_to, knows = tonumber(ARGV[11]), ARGV[12]
+local place, kind = lane == 'shared' and queued or alone, lane == 'shared' and 's' or 'a'
 local lane_wake = lane == 'shared' and wake or wake_alone
 local lowest = lane == 'clear' and '0' or '-inf' -- suspects stand below zero
 local NEAR = 3000 -- ms: longer than a free worker goes without a look round (worker/fetcher.py: LOOK_ROUND)
@@ -24,7 +24,6 @@ local function tries_of(ids, size)
 end
 
 local closed, closed_types, opens = pauses()
-
 local function jobs_left()
     if up_to then
         return count_arrived(place, up_to, lowest)
@@ -62,13 +61,12 @@ local function again(text)
         end
     end
     if #ids == 0 then
-        return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}}
+        return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}, others_wait(knows, kind, 0)}
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = tries_of(ids, redis.call('HLEN', tries))
-    return {now, jobs_left(), next_look(), tonumber(token), gone, ids, records, tried, since}
+    return {now, jobs_left(), next_look(), tonumber(token), gone, ids, records, tried, 0, since}
 end
-
 local before = answered()
 if before then
     return again(before)
@@ -76,7 +74,7 @@ end
 
 if closed then
     answer_in_doubt('')
-    return {now, 0, opens, 0, {}, {}, {}, {}}
+    return {now, 0, opens, 0, {}, {}, {}, {}, 0}
 end
 -- An error undoes nothing, so a key of another type must be met before a job is taken out that needs it: these two
 -- here, what only some jobs need in look_ahead.
@@ -88,6 +86,11 @@ local room = math.huge -- in the whole queue
 if max_running > 0 then
     room = max_running - running
     limit = math.min(limit, room)
+end
+local others, hides = false, false -- of jobs whose names not every worker knows
+if knows ~= '' and redis.call('EXISTS', blocked, unknown) > 0 then
+    hides = redis.call('HLEN', unknown) > 0
+    others = admit_known(knows, kind, math.min(limit, 200))
 end
 
 local expired_jobs = {}
@@ -142,7 +145,7 @@ local function starts(id, controls)
     return true
 end
 
--- It does not run now: too late, of a type that is paused, or over its limit.
+-- It does not run now: too late, of a type that is paused, unknown to this worker, or over its limit.
 local function put_away(id, record, score)
     local controls = controls_of(record)
     if is_too_late(id, controls) then
@@ -158,16 +161,12 @@ local function put_away(id, record, score)
     if closed_types and closed_types[name_of(record)] then
         block(pause_key(name_of(record)), id, score, letter)
         let_next(controls)
+    elseif hides and is_unknown(knows, name_of(record)) then
+        others = true
+        park(id, name_of(record), score, letter)
+        let_next(controls)
     else
         block(limit_key(controls), id, score, letter)
-    end
-end
-
-local met, broken = {}, nil -- key that was looked at → its size; what Redis says of the first that has another type
-local function meet(command, key)
-    if not broken and not met[key] then
-        met[key] = redis.pcall(command, key)
-        broken = type(met[key]) == 'table' and met[key] or nil
     end
 end
 
@@ -193,6 +192,7 @@ local function look_ahead(batch, found)
     for i = 1, #batch do
         local controls = found[i] and controls_at_start(found[i])
         seen[i] = controls or false
+        away = away or (hides and found[i] and is_unknown(knows, name_of(found[i])))
         if controls ~= false then
             meet('HLEN', unique)
         end
@@ -246,7 +246,8 @@ while looked_at - #ids < PASS_OVER do
     for i, id in ipairs(batch) do
         local record, controls = found[i], seen[i]
         if not record then -- a dangling reference
-        elseif (closed_types and closed_types[name_of(record)]) or (controls and not starts(id, controls)) then
+        elseif (closed_types and closed_types[name_of(record)]) or (hides and is_unknown(knows, name_of(record)))
+            or (controls and not starts(id, controls)) then
             put_away(id, record, tonumber(scores[i]))
         else
             ids[#ids + 1] = id
@@ -264,7 +265,7 @@ end
 local left = jobs_left()
 local token, tried = 0, {}
 if #ids > 0 then
-    tried = tries_of(ids, met[tries])
+    tried = tries_of(ids, others and redis.call('HLEN', tries) or met[tries])
     token = next_number(1)
     local stamp = string.format('%d:%d:', token, now) .. worker
     for i, id in ipairs(ids) do
@@ -295,4 +296,5 @@ local look = next_look()
 if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < NEAR) then
     wake_up(lane_wake)
 end
-return {now, left, look, token, expired_jobs, ids, records, tried, #ids > 0 and now or nil}
+if others then make_offer(kind) end -- one that knows them may be busy now: the token waits for it
+return {now, left, look, token, expired_jobs, ids, records, tried, others_wait(knows, kind, #ids), #ids > 0 and now or nil}

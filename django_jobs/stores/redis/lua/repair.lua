@@ -156,8 +156,8 @@ local repairs = {
         elseif unknown then
             write('HSET', waits, id, member)
         end
-        if looking or string.sub(key, 1, 1) == '\2' then
-            return unknown -- a pause's: claims and promote take them back
+        if looking or string.match(key, '^[\2\4]') then
+            return unknown -- a pause's, or of an unknown name: claims and promote take them back
         end
         if key == ending_key(id) then
             return not is_ending(id) and admit(key, 1) > 0 or unknown

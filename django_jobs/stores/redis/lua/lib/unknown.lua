@@ -1,0 +1,110 @@
+-- Jobs that wait in `blocked` for a worker that knows their name.  A worker passes `knows`, a digest of all names that
+-- it knows.  `unknown` has a field "digest NUL name" for each name that the workers of a digest do not know.  `offer`
+-- holds a token while such jobs wait: a worker that knows them may have been busy when they were put there.
+--! keys unknown blocked waits offer offer_alone queued alone
+--! use blocked log wake
+local NAMES = 20 -- names that one call looks at; the next call goes on behind them
+local FORGET = 86400000 -- ms: what is forgotten is learned again at the price of one claim
+local MANY = 10000
+
+-- The space of blocked keys of one lane; no limit key starts like this.
+local function unknown_key(letter, name)
+    return '\4' .. letter .. name
+end
+
+local strange = {} -- one call meets many jobs of one name
+local function is_unknown(knows, name)
+    if strange[name] == nil then
+        strange[name] = redis.call('HEXISTS', unknown, knows .. '\0' .. name) == 1
+    end
+    return strange[name]
+end
+
+local function learn_unknown(knows, name)
+    if redis.call('HLEN', unknown) > MANY then
+        redis.call('DEL', unknown)
+    end
+    redis.call('HSET', unknown, knows .. '\0' .. name, now)
+    redis.call('PEXPIRE', unknown, FORGET)
+end
+
+-- It waits from now on, at the place that it had.
+local function park(id, name, score, letter)
+    local failures, crashes, parked, suspect = get_tries(id)
+    if parked == 0 then
+        set_tries(id, failures, crashes, now, suspect, not has_begun(redis.call('HGET', tries, id)))
+    end
+    block(unknown_key(letter == 's' and 's' or 'a', name), id, score, letter)
+end
+
+local function make_offer(letter)
+    wake_up(letter == 's' and offer or offer_alone)
+end
+
+-- → queued: up to `limit` jobs of one key.  Returns how many.
+local function unpark(key, limit)
+    local members = redis.call('ZRANGEBYLEX', blocked, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, limit)
+    for _, member in ipairs(members) do
+        local id, score, lane = parts_of(member)
+        if id and redis.call('HGET', waits, id) == member then -- else it is elsewhere by now
+            redis.call('ZADD', lane == 's' and queued or alone, lane == 'x' and score - SUSPECT or score, id)
+            redis.call('HDEL', waits, id)
+            local failures, crashes, _, suspect = get_tries(id)
+            if has_begun(redis.call('HGET', tries, id)) then
+                set_tries(id, failures, crashes, 0, suspect)
+            else
+                redis.call('HDEL', tries, id)
+            end
+        end
+        redis.call('ZREM', blocked, member)
+    end
+    return #members
+end
+
+-- 1 where a claim got nothing, and jobs wait for a worker that knows them.
+local function others_wait(knows, letter, got)
+    if knows == '' or got > 0 then
+        return 0
+    end
+    return #redis.call('ZRANGEBYLEX', blocked, '[\4' .. letter, '(\4' .. letter .. '\255', 'LIMIT', 0, 1)
+end
+
+-- Let in what such a worker may run, at most `limit` jobs.  Returns whether any are left for others or for another call.
+local function admit_known(knows, letter, limit)
+    local low, high = '[\4' .. letter, '(\4' .. letter .. '\255'
+    local cursor = knows .. letter
+    local stopped_at = redis.call('HGET', unknown, cursor)
+    local from, others = stopped_at and '(' .. stopped_at .. '\1' or low, false
+    local wrapped = not stopped_at
+    for looked = 1, NAMES do
+        local head = redis.call('ZRANGEBYLEX', blocked, from, high, 'LIMIT', 0, 1)[1]
+        if not head and not wrapped then
+            wrapped = true
+            head = redis.call('ZRANGEBYLEX', blocked, low, high, 'LIMIT', 0, 1)[1]
+        end
+        local key = head and string.match(head, '^(%Z*)%z')
+        if not head then
+            break
+        elseif not key then -- unreadable: look behind it
+            from = '(' .. head
+        elseif is_unknown(knows, string.sub(key, 3)) then
+            others = true
+            from = '(' .. key .. '\1'
+        elseif limit <= 0 then
+            others = true
+            break
+        else
+            limit = limit - unpark(key, limit)
+            from = limit > 0 and '(' .. key .. '\1' or '[' .. key
+        end
+        if looked == NAMES then
+            others = true
+            redis.call('HSET', unknown, cursor, key or '')
+            return others
+        end
+    end
+    if stopped_at then
+        redis.call('HDEL', unknown, cursor)
+    end
+    return others
+end
