@@ -261,7 +261,8 @@ class RunningStore(ABC):
         """Repair what no transition should leave: one bounded step of a round.  Returns kind → repairs.
 
         Kinds: "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
-        "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type".  A job in no place is queued
+        "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type",
+        "entry_without_job" (its log, its counts, its result).  A job in no place is queued
         again; delivered at most once, it may have started, so it goes to dead with the attempt MISPLACED.  A job in
         several places counts as "job_without_place": it stays in one.
 

@@ -176,5 +176,5 @@ class TestReconcile:
     def test_names_every_kind(self, store):
         assert set(store.reconcile(Q)) == {
             "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
-            "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type",
+            "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job",
         }  # fmt: skip

@@ -36,6 +36,7 @@ ORPHANS = {
     "wrong_type": "keys hold another type, and stop work",
     "claim_without_lease": "jobs run under a worker that has no lease",
     "lock_without_job": "unique locks belong to no job that waits or runs",
+    "entry_without_job": "logs, counts or results of jobs are left that are gone",
     "slot_without_claim": "places of a concurrency limit are held by jobs that do not run",
     "waiter_without_limit": "blocked jobs are half forgotten",
     "job_without_place": "jobs are in no state, or in several",

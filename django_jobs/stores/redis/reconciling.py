@@ -26,6 +26,10 @@ SIZES = {
 }
 #: Keys whose members may name a job that has no record.
 NAMING = ("waits", *(place for place in SIZES if place not in ("jobs", "blocked")))
+#: What is kept beside the records, in the order of lua/sweep.lua; an attempts log may be long: so many in one script.
+BESIDE = ("tries", "attempts", "results", "checkins", "stops")
+SWEPT_AT_ONCE = 100
+_START = [0] * len(BESIDE)
 #: What a step of repair reports.
 KINDS = (
     "wrong_type",
@@ -36,6 +40,7 @@ KINDS = (
     "waiter_without_limit",
     "job_without_place",
     "place_without_job",
+    "entry_without_job",
 )
 #: What `faults` looks at: kind, what lua/repair.lua calls it, key.
 LOOKED_AT = (
@@ -83,6 +88,10 @@ class RedisReconciling(RedisPart, RunningStore):
             waiters = [self._first_waiters(queue, limit)] if same else self._walk(queue, "blocked")
             out["waiter_without_limit"] = sum(self._repair(queue, "waiters", some) for some in waiters)
         out["place_without_job"], out["job_without_place"] = self._misplaced(queue, size, limit, buried)
+        if any(size[key] for key in BESIDE if key != "results") or size["results"] > size["succeeded"] + size["kept"]:
+            cursors: dict[str, list[int]] = self.__dict__.setdefault("_swept", {})
+            gone, cursors[queue] = self._sweep(queue, cursors.get(queue, _START))
+            out["entry_without_job"] = len(gone)
         return out
 
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
@@ -91,6 +100,14 @@ class RedisReconciling(RedisPart, RunningStore):
             return Faults({"wrong_type": wrong}, False)
         found: dict[str, list[str]] = {}
         whole = True
+        cursors = _START
+        for _ in range(0, limit, SWEPT_AT_ONCE):
+            gone, cursors = self._sweep(queue, cursors, "look")
+            found.setdefault("entry_without_job", []).extend(gone)
+            if cursors == _START:
+                break
+        else:
+            whole = False
         for kind, what, key in LOOKED_AT:
             seen = 0
             for some in self._walk(queue, key) if size[key] else ():
@@ -102,6 +119,11 @@ class RedisReconciling(RedisPart, RunningStore):
                     wrong = self._run("repair", queue, what, 0, "", "", "look", *few)[0]
                     found.setdefault(kind, []).extend(text.rpartition("\0")[2] for text in texts(wrong))
         return Faults({kind: list(dict.fromkeys(which)) for kind, which in found.items() if which}, whole)
+
+    def _sweep(self, queue: str, cursors: list[int], how: str = "") -> tuple[list[str], list[int]]:
+        """Entries of jobs that are gone, and how to go on: from the beginning after the end."""
+        gone, following = self._run("sweep", queue, how, SWEPT_AT_ONCE, *cursors)
+        return texts(gone), [int(cursor) for cursor in following]
 
     def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[str]]:
         """Keys of another type than ours, how many each of the others holds, leases that have ended."""

@@ -70,6 +70,8 @@ class SqliteRepairing(SqlitePart, RunningStore):
                 "lock_without_job": _drop_locks(move, limit),
                 # A slot is a running job here and a table has one type: neither can go wrong.
                 "slot_without_claim": 0,
+                # What is kept beside a record goes with it, by a trigger.
+                "entry_without_job": 0,
                 "waiter_without_limit": self._admit_waiters(move, min(limit, _LIMITS)),
                 "wrong_type": 0,
             }
