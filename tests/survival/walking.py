@@ -250,6 +250,7 @@ class Walk:
 
     def fleet(self) -> object:
         self.store.command_worker("parent", "quiet")
+        self.store.update_document("notes", {"a": 1, "b": None})
         self.store.stats([QUEUE])
         lane = self.rng.choice((Lane.SHARED, Lane.ALONE))
         self.store.outlook([QUEUE], lane=lane)

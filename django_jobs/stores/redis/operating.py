@@ -10,6 +10,7 @@ from typing import Any
 from django_jobs.stores.documents import read_entry
 from django_jobs.stores.operating import OperatingStore
 from django_jobs.stores.redis.part import RedisPart, texts, unsigned_line
+from django_jobs.stores.redis.transport import Argument
 from django_jobs.values import Edited, State
 
 #: Which key holds the ids of a state, for walking them; blocked and running live in hashes, queued in two lanes.
@@ -100,10 +101,8 @@ class RedisOperating(RedisPart, OperatingStore):
         return {flat[i].decode(errors="replace"): read_entry(flat[i + 1]) for i in range(0, len(flat), 2)}
 
     def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
-        name = self.keys.fleet(f"document:{key}")
-        changed = {field: json.dumps(value) for field, value in changes.items() if value is not None}
+        script, _ = self._script("update_document", "")
+        changed = [(field, json.dumps(value)) for field, value in changes.items() if value is not None]
         removed = [field for field, value in changes.items() if value is None]
-        if changed:
-            self.transport.command("HSET", name, *(part for item in changed.items() for part in item))
-        if removed:
-            self.transport.command("HDEL", name, *removed)
+        args: list[Argument] = [self._clock(), len(changed), *(part for item in changed for part in item), *removed]
+        self.transport.run(script, [self.keys.fleet(f"document:{key}")], args)
