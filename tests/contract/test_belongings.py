@@ -77,7 +77,7 @@ class Walk:
             case "retry" | "snooze":
                 getattr(store, verb)(held, *([FAILED] if verb == "retry" else []), 300)
             case "park":
-                store.snooze(held, 300, park=True)
+                store.park(held, "digest")
             case "bury":
                 store.bury(held, FAILED if id != "j1" else LOST)
             case "discard":
