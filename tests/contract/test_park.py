@@ -58,8 +58,8 @@ class TestPark:
         assert store.faults(Q) == ({}, True)
 
 
-@pytest.mark.accepts("R04")
 class TestAParkedJob:
+    @pytest.mark.accepts("R04")
     def test_comes_back_in_the_claim_of_a_worker_that_may_know_it(self, store, make_job):
         enqueue(store, make_job("a", name="new"))
         park(store, "a")
