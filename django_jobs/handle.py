@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import wait
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -13,16 +14,15 @@ from django_jobs.conf import get_settings
 from django_jobs.exceptions import JobFailed, JobNotFound
 from django_jobs.results import MissingResult, load_result
 from django_jobs.stores import get_store
+from django_jobs.stores.ends import End
 from django_jobs.values import FINISHED, Added, Attempt, JobInfo, State
 
 #: Handle states that are no states of a job: nothing is stored yet, or nothing was stored.
 DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
-#: Pauses between two looks of `wait`, seconds: quick at first, then cheap.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
 
 
 class JobHandle:
-    """One job, as last seen.  `refresh()` looks again; `wait()` looks until it has ended.
+    """One job, as last seen.  `refresh()` looks again; `wait()` waits until it has ended.
 
     `state` is one of the nine states, or "deferred" (waits for the commit), "duplicate" (an equal job waits already)
     or "full" (the queue had no room); the last two were not stored.
@@ -125,12 +125,32 @@ class JobHandle:
         JobNotFound if it left the store meanwhile.  A handle that was not stored, or not yet, raises JobFailed at once.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        pause = _FIRST_PAUSE
-        while not self._look():
-            left = _left(self, deadline, timeout)
-            time.sleep(pause if left is None else min(pause, left))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        while (end := self._begin(deadline, timeout)) is not None:
+            try:
+                if not wait([end], _left(self, deadline, timeout)).done:
+                    raise self._too_late(timeout)
+                if self._hear(end.result()):
+                    break
+            finally:
+                end.cancel()
         return self.result
+
+    def _begin(self, deadline: float | None, timeout: float | None) -> End | None:
+        """Look, and begin to wait.  None: it has succeeded."""
+        if self._look():
+            return None
+        _left(self, deadline, timeout)
+        return get_store().end_of(self.queue, self.id)
+
+    def _hear(self, info: JobInfo | None) -> bool:
+        """As `_look`, of what was told."""
+        if info is None:
+            raise _not_found(self.id)
+        self._info, self.state = info, info.state
+        return self._has_succeeded()
+
+    def _too_late(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"Job {self.name} {self.id} is {self.state} after {timeout} s.")
 
     def _look(self) -> bool:
         """Has it succeeded?  Raises JobFailed if it has ended otherwise, or was not stored."""
@@ -142,6 +162,9 @@ class JobHandle:
                 "that was rolled back. Wait for it after the atomic() block."
             )
         self.refresh()
+        return self._has_succeeded()
+
+    def _has_succeeded(self) -> bool:
         if self.state in FINISHED and self.state != State.SUCCEEDED:
             raise JobFailed(f"Job {self.name} {self.id} ended as {self.state}: {self.error or 'no error is kept'}")
         return self.state == State.SUCCEEDED
@@ -169,13 +192,17 @@ class JobHandle:
     async def await_result(self, timeout: float | None = None) -> Any:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        pause = _FIRST_PAUSE
-        # Each look takes a thread for as long as the store takes to answer; none is held between two.
-        look = sync_to_async(self._look, thread_sensitive=False)
-        while not await look():
-            left = _left(self, deadline, timeout)
-            await asyncio.sleep(pause if left is None else min(pause, left))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        # A look takes a thread for as long as the store takes to answer; none is held after it.
+        begin = sync_to_async(self._begin, thread_sensitive=False)
+        while (end := await begin(deadline, timeout)) is not None:
+            try:
+                told, _ = await asyncio.wait([asyncio.wrap_future(end)], timeout=_left(self, deadline, timeout))
+                if not told:
+                    raise self._too_late(timeout)
+                if self._hear(told.pop().result()):
+                    break
+            finally:
+                end.cancel()
         return self.result
 
     async def acancel(self) -> bool:
@@ -187,7 +214,7 @@ def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> f
     """Seconds until the deadline.  Raises TimeoutError when there are none."""
     left = None if deadline is None else deadline - time.monotonic()
     if left is not None and left <= 0:
-        raise TimeoutError(f"Job {handle.name} {handle.id} is {handle.state} after {timeout} s.")
+        raise handle._too_late(timeout)
     return left
 
 

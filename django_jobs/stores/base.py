@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django_jobs.stores.browsing import BrowsingStore
+from django_jobs.stores.ends import EndsStore
 from django_jobs.stores.operating import OperatingStore
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 
@@ -35,7 +35,7 @@ class StoreOptions:
     clock: Callable[[], int] | None = None
 
 
-class Store(RunningStore, OperatingStore, BrowsingStore):
+class Store(RunningStore, OperatingStore, EndsStore):
     """One place where jobs live.  Safe to use from many threads and after a fork."""
 
     options: StoreOptions

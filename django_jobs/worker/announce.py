@@ -70,11 +70,11 @@ def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
 # -- ends that no attempt came to here -------------------------------------------
 
 
-def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]], now: int) -> None:
+def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]], now: int, deliver: Deliver = send) -> None:
     """Jobs that a claim found past their `expires_at`; `now` is the store's time in ms."""
     for job_id, record in expired:
         name = name_of(record)
-        _tell_bare(Notice("job_expired", name, queue, job_id, 0, {}), send)
+        _tell_bare(Notice("job_expired", name, queue, job_id, 0, {}), deliver)
         Ended(name, job_id, queue, 0, now - enqueued_ms(record, now)).log("expired")
 
 

@@ -105,6 +105,7 @@ class Child:
             size=self._size,
             holding=self.holding,
             drain=config.drain,
+            deliver=self.settler.telling.deliver,
         )
         fetch_lock = Lock()
         self.runners = [Runner(self, n, fetch_lock) for n in range(1 if alone else config.threads)]

@@ -19,6 +19,7 @@ from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.gate import Gate
 from django_jobs.worker.holding import Holding
+from django_jobs.worker.notices import Deliver, send
 from django_jobs.worker.picking import QueuePicker
 
 #: Seconds: a lost wake-up delays a job by no more than this.
@@ -57,12 +58,13 @@ class Fetcher:
         size: Callable[[str], int],
         holding: Holding | None = None,
         drain: Mapping[str, int] | None = None,
+        deliver: Deliver = send,
     ) -> None:
         self.store, self.worker, self.lane, self.lease = store, worker, lane, lease
         self.gate, self.clock, self.size = gate, clock, size
         self.holding = holding or Holding()
         self.queues = {settings.name: settings for settings in queues}
-        self.drain = drain
+        self.drain, self.deliver = drain, deliver
         self.picker = QueuePicker(queues, strict=strict)
         #: True from before a claim is sent until its thread has it: the process must not end in between.
         self.claiming = False
@@ -146,7 +148,7 @@ class Fetcher:
         got = len(claimed.claims)
         self.picker.claimed(queue, got=got, left=claimed.left, next_due=claimed.next_due, now=monotonic())
         if claimed.expired:
-            announce_expired(queue, claimed.expired, claimed.now)
+            announce_expired(queue, claimed.expired, claimed.now, self.deliver)
         return claimed
 
     def _look(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.store import RedisClusterStore
 from django_jobs.values import Added, Attempt, Done, Lane, State
+from tests.survival.waiting import wait_until
 
 pytestmark = pytest.mark.redis
 
@@ -80,3 +81,18 @@ def test_the_doctor_reads_the_nodes(cluster_store: RedisStore) -> None:
     assert told["kind"] == "redis"
     assert told["version"] != "unknown"
     assert told["eviction_policy"] == "noeviction"
+
+
+def test_whoever_waits_is_told_on_every_node(cluster_store: RedisStore, make_job: Any) -> None:
+    ends = {}
+    for queue in QUEUES:
+        cluster_store.enqueue(queue, [make_job(queue, queue=queue)])
+        ends[queue] = cluster_store.end_of(queue, queue)
+    for queue in QUEUES:
+        name = cluster_store.keys.of(queue)["waiters"]
+        wait_until(lambda name=name: cluster_store.transport.command("HLEN", name), "the waiter is known")
+        claims = cluster_store.claim(queue, "w", 1, lease=30_000).claims
+        cluster_store.complete(queue, [Done(claims[0])])
+        info = ends[queue].result(1)  # well before the listener asks by itself
+        assert info is not None
+        assert info.state is State.SUCCEEDED

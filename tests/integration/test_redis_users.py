@@ -15,6 +15,7 @@ from django_jobs.values import Added, NewJob, State
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, state_of
 from tests.docs.pages import ROOT, blocks
 from tests.servers import running_redis, server_program
+from tests.survival.waiting import wait_until
 
 pytestmark = pytest.mark.redis
 
@@ -119,6 +120,20 @@ def test_a_producer_cannot_claim_finish_or_cancel(
     with pytest.raises(StoreError):
         complete(producer, held)
     assert state_of(worker, "a") is State.RUNNING
+
+
+@pytest.mark.parametrize("user", ["worker", "producer", "viewer"])
+def test_everybody_may_wait(store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob], user: str) -> None:
+    worker, waiter = store_of("worker"), store_of(user)
+    enqueue(worker, make_job("a"))
+    (held,) = claim(worker)
+    end = waiter.end_of(Q, "a")
+    if user != "viewer":  # a viewer may not write who waits, and looks instead
+        wait_until(lambda: worker.transport.command("HLEN", worker.keys.of(Q)["waiters"]), "the waiter is known")
+    complete(worker, held, result=b"42")
+    told = end.result(10)
+    assert told is not None
+    assert told.result == b"42"
 
 
 def test_a_viewer_reads_and_changes_nothing(

@@ -13,6 +13,7 @@ READERS: dict[bytes, Callable[[Pipeline, bytes], object]] = {
     b"zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
     b"list": lambda pipe, key: pipe.lrange(key, 0, -1),
     b"string": lambda pipe, key: pipe.get(key),
+    b"stream": lambda pipe, key: pipe.xrange(key),
     b"set": lambda pipe, key: pipe.smembers(key),
 }
 

@@ -79,6 +79,9 @@ class Vandal:
     def _list(self, name: str) -> None:
         self.client.rpush(name, self._bytes())
 
+    def _stream(self, name: str) -> None:
+        self.client.xadd(name, {self._bytes(): self._bytes()})
+
     def _string(self, name: str) -> None:
         self.client.set(name, self.rng.choice((b"7", b"junk", b"-5", b"9" * 30)))
 

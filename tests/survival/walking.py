@@ -54,7 +54,7 @@ class Walk:
             *(self.snooze, self.park, self.bury, self.discard, self.release, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
-            *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.look),
+            *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.look, self.watch),
         )
 
     def step(self) -> None:
@@ -225,6 +225,11 @@ class Walk:
         self.held += claimed.claims
         assert self.store.waiting(QUEUE, mark) >= claimed.left
         return claimed
+
+    def watch(self) -> object:
+        """Somebody waits for the ends of some, and looks what has been told."""
+        after, _ = self.store.watch_ends(QUEUE, self._some())
+        return self.store.next_ends(QUEUE, after, list, 0.001)
 
     def delete(self) -> object:
         return self.store.delete(QUEUE, self._some())

@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
+from django_jobs.conf import QueueSettings
 from django_jobs.outcome import Succeeded
-from django_jobs.signals import job_succeeded, worker_stopped
+from django_jobs.signals import job_expired, job_succeeded, worker_stopped
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import NewJob
+from django_jobs.values import Lane, NewJob
 from django_jobs.worker import telling as module
 from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.clock import StoreClock
+from django_jobs.worker.fetcher import Fetcher
+from django_jobs.worker.gate import Gate
 from django_jobs.worker.notices import Notice
 from django_jobs.worker.settler import Settler
 from django_jobs.worker.telling import Telling
+from tests.conftest import Clock
 
 
 class Receiver:
@@ -62,6 +67,26 @@ def test_a_receiver_that_hangs_does_not_hold_up_the_ends_of_jobs(
     assert settler.telling.finish(10)
     assert receiver.heard == [claim.id for claim in claims]
     assert receiver.thread == "signals"
+
+
+def test_a_receiver_that_hangs_does_not_hold_up_the_claim_that_finds_a_job_too_late(
+    memory_store: SqliteStore, make_job: Callable[..., NewJob], receiver: Receiver, clock: Clock
+) -> None:
+    memory_store.enqueue("default", [make_job("late", expires_at=clock.now)])
+    memory_store.enqueue("default", [make_job("good")])
+    fetcher = Fetcher(
+        memory_store, "w", [QueueSettings("default")], lane=Lane.SHARED, lease=30_000, strict=False, gate=Gate(),
+        clock=StoreClock(), size=lambda queue: 2, deliver=Telling().deliver,
+    )  # fmt: skip
+    job_expired.connect(receiver)
+    try:
+        fetched = fetcher.fetch()
+        assert fetched is not None
+        assert [claim.id for claim in fetched[1].claims] == ["good"]
+        assert receiver.called.wait(10)
+        assert receiver.heard == []
+    finally:
+        job_expired.disconnect(receiver)
 
 
 def test_what_waits_is_bounded_and_what_is_not_sent_is_counted_and_said_once(

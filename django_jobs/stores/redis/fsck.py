@@ -16,9 +16,15 @@ from django_jobs.stores.redis.stats import PLACES
 from django_jobs.stores.redis.store import RedisStore
 from django_jobs.values import FINISHED, PLAIN, WAITING, Controls, State
 
-_READ = {"hash": ("HGETALL",), "zset": ("ZRANGE", 0, -1, "WITHSCORES"), "list": ("LRANGE", 0, -1), "string": ("GET",)}
+_READ = {
+    "hash": ("HGETALL",),
+    "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+    "list": ("LRANGE", 0, -1),
+    "string": ("GET",),
+    "stream": ("XRANGE", "-", "+"),
+}
 #: What a job may leave behind beside its record: these fields are ids.
-BELONGINGS = ("tries", "attempts", "results", "checkins", "waits", "stops")
+BELONGINGS = ("tries", "attempts", "results", "checkins", "waits", "stops", "waiters")
 #: unique_mode → states in which a lock without an end is held.
 COVERED = {
     "queued": WAITING,

@@ -42,6 +42,8 @@ QUEUE_KEYS = {
     "offer_alone": "list",
     "archive": "list",
     "holdings": "hash",
+    "waiters": "hash",
+    "ends": "stream",
 }
 
 

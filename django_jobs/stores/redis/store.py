@@ -9,6 +9,7 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.base import Store, StoreOptions
 from django_jobs.stores.redis.addresses import cluster_from_setting, pool_from_setting, redacted
 from django_jobs.stores.redis.browsing import RedisBrowsing
+from django_jobs.stores.redis.ends import RedisEnds
 from django_jobs.stores.redis.operating import RedisOperating
 from django_jobs.stores.redis.reconciling import RedisReconciling
 from django_jobs.stores.redis.running import RedisRunning
@@ -19,7 +20,9 @@ from django_jobs.stores.running import Outlook
 from django_jobs.values import Lane
 
 
-class RedisStore(RedisRunning, RedisSettling, RedisReconciling, RedisUpkeep, RedisOperating, RedisBrowsing, Store):
+class RedisStore(
+    RedisRunning, RedisSettling, RedisReconciling, RedisUpkeep, RedisOperating, RedisEnds, RedisBrowsing, Store
+):
     """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster."""
 
     @classmethod

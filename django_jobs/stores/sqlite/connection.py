@@ -20,7 +20,7 @@ from pathlib import Path
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 
 MEMORY = ":memory:"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 #: seconds to wait for another process's transaction; below the 5 s within which enqueue must answer.
 BUSY_TIMEOUT = 4.5
 #: seconds between looks at what other processes wrote.

@@ -53,6 +53,7 @@ class SqliteRepairing(SqlitePart, RunningStore):
             if forgotten[State.DEAD.value]:
                 move.count("trimmed_dead", n=forgotten[State.DEAD.value])
             forgotten["remembered"] = forget_ids(move, limit)
+            move.execute("DELETE FROM waiters WHERE until <= ?", (move.now,))
             move.execute("DELETE FROM minutes WHERE queue = ? AND minute < ?", (queue, move.now - _SERIES_KEPT))
             move.execute("DELETE FROM locks WHERE queue = ? AND until > 0 AND until <= ?", (queue, move.now))
         return forgotten

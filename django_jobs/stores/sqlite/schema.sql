@@ -89,6 +89,9 @@ CREATE TABLE IF NOT EXISTS remembered (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS remembered_at ON remembered (queue, at);
 
+-- jobs for whose end somebody waits: they stay a minute after it
+CREATE TABLE IF NOT EXISTS waiters (job INTEGER PRIMARY KEY, until INTEGER NOT NULL);
+
 CREATE TABLE totals (
     queue TEXT NOT NULL, event TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (queue, event)
 ) WITHOUT ROWID;

@@ -10,6 +10,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.stores.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.sqlite.claiming import set_lease
 from django_jobs.stores.sqlite.endings import attempt_is_over, holder_is_gone, let_go_of_lost
+from django_jobs.stores.sqlite.ends import is_waited_for
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import SUSPECT, Transaction
@@ -51,6 +52,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
         stale: list[str] = []
         with self.writing(queue) as move:
+            waited_for = is_waited_for(move)
             for claim, result, run_ms, _, _, wait_ms in done:
                 row = _ended(move, claim)
                 if row is None:
@@ -58,7 +60,7 @@ class SqliteSettling(SqlitePart, RunningStore):
                     continue
                 if result:
                     move.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (row.job, result))
-                stays = STAYS if result else None
+                stays = STAYS if waited_for(row.job) or result else None
                 kept_until = stays and move.now + stays if row.keep_for is None else move.now + row.keep_for
                 move.move(row, State.SUCCEEDED, run_ms=run_ms, kept_until=kept_until)
                 move.count("run_ms", n=run_ms)

@@ -9,6 +9,7 @@ from django_jobs.stores.base import Store, StoreOptions
 from django_jobs.stores.sqlite.browsing import SqliteBrowsing
 from django_jobs.stores.sqlite.claiming import SqliteClaiming
 from django_jobs.stores.sqlite.connection import MEMORY, Database
+from django_jobs.stores.sqlite.ends import SqliteEnds
 from django_jobs.stores.sqlite.enqueueing import SqliteEnqueueing
 from django_jobs.stores.sqlite.faults import SqliteFaults
 from django_jobs.stores.sqlite.fleet import SqliteFleet
@@ -27,6 +28,7 @@ class SqliteStore(
     SqliteFaults,
     SqliteOperating,
     SqliteFleet,
+    SqliteEnds,
     SqliteBrowsing,
     Store,
 ):

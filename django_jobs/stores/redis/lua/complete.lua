@@ -98,17 +98,25 @@ if #unread > 0 then
         end
     end
 end
--- One command where nothing is to be told to anybody: an idle queue, whose jobs say nothing of themselves.
-local quiet = redis.call('EXISTS', checkins, stops, queued, alone) == 0
+-- One command where nothing is to be told to anybody: an idle queue, whose jobs say nothing of themselves and for whose
+-- ends nobody waits.
+local quiet = redis.call('EXISTS', checkins, stops, waiters, queued, alone) == 0
 if #done > 0 then
     redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
     for claim, n in pairs(ended) do
         local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
         note_holding(holder or '', token or '', -n)
     end
-    if not quiet and redis.call('EXISTS', checkins, stops) > 0 then
+    if not quiet and redis.call('EXISTS', checkins, stops, waiters) > 0 then
         redis.call('HDEL', checkins, unpack(done))
         redis.call('HDEL', stops, unpack(done))
+        for i, waited in ipairs(redis.pcall('HMGET', waiters, unpack(done))) do
+            if waited then
+                tell_end(done[i])
+                values[2 * i] = stays(values[2 * i])
+                with_result = true
+            end
+        end
     end
     redis.call('ZADD', succeeded, unpack(places))
     redis.call('HSET', results, unpack(values))
@@ -132,6 +140,9 @@ end
 for _, entry in ipairs(slow) do
     local id, claim, result, record, controls = entry[1], entry[2], entry[3], entry[4], entry[5]
     end_claim(id, claim, controls, true)
+    if not quiet and tell_end(id) then
+        result = stays(result)
+    end
     redis.call('HSET', results, id, result)
     with_result = with_result or not returned_nothing(result)
     local keep = controls and tonumber(controls.keep_result)

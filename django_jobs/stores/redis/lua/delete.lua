@@ -18,6 +18,7 @@ for i = 4, #ARGV do
         forget({id}, ended or 'cancelled', {math.min(at or now, now)})
         redis.call('HDEL', stops, id)
         redis.call('HDEL', checkins, id)
+        tell_end(id)
         gone[#gone + 1] = id
     end
 end

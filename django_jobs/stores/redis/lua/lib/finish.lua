@@ -1,6 +1,6 @@
 -- → succeeded, dead, cancelled or expired: the place, the lock, and the archiver's copy.
 --! keys jobs succeeded kept dead cancelled expired results attempts tries archive
---! use unique remembered
+--! use unique remembered waiters
 
 local PLACES = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
 
@@ -22,6 +22,7 @@ local function finish(state, id, record, controls, archiving, worker)
     if archiving then
         to_archive(state, id, record, worker)
     end
+    tell_end(id)
 end
 
 -- Forget finished jobs for good; `ended[i]` is when they ended (ms).

@@ -9,6 +9,11 @@ local function returned_nothing(result)
     return not result or string.byte(result, -1) == 58
 end
 
+-- A job that somebody waits for stays as one with a result does.
+local function stays(result)
+    return returned_nothing(result) and result .. 'null' or result
+end
+
 -- Up to a thousand of them, oldest first.  `excess`: by how many there are too many.
 local function too_many(excess)
     local limit = math.min(excess, 1000)

@@ -1,0 +1,28 @@
+"""RedisStore, who is told of the ends of jobs: all processes that wait read one stream of the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django_jobs.stores.ends import EndsStore
+from django_jobs.stores.redis.part import RedisPart, texts
+
+
+class RedisEnds(RedisPart, EndsStore):
+    """See stores/ends.py for what each method promises."""
+
+    def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:
+        last, *over = self._run("watch", queue, *ids)
+        return last, texts(over)
+
+    def next_ends(
+        self, queue: str, after: Any, waited: Callable[[], list[str]], timeout: float
+    ) -> tuple[list[str], Any]:
+        name = self.keys.of(queue)["ends"]
+        block = max(1, round(timeout * 1000))
+        told = self.transport.command("XREAD", "COUNT", 1000, "BLOCK", block, "STREAMS", name, after)
+        entries = told[0][1] if told else []
+        # The cluster's client makes dicts of the fields.
+        ended = [(fields.get(b"id", b"") if isinstance(fields, dict) else fields[1]) for _, fields in entries]
+        return texts(ended), entries[-1][0] if entries else after

@@ -1,0 +1,27 @@
+-- watch: somebody waits for the end of these jobs
+--
+-- ARGV  1 clock   then the ids
+-- Returns the last entry of `ends` (what is told of these jobs comes after it), then the ids that have ended or are not here.
+--! use clock places waiters
+local ids = {unpack(ARGV, 2)}
+local last = redis.pcall('XREVRANGE', ends, '+', '-', 'COUNT', 1)
+local found = {last[1] and last[1][1] or '0-0'}
+
+local over, waited = {}, {}
+for _, place in ipairs(ENDED) do
+    for i, at in ipairs(redis.call('ZMSCORE', place[2], unpack(ids))) do
+        over[i] = over[i] or at
+    end
+end
+for i, id in ipairs(ids) do
+    if over[i] or redis.call('HEXISTS', jobs, id) == 0 then
+        found[#found + 1] = id
+    else
+        waited[#waited + 1] = id
+        waited[#waited + 1] = '1'
+    end
+end
+if #waited > 0 then
+    redis.call('HSET', waiters, unpack(waited))
+end
+return found

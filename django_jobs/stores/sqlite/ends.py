@@ -1,0 +1,56 @@
+"""SqliteStore, who is told of the ends of jobs: whoever waits looks after each change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django_jobs.stores.ends import AT_ONCE, EndsStore
+from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.transaction import Transaction
+from django_jobs.values import FINISHED
+
+#: ms for which the store knows that somebody waits; who still does says so before.
+_KNOWN_FOR = 60_000
+#: Seconds between two looks at least: a busy file changes all the time.
+_PAUSE = 0.01
+_ENDED = ", ".join(f"'{state.value}'" for state in sorted(FINISHED))
+
+
+class SqliteEnds(SqlitePart, EndsStore):
+    """See stores/ends.py for what each method promises."""
+
+    def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:
+        with self.writing(queue) as move:
+            for id in ids:
+                found = f"SELECT job, ? FROM jobs WHERE queue = ? AND id = ? AND state NOT IN ({_ENDED})"
+                move.execute(f"INSERT OR REPLACE INTO waiters {found}", (move.now + _KNOWN_FOR, queue, id))
+            return None, _over(move, ids)
+
+    def next_ends(
+        self, queue: str, after: Any, waited: Callable[[], list[str]], timeout: float
+    ) -> tuple[list[str], Any]:
+        if after is not None:
+            self.database.wait(after, timeout)
+            time.sleep(_PAUSE)
+        after, ids, over = self.database.mark(), waited(), []
+        with self.database.read() as connection:
+            for start in range(0, len(ids), AT_ONCE):
+                over += _over(self.reading(queue, connection), ids[start : start + AT_ONCE])
+        return over, after
+
+
+def _over(view: Transaction, ids: Sequence[str]) -> list[str]:
+    """Those that have ended or are not here."""
+    some = ", ".join("?" * len(ids))
+    sql = f"SELECT id FROM jobs WHERE queue = ? AND id IN ({some}) AND state NOT IN ({_ENDED})"
+    going_on = {id for (id,) in view.execute(sql, (view.queue, *ids))}
+    return [id for id in ids if id not in going_on]
+
+
+def is_waited_for(move: Transaction) -> Callable[[int], bool]:
+    """Does somebody wait for the end of that job (its number)?  One look where nobody waits for any."""
+    if not move.value("SELECT 1 FROM waiters LIMIT 1"):
+        return lambda _: False
+    return lambda job: move.execute("DELETE FROM waiters WHERE job = ?", (job,)).rowcount > 0
