@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 from asgiref.sync import async_to_sync
 
@@ -43,7 +44,8 @@ CALLS = {**_PLAIN, **_ASYNC}
 #: The calls, and the ways that others take: with options, and by the name alone (command, API, schedules).
 WAYS_IN: dict[str, Callable[[Any], Any]] = {
     **CALLS,
-    "using": lambda job: receipt.using(job_id="mine").enqueue(7),
+    # An id of its own each time: one that was used stands for that one job, also when it is deleted.
+    "using": lambda job: receipt.using(job_id=f"mine-{uuid4()}").enqueue(7),
     "by_name": lambda job: enqueue_by_name("sample.receipt", [7]),
 }
 
