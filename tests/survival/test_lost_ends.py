@@ -11,7 +11,7 @@ from django_jobs import signals
 from django_jobs.codec import encode
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.outcome import Cancelled, Dead, Outcome, RetryIn, SnoozeFor, Succeeded
-from django_jobs.stores.redis import RedisStore, scripts, transport
+from django_jobs.stores.redis import RedisStore, persistence, scripts
 from django_jobs.values import Attempt, Claim, Done, Job, NewJob, State
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.settler import Settler
@@ -58,7 +58,7 @@ def proxy(quiet_server: RedisServer) -> Iterator[Proxy]:
 @pytest.fixture
 def far(near: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisStore]:
     """The same store behind the proxy, soon out of patience."""
-    monkeypatch.setattr(transport, "LAST_TRY", 0.1)
+    monkeypatch.setattr(persistence, "LAST_TRY", 0.1)
     store = RedisStore.from_setting(proxy.url)
     yield store
     store.close()
@@ -174,5 +174,6 @@ def test_each_end_is_told_once_and_nobody_is_said_to_have_lost_a_claim(
 
     wait_until(lambda: settler.is_idle, "everything is settled", seconds=10)
     ids = [claim.id for claim in claims] + ["other-0", "other-1"]
+    wait_until(lambda: len(told) >= len(expected) * len(ids), "receivers, on their own thread, are told of all")
     assert sorted(told) == sorted((signal, id) for signal in expected for id in ids)
     assert "claim was lost" not in caplog.text

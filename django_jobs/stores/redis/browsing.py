@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from django_jobs.exceptions import StoreMisconfigured
@@ -239,7 +240,8 @@ class RedisBrowsing(RedisStats, BrowsingStore):
 def _read_cursor(cursor: str) -> tuple[str, str, bytes]:
     """place, score, member.  Raises ValueError."""
     place, score, member = cursor.split(":", 2)
-    return place, repr(int(float(score))), member.encode("latin-1")
+    number = float(score)  # a damaged place may have an infinite one
+    return place, repr(int(number)) if isfinite(number) else repr(number), member.encode("latin-1")
 
 
 def _id_of(state: State, member: bytes) -> str:
