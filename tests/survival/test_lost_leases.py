@@ -155,8 +155,10 @@ def test_a_worker_that_is_cut_off_ends_its_jobs_and_comes_back(server: RedisServ
         wait_until(lambda: monotonic() - began > 3 * 5, "three leases")
         assert pool.process.poll() is None
         proxy.heal()
-        again = lambda events: [e for e in events if e.kind == "start" and e.pid not in busy]
-        site.ledger.wait_for(again, "it runs them again: nobody else was there")
+        site.ledger.wait_for(
+            lambda events: [e for e in events if e.kind == "start" and e.pid not in busy],
+            "it runs them again: nobody else was there",
+        )
     finally:
         site.close()
         proxy.close()
