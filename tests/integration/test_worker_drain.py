@@ -65,7 +65,7 @@ def test_what_is_paused_fails_or_is_not_known_does_not_hold_it(site: WorkerSite)
     failing, unknown, closed = site.put("fails_once"), site.put("no.such.job"), site.put("who")
     site.store.pause("default", name="who")
     end_of_drain(site.pool("--drain"))
-    assert [site.info(id).state for id in (unknown, closed)] == [State.SCHEDULED, State.BLOCKED]
+    assert [site.info(id).state for id in (unknown, closed)] == [State.BLOCKED, State.BLOCKED]
     left = site.info(failing)
     assert (left.failures, left.state in {State.RETRY, State.QUEUED}) == (1, True), "its second attempt comes later"
 

@@ -7,7 +7,15 @@ from itertools import repeat
 from typing import Any
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.redis.part import RedisPart, is_suspect, read_claim, read_holdings, read_tries, texts
+from django_jobs.stores.redis.part import (
+    RedisPart,
+    is_suspect,
+    read_claim,
+    read_holdings,
+    read_number,
+    read_tries,
+    texts,
+)
 from django_jobs.stores.redis.transport import Argument, Call
 from django_jobs.stores.running import MAX_BATCH, Outlook, Renewal, RunningStore
 from django_jobs.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
@@ -123,7 +131,7 @@ class RedisRunning(RedisPart, RunningStore):
     def last_arrival(self, queue: str) -> int:
         while self.promote(queue):
             pass
-        return int(self.transport.command("GET", self.keys.of(queue)["seq"]) or 0)
+        return read_number(self.transport.command("GET", self.keys.of(queue)["seq"]) or b"0")
 
     def waiting(self, queue: str, up_to: int) -> int:
         return int(self._run("waiting", queue, up_to))

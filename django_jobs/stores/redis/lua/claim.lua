@@ -87,10 +87,10 @@ if max_running > 0 then
     room = max_running - running
     limit = math.min(limit, room)
 end
-local others, hides = false, false -- of jobs whose names not every worker knows
+local others, hides, admitted = false, false, 0 -- of jobs whose names not every worker knows
 if knows ~= '' and redis.call('EXISTS', blocked, unknown) > 0 then
     hides = redis.call('HLEN', unknown) > 0
-    others = admit_known(knows, kind, math.min(limit, 200))
+    others, admitted = admit_known(knows, kind, math.min(limit, 200))
 end
 
 local expired_jobs = {}
@@ -256,12 +256,8 @@ while looked_at - #ids < PASS_OVER do
     end
 end
 
-if #new_slots > 0 then
-    redis.call('ZADD', slots, unpack(new_slots))
-end
-if #digests > 0 then
-    unlock_many(digests, starters)
-end
+if #new_slots > 0 then redis.call('ZADD', slots, unpack(new_slots)) end
+if #digests > 0 then unlock_many(digests, starters) end
 local left = jobs_left()
 local token, tried = 0, {}
 if #ids > 0 then
@@ -287,8 +283,8 @@ if #ids > 0 or #expired_jobs > 0 then
         told[#told + 1] = '-' .. expired_jobs[i]
     end
     answer(string.format('%.0f\n', token) .. table.concat(told, '\n'))
-else
-    answer_in_doubt('')
+else -- if jobs were let in, the same call again must not let in more
+    (admitted > 0 and answer or answer_in_doubt)('0\n')
 end
 local look = next_look()
 -- Others shall know of what is left (where the queue is at its limit, the end of a running job wakes somebody), and of

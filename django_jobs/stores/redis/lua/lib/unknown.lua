@@ -69,10 +69,11 @@ local function others_wait(knows, letter, got)
     return #redis.call('ZRANGEBYLEX', blocked, '[\4' .. letter, '(\4' .. letter .. '\255', 'LIMIT', 0, 1)
 end
 
--- Let in what such a worker may run, at most `limit` jobs.  Returns whether any are left for others or for another call.
+-- Let in what such a worker may run, at most `limit` jobs.  Returns whether any are left for others or for another call,
+-- and how many were let in.
 local function admit_known(knows, letter, limit)
     local low, high = '[\4' .. letter, '(\4' .. letter .. '\255'
-    local cursor = knows .. letter
+    local cursor, most = knows .. letter, limit
     local stopped_at = redis.call('HGET', unknown, cursor)
     local from, others = stopped_at and '(' .. stopped_at .. '\1' or low, false
     local wrapped = not stopped_at
@@ -100,11 +101,11 @@ local function admit_known(knows, letter, limit)
         if looked == NAMES then
             others = true
             redis.call('HSET', unknown, cursor, key or '')
-            return others
+            return others, most - limit
         end
     end
     if stopped_at then
         redis.call('HDEL', unknown, cursor)
     end
-    return others
+    return others, most - limit
 end
