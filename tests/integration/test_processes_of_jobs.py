@@ -136,7 +136,11 @@ def test_a_time_limit_counts_what_loading_the_arguments_takes(site: WorkerSite) 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
 def test_other_orders_to_stop_charge_nobody(site: WorkerSite, number: signal.Signals) -> None:
-    pool = site.pool(threads=2)
+    before = signal.signal(number, signal.SIG_DFL)  # what is ignored here, under nohup say, would be ignored there
+    try:
+        pool = site.pool(threads=2)
+    finally:
+        signal.signal(number, before)
     ended, cut = site.put("until_stopped"), site.put("deaf")
     site.ledger.wait("start", 2)
     wait_until(lambda: catches(pool.pid, number), "it listens")

@@ -11,10 +11,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """For preexec_fn: SIGKILL when the test process ends (Linux; elsewhere nothing).
-
-    SIGHUP has its default, also where the tests run under nohup: what is ignored is inherited."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """For preexec_fn: SIGKILL when the test process ends (Linux; elsewhere nothing)."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
