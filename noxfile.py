@@ -20,6 +20,10 @@ PYTHONS = {"3.11": ["5.2"], **{key: ["5.2", "6.0", "6.1"] for key in ["3.12", "3
 REDIS_PY = ["6", "7", "8"]
 #: Fast and about behaviour; the browser and the killing of processes do not differ by version.
 CHOSEN = ["tests/unit", "tests/contract", "tests/integration"]
+#: Tests that start servers with options of their own, or meet errors that each version words in its own way.
+SERVERS = [
+    f"tests/survival/test_{name}.py" for name in ("failover", "min_replicas", "power_loss", "redis_faults", "sentinel")
+]
 #: A few minutes' worth: what talks to a server, and where versions of Django and redis-py differ first.
 SHORT = [
     "tests/unit",
@@ -67,7 +71,7 @@ def tests(session: nox.Session, django: str, redis_py: str) -> None:
 @nox.session(python="3.11")
 def oldest(session: nox.Session) -> None:
     """What talks to a server, on the oldest of everything."""
-    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=7.0.0", chosen=["-m", "redis", *CHOSEN])
+    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=7.0.0", chosen=["-m", "redis", *CHOSEN, *SERVERS])
 
 
 @nox.session(python=NEWEST)

@@ -37,7 +37,7 @@ def mail() -> None:
 def replica(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     with server.client() as client:
         client.config_set("repl-diskless-sync-delay", 0)
-    replica = RedisServer(tmp_path_factory.mktemp("replica"), "--replicaof", f"127.0.0.1 {server.port}").start()
+    replica = RedisServer(tmp_path_factory.mktemp("replica"), "--replicaof", "127.0.0.1", str(server.port)).start()
     with replica.client() as client:
         wait_until(lambda: client.info("replication")["master_link_status"] == "up", "it has synchronised", seconds=20)
     yield replica
