@@ -75,6 +75,14 @@ def test_the_next_call_to_the_queue_voids_one_that_was_given_up() -> None:
     assert channels.begin("q").key == (given_up.name, "3")
 
 
+def test_it_is_voided_by_the_next_call_whoever_was_answered_meanwhile() -> None:
+    channels = Channels()
+    other, given_up = channels.begin("q"), channels.begin("q")
+    channels.unanswered(given_up, None)
+    channels.answered(other)
+    assert channels.begin("q").key == (given_up.name, "2+")
+
+
 def test_of_calls_that_nobody_makes_again_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_jobs.stores.redis.channels.MOST_UNANSWERED", 3)
     channels = Channels()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -159,6 +160,77 @@ def test_a_revive_that_comes_when_its_job_is_dead_again_leaves_it_there(store: R
     store.bury(claim(store)[0], FAILED)
     store.transport.deliver(given_up)  # type: ignore[union-attr]
     assert store.get(QUEUE, "a").state is State.DEAD  # type: ignore[union-attr]
+
+
+def test_a_pause_that_comes_after_the_resume_closes_nothing(store: RedisStore) -> None:
+    given_up = late(store, "pause", lambda: store.pause(QUEUE))
+    store.resume(QUEUE)
+    store.transport.deliver(given_up)  # type: ignore[union-attr]
+    assert store.stats([QUEUE])[0].paused is None
+
+
+def test_a_resume_that_comes_after_the_next_pause_opens_nothing(store: RedisStore) -> None:
+    store.pause(QUEUE)
+    given_up = late(store, "resume", lambda: store.resume(QUEUE))
+    store.pause(QUEUE, reason="still")
+    store.transport.deliver(given_up)  # type: ignore[union-attr]
+    assert store.stats([QUEUE])[0].paused is not None
+
+
+def test_a_cancel_that_comes_after_its_job_was_revived_leaves_it_queued(store: RedisStore) -> None:
+    store.enqueue(QUEUE, [new("a")])
+    given_up = late(store, "cancel", lambda: store.cancel(QUEUE, ["a"]))
+    assert store.cancel(QUEUE, ["a"]) == {"a": State.CANCELLED}
+    assert store.revive(QUEUE, ["a"]) == ["a"]
+    store.transport.deliver(given_up)  # type: ignore[union-attr]
+    assert store.get(QUEUE, "a").state is State.QUEUED  # type: ignore[union-attr]
+
+
+def test_a_time_that_comes_after_another_one_is_not_taken(store: RedisStore) -> None:
+    now = store.now()
+    store.enqueue(QUEUE, [new("a")])
+    given_up = late(store, "reschedule", lambda: store.reschedule(QUEUE, ["a"], now + 60_000))
+    assert store.reschedule(QUEUE, ["a"], now + 90_000) == ["a"]
+    store.transport.deliver(given_up)  # type: ignore[union-attr]
+    assert store.get(QUEUE, "a").at == now + 90_000  # type: ignore[union-attr]
+
+
+def test_a_restore_that_comes_after_the_deletion_brings_nothing_back(store: RedisStore) -> None:
+    given_up = late(store, "restore", lambda: store.restore(QUEUE, "a", new("a").record, State.DEAD))
+    assert store.restore(QUEUE, "a", new("a").record, State.DEAD)
+    assert store.delete(QUEUE, ["a"]) == ["a"]
+    store.transport.deliver(given_up)  # type: ignore[union-attr]
+    assert store.get(QUEUE, "a") is None
+
+
+#: Scripts that write and whose calls carry no number, with the reason why a late one does no harm.
+UNNUMBERED = {
+    "checkin": "the token of the claim; an older word of the same attempt stands until the next",
+    "transfer": "the token of the claim; the holder is the same whenever it comes",
+    "edit": "the record that it replaces: after another edit it changes nothing",
+    "extend": "a lease that it renews for too long ends a lease later",
+    "holdings": "counts what is there",
+    "outlook": "removes pauses that have ended",
+    "parked": "reads only; its libraries could write",
+    "waiting": "reads only; its libraries could write",
+    "promote": "moves what is due",
+    "prune": "forgets what is old",
+    "repair": "looks again at what it repairs",
+    "sweep": "looks again at what it drops",
+    "set_aside": "looks again at the type of the key",
+    "wake": "somebody looks once more",
+    "watch": "a word to nobody ends with the job",
+    "publish_worker": "the fleet's: the next heartbeat says it again",
+    "command_worker": "the fleet's: a parent that was told to stop is told again",
+    "update_document": "the fleet's: each entry is written whole",
+}
+WRITES = re.compile(r"""(?:call|write)\('(?:[HZLRX]?(?:SET|DEL|ADD|REM|PUSH|POP|TRIM)\w*|HINCRBY|INCRBY|P?EXPIRE|RENAME\w*)'""")
+
+
+def test_each_script_that_writes_has_a_number_or_a_reason() -> None:
+    written = {name for name in scripts.names() if WRITES.search(scripts.load(name).source.decode())}
+    without = {name for name in written if not scripts.load(name).numbered}
+    assert without == UNNUMBERED.keys()
 
 
 def test_a_number_written_by_a_foreign_hand_stops_nobody(store: RedisStore) -> None:

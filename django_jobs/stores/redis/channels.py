@@ -43,6 +43,8 @@ class Channels:
     def _forget(self) -> None:
         self._pid = os.getpid()
         self._idle: dict[str, list[Channel]] = {}
+        #: idle ones whose last request may still be under way: they come first, so that the next call voids it.
+        self._doubtful: dict[str, list[Channel]] = {}
         self._unanswered: dict[Hashable, list[Channel]] = {}
 
     def begin(self, queue: str, name: Name | None = None) -> Channel:
@@ -56,10 +58,7 @@ class Channels:
                     return kept.pop()
                 except IndexError:  # another thread was quicker
                     pass
-        try:
-            channel = self._idle[queue].pop()
-        except (KeyError, IndexError):
-            channel = Channel(queue)
+        channel = (self._doubtful and _taken(self._doubtful, queue)) or _taken(self._idle, queue) or Channel(queue)
         channel.number += 1
         return channel
 
@@ -73,9 +72,20 @@ class Channels:
         makes it again: the next call to the queue is the channel's, and voids it."""
         channel.in_doubt |= not refused
         if name is None:
-            self._idle.setdefault(channel.queue, []).append(channel)
+            self._give_up(channel)
             return
         if len(self._unanswered) >= MOST_UNANSWERED:
             for given_up in self._unanswered.pop(next(iter(self._unanswered)), ()):
-                self._idle.setdefault(given_up.queue, []).append(given_up)
+                self._give_up(given_up)
         self._unanswered.setdefault(name(), []).append(channel)
+
+    def _give_up(self, channel: Channel) -> None:
+        idle = self._doubtful if channel.in_doubt else self._idle
+        idle.setdefault(channel.queue, []).append(channel)
+
+
+def _taken(idle: dict[str, list[Channel]], queue: str) -> Channel | None:
+    try:
+        return idle[queue].pop()
+    except (KeyError, IndexError):  # none, or another thread was quicker
+        return None

@@ -31,7 +31,7 @@ class RedisOperating(RedisPart, OperatingStore):
     """See stores/operating.py for what each method promises."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
-        flat = texts(self._run("cancel", queue, self._archiving, *ids)) if ids else []
+        flat = texts(self._run_once("cancel", queue, self._archiving, *ids)) if ids else []
         return {flat[i]: State(flat[i + 1]) for i in range(0, len(flat), 2)}
 
     def revive(
@@ -52,16 +52,16 @@ class RedisOperating(RedisPart, OperatingStore):
         return texts(self._run_once("kill", queue, line, self._archiving, *ids)) if ids else []
 
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
-        return texts(self._run("reschedule", queue, run_at, *ids)) if ids else []
+        return texts(self._run_once("reschedule", queue, run_at, *ids)) if ids else []
 
     def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
-        self._run("pause", queue, name or "", until, reason)
+        self._run_once("pause", queue, name or "", until, reason)
 
     def resume(self, queue: str, *, name: str | None = None) -> None:
-        self._run("resume", queue, name or "")
+        self._run_once("resume", queue, name or "")
 
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
-        return bool(self._run("restore", queue, id, record, state.value))
+        return bool(self._run_once("restore", queue, id, record, state.value))
 
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
         """The cursor is `key:redis cursor`: SCAN meets every id that stays, each perhaps twice; acting on an id

@@ -1,25 +1,29 @@
 -- cancel: waiting → cancelled; a running job is asked to stop
 --
--- ARGV  1 clock   2 "archive"   then the ids
+-- ARGV  1 clock   2 channel   3 number   4 "archive"   then the ids
 -- Returns id, state afterwards, flat; unknown ids are left out.
---! use clock record places count finish
+--! use clock answers lines record places count finish
 --! keys stops
+local before = answered()
+if before then
+    return lines_of(before)
+end
 redis.call('HDEL', stops, '') -- first write: needs no memory, so that jobs can be stopped when Redis is full
-local archiving = ARGV[2] == 'archive'
-local out = {}
-for i = 3, #ARGV do
+local archiving = ARGV[4] == 'archive'
+local out, changed = {}, false
+for i = 5, #ARGV do
     local id = ARGV[i]
     local state
     local claim = redis.call('HGET', claims, id)
     if claim then
         local holder = string.match(claim, '^[^:]*:[^:]*:(.*)$') or ''
         redis.call('HSET', stops, id, string.format('%.0f:', now) .. holder)
-        state = 'running'
+        state, changed = 'running', true
     elseif leave_waiting(id) then
         local record = redis.call('HGET', jobs, id)
         finish('cancelled', id, record, controls_of(record), archiving)
         count('cancelled', 1)
-        state = 'cancelled'
+        state, changed = 'cancelled', true
     else
         state = ended_state(id)
     end
@@ -27,5 +31,10 @@ for i = 3, #ARGV do
         out[#out + 1] = id
         out[#out + 1] = state
     end
+end
+if changed then
+    answer(table.concat(out, '\n'))
+else
+    answer_in_doubt(table.concat(out, '\n'))
 end
 return out

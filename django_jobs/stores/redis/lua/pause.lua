@@ -1,8 +1,12 @@
 -- pause: close the queue ("") or a job type
 --
--- ARGV  1 clock   2 name or ""   3 until (ms, 0 = until resumed)   4 reason
---! use clock
+-- ARGV  1 clock   2 channel   3 number   4 name or ""   5 until (ms, 0 = until resumed)   6 reason
+--! use clock answers
 --! keys paused
-redis.call('HDEL', paused, ARGV[2]) -- first write: needs no memory
-redis.call('HSET', paused, ARGV[2], string.format('%.0f:%.0f:', tonumber(ARGV[3]), now) .. ARGV[4])
+if answered() then
+    return 1
+end
+redis.call('HDEL', paused, ARGV[4]) -- first write: needs no memory
+redis.call('HSET', paused, ARGV[4], string.format('%.0f:%.0f:', tonumber(ARGV[5]), now) .. ARGV[6])
+answer('')
 return 1

@@ -1,11 +1,15 @@
 -- reschedule: waiting → scheduled (retry stays retry), at another time
 --
--- ARGV  1 clock   2 run at (ms)   then the ids
+-- ARGV  1 clock   2 channel   3 number   4 run at (ms)   then the ids
 -- Returns the ids that moved.
---! use clock places
-local run_at = tonumber(ARGV[2])
+--! use clock answers lines places
+local run_at = tonumber(ARGV[4])
+local before = answered()
+if before then
+    return lines_of(before)
+end
 local moved = {}
-for i = 3, #ARGV do
+for i = 5, #ARGV do
     local id = ARGV[i]
     local state = redis.call('HEXISTS', jobs, id) == 1 and leave_waiting(id)
     if state then
@@ -16,5 +20,8 @@ end
 if #moved > 0 then
     wake_up(wake)
     wake_up(wake_alone)
+    answer(table.concat(moved, '\n'))
+else
+    answer_in_doubt('')
 end
 return moved

@@ -1,12 +1,19 @@
 -- restore: a finished job back to where it was
 --
--- ARGV  1 clock   2 id   3 record   4 state
--- Returns 1, or 0 if the id exists (unless it is there just like this: the call was sent again).
---! use clock places
+-- ARGV  1 clock   2 channel   3 number   4 id   5 record   6 state
+-- Returns 1, or 0 if the id exists (unless it is there just like this: the call was made again).
+--! use clock answers places
 local PLACE = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
-if redis.call('HSETNX', jobs, ARGV[2], ARGV[3]) == 0 then
-    local same = redis.call('HGET', jobs, ARGV[2]) == ARGV[3] and redis.call('ZSCORE', PLACE[ARGV[4]], ARGV[2])
+local id, record, place = ARGV[4], ARGV[5], PLACE[ARGV[6]]
+local before = answered()
+if before then
+    return tonumber(before)
+end
+if redis.call('HSETNX', jobs, id, record) == 0 then
+    local same = redis.call('HGET', jobs, id) == record and redis.call('ZSCORE', place, id)
+    answer_in_doubt(same and '1' or '0')
     return same and 1 or 0
 end
-redis.call('ZADD', PLACE[ARGV[4]], now, ARGV[2])
+redis.call('ZADD', place, now, id)
+answer('1')
 return 1
