@@ -8,7 +8,7 @@ their meaning in every format, because the scripts of older workers read them:
     shop.jobs.receipt     the name on the wire; from format 2 on, a tab and the number of the format
     {"max_attempts": 4}   Options that differ from the default, or empty
     {"priority": 5}       Controls that differ from the default, or empty
-    1790000000000         enqueued at, ms
+    1790000000000         enqueued at, ms by the store's clock; 0 in what is sent to it
     {"request": "…"}      meta, or empty
     [[7], {}]             arguments: the rest, newlines and all
 
@@ -152,6 +152,14 @@ def with_expiry(record: bytes, at: int) -> bytes:
     return b"\n".join(lines)
 
 
+def with_time(record: bytes, at: int) -> bytes:
+    """The record with another time of enqueueing."""
+    lines = record.split(b"\n", 5)
+    if len(lines) == 6 and lines[4].isdigit():
+        lines[4] = b"%d" % at
+    return b"\n".join(lines)
+
+
 def name_of(record: bytes) -> str:
     """The name in a record, or "" if there is none to be read: for lists that must show everything."""
     return name_line(record).partition("\t")[0]
@@ -169,3 +177,8 @@ def enqueued_ms(record: bytes, otherwise: int) -> int:
         return int(record.split(b"\n", 5)[4])
     except (IndexError, ValueError):
         return otherwise
+
+
+def waited_ms(record: bytes, since: int, until: int) -> int:
+    """How long a job with this record waited until then (ms): from `since`, as in JobInfo, or from its enqueueing."""
+    return max(0, until - max(since, enqueued_ms(record, until if not since else 0)))

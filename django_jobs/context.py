@@ -43,7 +43,7 @@ class RunningJob:
 
     __slots__ = (
         "_context", "_last_sent", "_pending", "_send", "_stops", "args", "attempt", "claimed_ms", "enqueued_ms", "id",
-        "kwargs", "max_attempts", "meta", "name", "queue", "soft_deadline", "token",
+        "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "soft_deadline", "token",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,7 @@ class RunningJob:
         attempt: int = 1,
         max_attempts: int = 1,
         enqueued_ms: int = 0,
+        ready_ms: int = 0,
         claimed_ms: int = 0,
         token: int = 0,
         meta: dict[str, Any] | None = None,
@@ -66,7 +67,7 @@ class RunningJob:
     ) -> None:
         self.id, self.name, self.queue, self.args, self.kwargs = id, name, queue, args, kwargs
         self.attempt, self.max_attempts, self.token, self.meta = attempt, max_attempts, token, meta
-        self.enqueued_ms, self.claimed_ms = enqueued_ms, claimed_ms
+        self.enqueued_ms, self.ready_ms, self.claimed_ms = enqueued_ms, ready_ms, claimed_ms
         self._stops, self._send = stops, send
         #: monotonic seconds, or None.
         self.soft_deadline = None if soft_timeout is None else monotonic() + soft_timeout
@@ -86,6 +87,11 @@ class RunningJob:
     @property
     def enqueued_at(self) -> datetime:
         return datetime.fromtimestamp(self.enqueued_ms / 1000, UTC)
+
+    @property
+    def ready_at(self) -> datetime:
+        """When this attempt could first run: what `claimed_at` is later than it, the job has waited for a worker."""
+        return datetime.fromtimestamp(self.ready_ms / 1000, UTC)
 
     @property
     def claimed_at(self) -> datetime:

@@ -82,7 +82,7 @@ def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:
     )
     yield _gauge(
         "django_jobs_queue_latency_seconds",
-        "Age of the oldest job that could run.",
+        "For how long the oldest job waits that could run, since it could.",
         ["queue"],
         [([q.queue], q.latency / 1000) for q in queues],
     )

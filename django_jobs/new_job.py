@@ -101,7 +101,8 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     run_in = None if request.run_at else request.run_in or None
     # By the store's clock, which puts the time there.
     expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
-    record = codec.encode(Job(id, request.queue, definition.name, data, now, stored, controls, meta))
+    # The time of enqueueing is the store's to fill in, by its clock.
+    record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
     conflict = request.on_conflict if controls.unique else "skip"
     # Nothing more for a job whose id was made here: it costs what it did.  One that must not run twice is no such job.
     is_promise = request.id is not None or controls.at_most_once

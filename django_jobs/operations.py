@@ -11,14 +11,14 @@ from typing import Any
 
 from django_jobs import edited, signals
 from django_jobs.browse.numbers import queue_names
-from django_jobs.codec import decode, enqueued_ms, name_of
+from django_jobs.codec import decode, name_of, waited_ms
 from django_jobs.definition import check_name
 from django_jobs.exceptions import DuplicateJob, JobMoved, JobNotFound, UnknownQueue
 from django_jobs.logs import Ended
 from django_jobs.new_job import now_ms
 from django_jobs.payloads import definition_of
 from django_jobs.stores import get_store
-from django_jobs.values import Edited, JobInfo, State
+from django_jobs.values import NOT_READY, Edited, JobInfo, State
 
 #: Jobs moved by one call: a script over a thousand holds up a busy Redis for 20 ms and more, over so many for 2.
 BATCH = 100
@@ -132,7 +132,7 @@ def announce(signal: Any, state: State, jobs: Sequence[JobInfo], **more: Any) ->
         attempt, until = info.failures + info.crashes + was_running, info.at if was_running else now
         about = {"job_id": info.id, "name": name, "queue": info.queue, "attempt": attempt}
         signal.send_robust(sender=definition_of(name), job=None, error="by an operator", **about, **more)
-        wait_ms = until - enqueued_ms(info.record, until)
+        wait_ms = waited_ms(info.record, info.since, until) if info.state not in NOT_READY else 0
         # No error: nobody has to be woken up for what a person has just done.
         Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator").log(state)
 

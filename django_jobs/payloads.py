@@ -15,7 +15,7 @@ from django_jobs.definition import HIDDEN, JobDefinition
 from django_jobs.exceptions import CorruptRecord, UnknownJob
 from django_jobs.results import why_missing
 from django_jobs.tagged_text import readable
-from django_jobs.values import FINISHED, Attempt, Job, JobInfo, State
+from django_jobs.values import FINISHED, NOT_READY, Attempt, Job, JobInfo, State
 
 __all__ = ["HIDDEN", "arguments_of", "definition_of", "job_payload", "meta_of", "named_arguments", "searchable_text"]
 
@@ -41,6 +41,7 @@ def job_payload(info: JobInfo, *, show_arguments: bool = True) -> dict[str, Any]
             payload["raw"] = info.record.decode(errors="backslashreplace")
     else:
         payload |= record_part(job, show_arguments)
+        payload["ready_at"] = iso(ready_ms(info, job))
     return payload | progress_part(info, show_arguments)
 
 
@@ -57,6 +58,11 @@ def record_part(job: Job, show_arguments: bool) -> dict[str, Any]:
         part["args"], part["kwargs"] = call if call else (None, None)
         part["meta"] = meta_of(job)
     return part
+
+
+def ready_ms(info: JobInfo, job: Job) -> int:
+    """Since when the job can run, or could before its last attempt (ms); 0 while it cannot."""
+    return 0 if info.state in NOT_READY else max(info.since, job.enqueued_at)
 
 
 def meta_of(job: Job) -> dict[str, Any] | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from django_jobs.lanes import Lane as Lane
+from django_jobs.queue_stats import Pause as Pause
+from django_jobs.queue_stats import QueueStats as QueueStats
 
 
 class State(StrEnum):
@@ -27,6 +29,8 @@ class State(StrEnum):
 FINISHED = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED, State.EXPIRED})
 #: The job waits: it may be cancelled, replaced or deleted at once.
 WAITING = frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED})
+#: The job waits for something else than a free worker.
+NOT_READY = WAITING - {State.QUEUED}
 
 #: Highest and lowest `priority` inside a queue.
 MAX_PRIORITY = 100
@@ -80,6 +84,7 @@ class Job(NamedTuple):
     queue: str
     name: str
     args: bytes
+    #: ms; 0 in a record that is sent: the store puts its time there.
     enqueued_at: int
     options: Options = DEFAULT_OPTIONS
     controls: Controls = PLAIN
@@ -153,6 +158,8 @@ class Claim(NamedTuple):
     worker: str = ""
     #: a worker that held it died whole.
     suspect: bool = False
+    #: ms since when it could run, as JobInfo.since; 0 = since the time in its record.
+    since: int = 0
 
     @property
     def attempt(self) -> int:
@@ -193,7 +200,7 @@ class Done(NamedTuple):
     run_ms: int = 0
     name: str = ""
     controls: Controls = PLAIN
-    #: ms between the moment the job could run and its claim, for the charts.
+    #: ms between the moment when the job could run (see JobInfo.since) and its claim, for the charts.
     wait_ms: int = 0
 
 
@@ -232,6 +239,8 @@ class Recovered(NamedTuple):
     #: ms by the store's clock: when that began, and when the claim was taken away.
     claimed_at: int
     at: int
+    #: as Claim.since.
+    since: int = 0
 
 
 class Faults(NamedTuple):
@@ -263,29 +272,9 @@ class JobInfo(NamedTuple):
     checkin: dict[str, Any] | None = None
     attempts: tuple[Attempt, ...] = ()
     parked_at: int = 0
-
-
-class Pause(NamedTuple):
-    """A closed queue or job type.  `until` in ms; 0 = until resumed."""
-
-    reason: str = ""
-    until: int = 0
+    #: ms since when it can run, or could before its last claim: when it was due, let in after it was blocked, revived,
+    #: handed back, or when the pause of its queue ended.  0: since it was enqueued (in its record), or it cannot yet.
     since: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStats:
-    """Numbers of one queue at one moment.
-
-    `latency` = age in ms of the oldest job that could run now: the store's clock less the time that the enqueueing
-    process wrote into the job, by its own clock.  Where that one is ahead it is 0, never less."""
-
-    queue: str
-    counts: dict[str, int] = field(default_factory=dict)
-    latency: int = 0
-    paused: Pause | None = None
-    paused_types: dict[str, Pause] = field(default_factory=dict)
-    totals: dict[str, int] = field(default_factory=dict)
 
 
 class WorkerInfo(NamedTuple):

@@ -15,7 +15,7 @@ LONGEST = 300
 RANKS = (
     # pure
     "exceptions values outcome cron cron_text codec arguments tagged tagged_text model_references targets job_options"
-    " setting_values lanes",
+    " setting_values lanes queue_stats",
     # knowledge
     "conf signals registry definition store_setting uniqueness schedule_entry payloads results",
     # storage

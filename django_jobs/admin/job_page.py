@@ -115,11 +115,20 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
         "arguments": arguments,
         "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",
         "meta": [(key, readable(value)) for key, value in (payloads.meta_of(job) or {}).items()],
+        "waited": waited(info, job),
         "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
         "may_edit": bool(known and arguments is not None)
         and info.state in EDITABLE
         and console.may(permissions.VERBS["edit"]),
     }
+
+
+def waited(info: JobInfo, job: Job) -> int | None:
+    """How long it waits for a worker, or did before the attempt that runs (ms)."""
+    if info.state not in (State.QUEUED, State.RUNNING):
+        return None
+    until = info.at if info.state is State.RUNNING else get_store().now()
+    return max(0, until - payloads.ready_ms(info, job))
 
 
 def edit_page(console: Console, queue: str, id: str) -> HttpResponse:

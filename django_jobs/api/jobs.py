@@ -178,7 +178,8 @@ def replay_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
 
 def expired_again(old: Job) -> JobInfo:
     """Put a copy of an expired job where it would end anyway: no worker has to look at it first."""
-    store, id, now = get_store(), new_id(now_ms()), now_ms()
+    store, id = get_store(), new_id(now_ms())
+    now = store.now()
     record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
     store.restore(old.queue, id, record, State.EXPIRED)
     announce_expired(old.queue, [(id, record)], now)

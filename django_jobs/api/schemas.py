@@ -163,6 +163,7 @@ class Job(Schema):
     attempts: int | None = None
     priority: int | None = None
     enqueued_at: str | None = None
+    ready_at: str | None = None
     run_at: str | None = None
     started_at: str | None = None
     finished_at: str | None = None

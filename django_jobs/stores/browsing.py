@@ -64,7 +64,7 @@ class BrowsingStore(ABC):
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:
-        """A page of one state: of each log only the last attempt, and no result's body beyond 1 kB.
+        """A page of one state: of each log only the last attempt, no result's body beyond 1 kB, and maybe no `since`.
 
         Order: queued as they will run (lane shared, then alone); scheduled and retry by due time; running by claim
         time; blocked by key; finished by time.  `reverse` turns it round (newest first for finished ones)."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django_jobs import signals
-from django_jobs.codec import enqueued_ms, name_of
+from django_jobs.codec import enqueued_ms, name_of, waited_ms
 from django_jobs.logs import Ended
 from django_jobs.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, SnoozeFor, Succeeded
 from django_jobs.stores.running import MISPLACED
@@ -85,7 +85,7 @@ def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deli
         if job.state is State.QUEUED:
             logger.warning("%s %s on %s: %s, after worker %s was lost", name, job.id, queue, job.state, job.worker)
             continue
-        wait_ms, held_ms = job.claimed_at - enqueued_ms(job.record, job.claimed_at), job.at - job.claimed_at
+        wait_ms, held_ms = waited_ms(job.record, job.since, job.claimed_at), job.at - job.claimed_at
         ended = Ended(name, job.id, queue, job.attempt, wait_ms, held_ms, f"worker {job.worker} was lost")
         if job.state is State.DEAD:
             more = {"error": why, "outcome": "worker_lost"}

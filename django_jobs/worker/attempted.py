@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django_jobs.context import RunningJob
 from django_jobs.definition import JobDefinition
 from django_jobs.outcome import Outcome
-from django_jobs.values import PLAIN, Claim, Controls
+from django_jobs.values import PLAIN, Claim, Controls, Job
 
 
 class Attempted(NamedTuple):
@@ -23,3 +23,8 @@ class Attempted(NamedTuple):
     run_ms: int = -1
     wait_ms: int = 0
     controls: Controls = PLAIN
+
+
+def waited(claim: Claim, job: Job) -> int:
+    """How long the job waited for this claim (ms): from when it could run, by the store's clock."""
+    return max(0, claim.claimed_at - max(claim.since, job.enqueued_at))

@@ -21,7 +21,7 @@ from django_jobs.outcome import AnyFailure, Dead, Outcome, after_failure, failed
 from django_jobs.stores.base import Store
 from django_jobs.values import Claim, JobInfo, State
 from django_jobs.worker.announce import announce, announce_recovered
-from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.attempted import Attempted, waited
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.family import StartedJob
 from django_jobs.worker.notices import Deliver
@@ -131,9 +131,8 @@ class Debts:
 
 def claim_of(info: JobInfo, worker: str) -> Claim:
     """The claim under which a running job was read from the store."""
-    return Claim(
-        info.id, info.queue, info.token, info.record, info.failures, info.crashes, info.parked_at, info.at, worker
-    )
+    known = info.failures, info.crashes, info.parked_at, info.at, worker
+    return Claim(info.id, info.queue, info.token, info.record, *known, since=info.since)
 
 
 def overdue_attempt(claim: Claim, error: TimeoutError, now: int, *, run_ms: int = -1) -> Attempted:
@@ -157,5 +156,5 @@ def overdue_attempt(claim: Claim, error: TimeoutError, now: int, *, run_ms: int 
         at_most_once=job.controls.at_most_once,
         jitter=random.random(),
     )
-    wait_ms = claim.claimed_at - job.enqueued_at
+    wait_ms = waited(claim, job)
     return Attempted(claim, outcome, job.name, None, definition, error, run_ms, wait_ms, job.controls)

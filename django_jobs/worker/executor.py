@@ -33,7 +33,7 @@ from django_jobs.stores.base import Store
 from django_jobs.values import Attempt, Claim, Job
 from django_jobs.worker import database, forks, replicas
 from django_jobs.worker.announce import announce
-from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.attempted import Attempted, waited
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.plan import Plan, run_coroutine_here
 from django_jobs.worker.settle import settle
@@ -127,6 +127,7 @@ class Executor:
             attempt=claim.attempt,
             max_attempts=job.options.max_attempts,
             enqueued_ms=job.enqueued_at,
+            ready_ms=max(claim.since, job.enqueued_at),
             claimed_ms=claim.claimed_at,
             token=claim.token,
             meta=job.meta,
@@ -197,7 +198,7 @@ class Executor:
             plan.definition,
             None,
             int((perf_counter() - started) * 1000),
-            claim.claimed_at - job.enqueued_at,
+            waited(claim, job),
             job.controls,
         )
 
@@ -218,7 +219,7 @@ class Executor:
             if self.close_connections:
                 await database.after_async_job(f"Job {claim.id} ({job.name})")
         run_ms = int((perf_counter() - started) * 1000)
-        wait_ms = claim.claimed_at - job.enqueued_at
+        wait_ms = waited(claim, job)
         outcome = Succeeded(self._stored(value, plan))
         return Attempted(claim, outcome, job.name, running_job, plan.definition, None, run_ms, wait_ms, job.controls)
 
@@ -262,7 +263,7 @@ class Executor:
             at_most_once=job.controls.at_most_once,
             jitter=random.random(),
         )
-        wait_ms = claim.claimed_at - job.enqueued_at
+        wait_ms = waited(claim, job)
         return Attempted(claim, outcome, job.name, running_job, plan.definition, error, run_ms, wait_ms, job.controls)
 
     def _not_run(self, claim: Claim, outcome: str, error: BaseException, name: str) -> Attempted:

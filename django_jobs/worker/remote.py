@@ -16,7 +16,7 @@ from django_jobs.results import dump_result
 from django_jobs.stores.base import Store
 from django_jobs.values import PLAIN, Claim
 from django_jobs.worker.announce import announce
-from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.attempted import Attempted, waited
 from django_jobs.worker.settle import settle
 
 logger = logging.getLogger("django_jobs.remote")
@@ -77,7 +77,7 @@ def _end(store: Store, claim: Claim, outcome: Outcome, error: JobsError | None, 
     name, controls, wait_ms = name_of(claim.record), PLAIN, 0
     try:
         job = decode(claim.id, claim.queue, claim.record)
-        controls, wait_ms = job.controls, max(0, claim.claimed_at - job.enqueued_at)
+        controls, wait_ms = job.controls, waited(claim, job)
     except CorruptRecord as problem:
         logger.warning("%s", problem)
     attempted = Attempted(claim, outcome, name, None, _definition(name), error, run_ms, wait_ms, controls)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.values import State
-from tests.contract.acts import FAILED, Q, claim, complete, enqueue, finish, ids_in, info, start, totals
+from django_jobs.codec import decode
+from django_jobs.values import Claim, Job, State
+from django_jobs.worker.attempted import waited as waited_for
+from tests.contract.acts import FAILED, Q, claim, claim_alone, complete, enqueue, finish, ids_in, info, start, totals
 
 MINUTE = 60_000
+DAY = 24 * 60 * MINUTE
+
+
+def waited(claimed: Claim) -> int:
+    """What its worker says (ms)."""
+    job: Job = decode(claimed.id, claimed.queue, claimed.record)
+    return waited_for(claimed, job)
 
 
 class TestOneJob:
@@ -129,6 +138,113 @@ class TestNumbers:
         clock.advance(1000)
         assert store.stats([Q])[0].latency == 6000
         claim(store, 2)
+        assert store.stats([Q])[0].latency == 0
+
+    def test_count_a_scheduled_job_from_when_it_was_due(self, store, make_job, clock):
+        enqueue(store, make_job("a", run_at=clock.now + DAY))
+        clock.advance(DAY + 100)
+        assert store.stats([Q])[0].latency == 100, "due, and nobody has claimed since"
+        store.promote(Q)
+        assert store.stats([Q])[0].latency == 100
+        assert waited(claim(store)[0]) == 100
+
+    def test_count_a_retry_from_when_it_was_due(self, store, make_job, clock):
+        enqueue(store, make_job("a"))
+        clock.advance(5000)
+        store.retry(claim(store)[0], FAILED, 1000)
+        clock.advance(1300)
+        store.promote(Q)
+        assert store.stats([Q])[0].latency == 300
+        assert waited(claim(store)[0]) == 300
+
+    def test_see_the_oldest_job_behind_newer_ones_of_higher_priority(self, store, make_job, clock):
+        enqueue(store, make_job("old", priority=-5), make_job("alone", alone=True))
+        clock.advance(5000)
+        enqueue(store, *[make_job(priority=n) for n in (3, 9, 100)])
+        assert store.stats([Q])[0].latency == 5000
+        claim(store, 3)
+        claim_alone(store)
+        assert store.stats([Q])[0].latency == 5000
+        claim(store)
+        assert store.stats([Q])[0].latency == 0
+
+    def test_see_the_oldest_job_behind_those_that_came_back_or_were_let_in(self, store, make_job, clock):
+        enqueue(store, *[make_job(f"limited-{n:02}", limit_key="k", limit=1) for n in range(30)])
+        running = claim(store, 30)
+        enqueue(store, make_job("back"), make_job("old"))
+        back = claim(store)
+        clock.advance(5000)
+        complete(store, *running)
+        store.release(Q, back)
+        assert store.stats([Q])[0].latency == 5000
+        assert [c.id for c in claim(store, 3)] == ["back", "limited-01", "old"]
+        assert store.stats([Q])[0].latency == 0
+
+    @pytest.mark.parametrize("blocked_by", ["limit", "pause", "name"])
+    def test_count_a_blocked_job_from_when_it_was_let_in(self, store, make_job, clock, blocked_by):
+        limit = {"limit_key": "k", "limit": 1}
+        enqueue(store, make_job("first", name="n", **limit), make_job("a", name="n", **limit))
+        if blocked_by == "pause":
+            store.pause(Q, name="n")
+        running = claim(store, 1 if blocked_by == "name" else 2)
+        if blocked_by == "name":
+            store.park(running[0], "old")
+            claim(store, 2, knows="old")
+        clock.advance(5000)
+        assert store.stats([Q])[0].latency == 0, "it could not run"
+        if blocked_by == "name":
+            assert waited(claim(store, knows="new")[0]) == 0
+            return
+        if blocked_by == "limit":
+            complete(store, *running)
+        else:
+            store.resume(Q, name="n")
+        clock.advance(700)
+        assert store.stats([Q])[0].latency == 700
+        assert waited(claim(store)[0]) == 700
+
+    def test_count_from_the_hand_back_the_loss_and_the_revival(self, store, make_job, clock):
+        enqueue(store, make_job("a"))
+        for come_back in (
+            lambda claim: store.release(Q, [claim]),
+            lambda claim: store.recover(Q, worker="w"),
+            lambda claim: store.bury(claim, FAILED) and store.revive(Q, ["a"]),
+        ):
+            held = [*claim(store), *claim_alone(store)]
+            clock.advance(5000)
+            come_back(held[0])
+            clock.advance(300)
+            assert store.stats([Q])[0].latency == 300
+        held = [*claim(store), *claim_alone(store)]
+        assert waited(held[0]) == 300
+
+    def test_say_nothing_of_latency_while_the_queue_is_paused_and_count_from_its_end(self, store, make_job, clock):
+        enqueue(store, make_job("a"), make_job("b"))
+        clock.advance(5000)
+        store.pause(Q)
+        clock.advance(5000)
+        assert store.stats([Q])[0].latency == 0
+        store.resume(Q)
+        clock.advance(100)
+        enqueue(store, make_job("c"))
+        clock.advance(100)
+        assert store.stats([Q])[0].latency == 200
+        assert [waited(one) for one in claim(store, 3)] == [200, 200, 100]
+        enqueue(store, make_job("d"))
+        store.pause(Q, until=clock.now + 1000)
+        clock.advance(1300)
+        assert store.stats([Q])[0].latency == 300
+        assert waited(claim(store)[0]) == 300
+
+    def test_keep_how_long_a_job_has_waited_while_it_is_there(self, store, make_job, clock):
+        enqueue(store, make_job("a", run_at=clock.now + DAY))
+        assert store.get(Q, "a").since == 0
+        clock.advance(DAY + 100)
+        held = claim(store)
+        clock.advance(5000)
+        assert store.get(Q, "a").since == held[0].since == clock.now - 5100
+        complete(store, *held)
+        assert store.get(Q, "a").since == clock.now - 5100
         assert store.stats([Q])[0].latency == 0
 
     def test_count_enqueued_jobs_by_name(self, store, make_job):

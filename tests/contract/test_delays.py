@@ -56,6 +56,28 @@ class TestAProducerWhoseClockIsWrong:
         assert decode("a", Q, info(store, "a").record).controls.expires_at == clock.now + 500 + PERIOD
 
 
+def test_the_store_puts_its_time_where_the_record_says_none(store, make_job, clock):
+    jobs = [
+        make_job("plain", enqueued_at=0),
+        make_job("with controls", enqueued_at=0, priority=3, expires_at=0, expires_in=PERIOD),
+        make_job("0", name="0", enqueued_at=0, args=b'[["\\n0\\n"],{}]'),
+        make_job("later", enqueued_at=0, run_in=500),
+        make_job("from elsewhere", enqueued_at=7),
+    ]
+    alone = [job for job in jobs if job.id in ("plain", "0")]
+    assert enqueue(store, *alone) == [Added.ADDED] * 2, "these two go by the short way"
+    enqueue(store, *jobs)
+    clock.advance(100)
+    assert enqueue(store, *alone) == [Added.ADDED] * 2, "sent again"
+    assert enqueue(store, *jobs) == [Added.ADDED] * 5, "sent again"
+    found = {job.id: decode(job.id, Q, info(store, job.id).record) for job in jobs}
+    assert {id: job.enqueued_at for id, job in found.items()} == dict.fromkeys(found, clock.now - 100) | {
+        "from elsewhere": 7
+    }
+    assert (found["0"].name, found["0"].args) == ("0", b'[["\\n0\\n"],{}]')
+    assert enqueue(store, make_job("plain", enqueued_at=0, args=b"[[2],{}]")) == [Added.EXISTS]
+
+
 def test_a_call_that_is_sent_again_later_changes_no_time(store, make_job, clock):
     job = make_job("a", run_in=500, expires_at=0, expires_in=PERIOD)
     assert enqueue(store, job) == [Added.ADDED]

@@ -231,7 +231,7 @@ class TestReleaseOfAWholeWorker:
         job = make_job("a", at_most_once=True)
         start(store, job)
         lost = Recovered("a", job.record, State.DEAD, 1, "w", 1, clock.now, clock.now)
-        assert store.release_worker(Q, "w") == [lost]
+        assert [each._replace(since=0) for each in store.release_worker(Q, "w")] == [lost]
         assert state_of(store, "a") is State.DEAD
         assert info(store, "a").attempts[-1].outcome == "worker_lost"
 

@@ -13,6 +13,7 @@ from django_jobs.codec import decode
 from django_jobs.stores import use_store
 from django_jobs.stores.base import Store
 from django_jobs.values import Added, Attempt, Claim
+from django_jobs.worker.attempted import waited
 from tests.conftest import Clock
 from tests.integration.enqueueing import SETTINGS
 from tests.integration.sample_jobs import other, receipt, unique
@@ -99,3 +100,22 @@ def test_a_queue_has_jobs_of_its_own(store: Store) -> None:
     handle = other.enqueue(a=1)
     assert store.claim("default", "w1", 5, lease=30_000).claims == []
     assert [held.id for held in store.claim("mail", "w1", 5, lease=30_000).claims] == [handle.id]
+
+
+@pytest.mark.parametrize("ahead", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
+def test_whatever_the_clock_of_the_producer_ages_are_by_that_of_the_store(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    monkeypatch.setattr(new_job, "now_ms", lambda: clock.now + ahead)
+    handles = [
+        receipt.enqueue(1),
+        *receipt.enqueue_many([(2,), (3,)]),
+        receipt.enqueue_in(60, 4),
+        receipt.using(priority=3, unique="queued").enqueue(5),
+    ]
+    clock.advance(2_000)
+    found = [store.get("default", handle.id) for handle in handles]
+    assert [decode(info.id, "default", info.record).enqueued_at for info in found if info] == [clock.now - 2_000] * 5
+    assert store.stats(["default"])[0].latency == 2_000
+    held = claim(store)
+    assert waited(held, decode(held.id, "default", held.record)) == 2_000

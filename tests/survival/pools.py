@@ -127,9 +127,9 @@ class Site:
         self.pools.append(Pool(process, path))
         return self.pools[-1]
 
-    def producer(self) -> Producer:
-        """Start a producer."""
-        self.producers.append(Producer(self))
+    def producer(self, **extra: str) -> Producer:
+        """Start a producer, with more in its environment."""
+        self.producers.append(Producer(self, extra))
         return self.producers[-1]
 
     def note_deaths(self, *pids: int) -> None:
@@ -187,10 +187,10 @@ class Site:
 class Producer:
     """A process that enqueues."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, extra: dict[str, str]) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.survival.project.produce"],
-            env=site.environment(),
+            env={**site.environment(), **extra},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,

@@ -213,6 +213,7 @@ UNNUMBERED = {
     "outlook": "removes pauses that have ended",
     "parked": "reads only; its libraries could write",
     "waiting": "reads only; its libraries could write",
+    "stats": "reads only; its libraries could write",
     "promote": "moves what is due",
     "prune": "forgets what is old",
     "repair": "looks again at what it repairs",
@@ -224,7 +225,8 @@ UNNUMBERED = {
     "command_worker": "the fleet's: a parent that was told to stop is told again",
     "update_document": "the fleet's: each entry is written whole",
 }
-WRITES = re.compile(r"""(?:call|write)\('(?:[HZLRX]?(?:SET|DEL|ADD|REM|PUSH|POP|TRIM)\w*|HINCRBY|INCRBY|P?EXPIRE|RENAME\w*)'""")
+_VERBS = r"[HZLRX]?(?:SET|DEL|ADD|REM|PUSH|POP|TRIM)\w*|H?INCRBY|P?EXPIRE|RENAME\w*"
+WRITES = re.compile(rf"'(?:{_VERBS})'")
 
 
 def test_each_script_that_writes_has_a_number_or_a_reason() -> None:

@@ -6,8 +6,8 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.codec import encode
-from django_jobs.values import Job, NewJob
+from django_jobs.codec import decode, encode
+from django_jobs.values import Job, NewJob, State
 from tests.support.pace import Pace
 from tests.survival.ledger import Writer
 from tests.survival.pools import Site
@@ -45,3 +45,17 @@ def test_workers_with_wrong_clocks_agree_on_leases_and_start_jobs_at_their_time(
     pace.within(began, 2 + 5 + 2 * 1.5, "a lease, the search, and two rounds of jobs")
     assert behind.stop() == 0
     assert site.verdict().ended >= due.keys()
+
+
+def test_jobs_of_producers_with_wrong_clocks_are_as_old_as_they_are(site: Site, pace: Pace) -> None:
+    producers = [site.producer(SURVIVAL_CLOCK=hour) for hour in ("3600", "-3600")]
+    began, now = monotonic(), site.store.now()
+    for at, producer in enumerate(producers):
+        producer.send("work", 10, 1, prefix=f"p{at}")
+    infos = [info for info in site.store.page("default", State.QUEUED, 0, 50) if info is not None]
+    assert len(infos) == 20
+    taken = [decode(info.id, info.queue, info.record).enqueued_at for info in infos]
+    latency = site.store.stats(["default"])[0].latency
+    elapsed = (monotonic() - began) * 1000 + 1
+    assert 0 <= latency <= elapsed
+    assert all(now <= at <= now + elapsed for at in taken)

@@ -151,9 +151,9 @@ def test_a_parked_job_runs_when_a_worker_knows_its_name(bench: Bench) -> None:
         b"",
         b"garbage",
         b"\xff\xfe\x00",
-        b"-\nbench.x\n{]\n\n0\n\n[[],{}]",
-        b"-\nbench.x\n\n\n0\n\n{}",
-        b"-\nbench.x\n\n\n0\n\n[",
+        b"-\nbench.x\n{]\n\n1\n\n[[],{}]",
+        b"-\nbench.x\n\n\n1\n\n{}",
+        b"-\nbench.x\n\n\n1\n\n[",
     ],
 )
 def test_what_cannot_be_read_is_dead_with_its_bytes_kept(bench: Bench, record: bytes) -> None:

@@ -13,7 +13,7 @@ from django_jobs.stores.browsing import BrowsingStore, ParkedName, Remembered, a
 from django_jobs.stores.documents import read_worker
 from django_jobs.stores.redis.part import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
-from django_jobs.values import FINISHED, JobInfo, State, WorkerInfo
+from django_jobs.values import FINISHED, NOT_READY, JobInfo, State, WorkerInfo
 
 #: A running page is sorted after reading; more running jobs than this are not walked for it.
 MOST_RUNNING = 10_000
@@ -28,7 +28,9 @@ DETAILS = {
     "attempts": None,
     "claims": State.RUNNING,
     "checkins": State.RUNNING,
+    "since": None,
 }
+_READ = {kind: "ZMSCORE" if kind == "since" else "HMGET" for kind in DETAILS}
 SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 #: A result is shown up to here in a page.
 PREVIEW = 1024
@@ -120,7 +122,7 @@ class RedisBrowsing(RedisStats, BrowsingStore):
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:
-        return self._describe(queue, state, self._slice(queue, state, offset, limit, reverse), whole=False)
+        return self._describe(queue, state, self._slice(queue, state, offset, limit, reverse), whole=False, but="since")
 
     def _slice(self, queue: str, state: State, offset: int, limit: int, reverse: bool) -> list[tuple[str, int]]:
         """(id, at) of a page: by rank in the state's zset, or in both where it has two."""
@@ -154,14 +156,16 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             if cursor == 0 or len(claims) >= MOST_RUNNING:
                 return sorted(claims.items(), key=lambda item: item[1], reverse=reverse)
 
-    def _describe(self, queue: str, state: State, found: list[tuple[str, int]], *, whole: bool) -> list[JobInfo]:
-        """Everything else about these jobs, in one round trip."""
+    def _describe(
+        self, queue: str, state: State, found: list[tuple[str, int]], *, whole: bool, but: str = ""
+    ) -> list[JobInfo]:
+        """Everything else about these jobs, in one round trip; `but`: a kind that no list shows."""
         if not found:
             return []
         names, ids = self.keys.of(queue), [id for id, _ in found]
-        kinds = [kind for kind, of in DETAILS.items() if of is None or of is state]
+        kinds = [kind for kind, of in DETAILS.items() if kind != but and of in (None, state)]
         found_in = dict(
-            zip(kinds, self.transport.pipeline([("HMGET", names[kind], *ids) for kind in kinds]), strict=True)
+            zip(kinds, self.transport.pipeline([(_READ[kind], names[kind], *ids) for kind in kinds]), strict=True)
         )
         columns = [found_in.get(kind, [None] * len(ids)) for kind in DETAILS]
         return [
@@ -170,7 +174,7 @@ class RedisBrowsing(RedisStats, BrowsingStore):
         ]
 
     def _info(self, queue: str, state: State, id: str, at: int, row: Sequence[Any], *, whole: bool) -> JobInfo:
-        record, tries, result, attempts, claim, checkin = row
+        record, tries, result, attempts, claim, checkin, since = row
         failures, crashes, parked = read_tries(tries)
         token, _, worker = read_claim(claim)
         run_ms, body = _read_result(result)
@@ -192,6 +196,7 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             _read_object(checkin),
             read_attempts(attempts),
             parked,
+            abs(read_number(since or 0)) if state not in NOT_READY else 0,
         )
 
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:

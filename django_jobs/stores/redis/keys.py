@@ -9,6 +9,7 @@ QUEUE_KEYS = {
     "alone": "zset",
     "scheduled": "zset",
     "retry": "zset",
+    "since": "zset",
     "claims": "hash",
     "leases": "zset",
     "blocked": "zset",

@@ -27,7 +27,7 @@ SIZES = {
 #: Keys whose members may name a job that has no record.
 NAMING = ("waits", *(place for place in SIZES if place not in ("jobs", "blocked")))
 #: What is kept beside the records, in the order of lua/sweep.lua; an attempts log may be long: so many in one script.
-BESIDE = ("tries", "attempts", "results", "checkins", "stops")
+BESIDE = ("tries", "attempts", "results", "checkins", "stops", "since")
 SWEPT_AT_ONCE = 100
 _START = [0] * len(BESIDE)
 #: What a step of repair reports.

@@ -79,17 +79,19 @@ class RedisRunning(RedisPart, RunningStore):
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
         # A claim that was not answered may have been made: the next one of this worker is that one again.
-        now, left, due, token, expired, ids, records, tried, others, *since = self._run_once(
+        now, left, due, token, expired, ids, records, tried, others, at, waits_began = self._run_once(
             *("claim", queue, worker, *limits, each, self._archiving, bound, knows),
             call=lambda: ("claim", queue, worker, lane is Lane.SHARED),
         )
-        at, claims = since[0] if since else now, []
-        for bare_id, record, tries in zip(ids, records, tried or repeat(None), strict=False):
+        claims = []
+        columns = ids, records, tried or repeat(None), waits_began or repeat(None)
+        for bare_id, record, tries, began in zip(*columns, strict=False):
             id = bare_id.decode(errors="replace")
             failures, crashes, parked = read_tries(tries) if tries else (0, 0, 0)
             holder = f"{worker}:{id}" if lease_each else worker
             suspect = crashes > 0 and is_suspect(tries)
-            claims.append(Claim(id, queue, token, record or b"", failures, crashes, parked, at, holder, suspect))
+            known = failures, crashes, parked, at, holder, suspect, -read_number(began) if began else 0
+            claims.append(Claim(id, queue, token, record or b"", *known))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
         return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others))
 
@@ -120,9 +122,10 @@ class RedisRunning(RedisPart, RunningStore):
     def holdings(self, queue: str, worker: str) -> list[Claim]:
         flat = self._run("holdings", queue, worker)
         out = []
-        for id, text, record, tries in zip(*(flat[i::4] for i in range(4)), strict=True):
+        for id, text, record, tries, began in zip(*(flat[i::5] for i in range(5)), strict=True):
             token, claimed_at, holder = read_claim(text)
-            out.append(Claim(id.decode(errors="replace"), queue, token, record, *read_tries(tries), claimed_at, holder))
+            known = *read_tries(tries), claimed_at, holder, is_suspect(tries), -read_number(began)
+            out.append(Claim(id.decode(errors="replace"), queue, token, record, *known))
         return out
 
     def promote(self, queue: str, limit: int = 100) -> int:

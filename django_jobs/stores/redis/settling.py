@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.codec import has_controls, name_of
-from django_jobs.stores.redis.part import RedisPart, attempt_line, read_claim, read_tries, texts, unsigned_line
+from django_jobs.stores.redis.part import (
+    RedisPart,
+    attempt_line,
+    read_claim,
+    read_number,
+    read_tries,
+    texts,
+    unsigned_line,
+)
 from django_jobs.stores.redis.transport import Argument
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
@@ -110,10 +118,10 @@ class RedisSettling(RedisPart, RunningStore):
         head = (mode, worker or "", self.options.max_crashes, _LOST, self._archiving, "last" if complete else "")
         flat = self._run_once("recover", queue, *head, *ids)
         out = []
-        for i in range(0, len(flat), 8):
-            id, state, holder = texts((flat[i], flat[i + 2], flat[i + 7]))
-            crashes, attempt, claimed_at, at = map(int, flat[i + 3 : i + 7])
-            out.append(Recovered(id, flat[i + 1], State(state), crashes, holder, attempt, claimed_at, at))
+        for i in range(0, len(flat), 9):
+            id, state, holder = texts((flat[i], flat[i + 2], flat[i + 8]))
+            crashes, attempt, claimed_at, at, since = map(int, flat[i + 3 : i + 8])
+            out.append(Recovered(id, flat[i + 1], State(state), crashes, holder, attempt, claimed_at, at, since))
         return out
 
     def _held_by(self, queue: str, holders: set[str], limit: int) -> tuple[list[str], bool]:
@@ -136,12 +144,15 @@ class RedisSettling(RedisPart, RunningStore):
         if not ids:
             return []
         names = self.keys.of(queue)
-        found = self.transport.pipeline([("HMGET", names[key], *ids) for key in ("claims", "jobs", "tries")])
+        found = self.transport.pipeline(
+            [*(("HMGET", names[key], *ids) for key in ("claims", "jobs", "tries")), ("ZMSCORE", names["since"], *ids)]
+        )
         out = []
-        for id, holder, claim, record, tries in zip(ids, holders, *found, strict=True):
+        for id, holder, claim, record, tries, began in zip(ids, holders, *found, strict=True):
             token, claimed_at, held_by = read_claim(claim)
             if claim and held_by == holder:
-                out.append(Claim(id, queue, token, record or b"", *read_tries(tries), claimed_at, holder))
+                known = *read_tries(tries), claimed_at, holder, False, abs(read_number(began or 0))
+                out.append(Claim(id, queue, token, record or b"", *known))
         return out
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.redis.oldest import Oldest
 from django_jobs.stores.redis.part import RedisPart, read_number
 from django_jobs.values import Pause, QueueStats, State
 
@@ -67,20 +68,12 @@ class RedisStats(RedisPart):
     def _plain_stats(self, queue: str) -> list[Any]:
         names = self.keys.of(queue)
         sizes = [("HLEN" if place == "claims" else "ZCARD", names[place]) for place, _ in PLACES]
-        *counts, shared, alone, paused, totals, clock = self.transport.pipeline(
-            [
-                *sizes,
-                ("ZRANGE", names["queued"], 0, 0),
-                ("ZRANGE", names["alone"], 0, 0),
-                ("HGETALL", names["paused"]),
-                ("HGETALL", names["totals"]),
-                ("TIME",),
-            ]
+        *counts, paused, totals, clock = self.transport.pipeline(
+            [*sizes, ("HGETALL", names["paused"]), ("HGETALL", names["totals"]), ("TIME",)]
         )
-        heads = [head[0] for head in (shared, alone) if head]
-        records = self.transport.command("HMGET", names["jobs"], *heads) if heads else []
         now = self._clock() or int(clock[0]) * 1000 + int(clock[1]) // 1000
-        return [now, counts, [record or b"" for record in records], _flat(paused), _flat(totals)]
+        oldest = Oldest(self.transport, names, now).since()
+        return [now, counts, oldest, _flat(paused), _flat(totals)]
 
 
 def _flat(reply: Any) -> list[bytes]:
@@ -89,25 +82,22 @@ def _flat(reply: Any) -> list[bytes]:
 
 
 def _read(queue: str, reply: list[Any]) -> QueueStats:
-    now, sizes, heads, paused, totals = reply
+    now, sizes, oldest, paused, totals = reply
     counts = dict.fromkeys((state.value for state in State), 0)
     for (_, state), size in zip(PLACES, sizes, strict=True):
         counts[state.value] += size
     pauses = {paused[i].decode(errors="replace"): read_pause(paused[i + 1]) for i in range(0, len(paused), 2)}
+    opened = pauses[""].until if "" in pauses else 0  # when the last pause ended, if it is over
     pauses = {name: pause for name, pause in pauses.items() if not pause.until or pause.until > now}
+    since = max(read_number(oldest), opened)
     return QueueStats(
         queue,
         counts,
-        latency=max([0, *(now - at for head in heads if (at := _enqueued_at(head)))]),
+        latency=max(0, now - since) if since and read_number(oldest) and "" not in pauses else 0,
         paused=pauses.pop("", None),
         paused_types=pauses,
         totals={totals[i].decode(errors="replace"): read_number(totals[i + 1]) for i in range(0, len(totals), 2)},
     )
-
-
-def _enqueued_at(record: bytes) -> int:
-    parts = record.split(b"\n", 5)
-    return int(parts[4]) if len(parts) == 6 and parts[4].isdigit() else 0
 
 
 def read_pause(text: bytes) -> Pause:

@@ -11,9 +11,11 @@ from django_jobs.stores.browsing import BrowsingStore, ParkedName, Remembered
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.remembered import remembered
 from django_jobs.stores.sqlite.unknown import parked, unknown_to_whom
-from django_jobs.values import FINISHED, Attempt, JobInfo, Pause, QueueStats, State
+from django_jobs.values import FINISHED, NOT_READY, Attempt, JobInfo, Pause, QueueStats, State
 
-_INFO = "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at"
+_INFO = (
+    "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at, since"
+)
 _FROM = "FROM jobs JOIN records USING (job) LEFT JOIN results USING (job) LEFT JOIN logs USING (job)"
 #: a page shows results up to here.
 _SHORT = 1024
@@ -89,13 +91,17 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
         counts = {state.value: 0 for state in State}
         counts |= connection.execute("SELECT state, sum(n) FROM counts WHERE queue = ? GROUP BY state", (queue,))
         oldest = view.value("SELECT min(since) FROM jobs WHERE queue = ? AND state = 'queued'", queue)
+        # What is due and nobody has claimed since could run, too.
+        first = "SELECT min(at) FROM jobs WHERE queue = ? AND state = ? AND at <= ?"
+        found = [oldest, *(view.value(first, queue, state, view.now) for state in (State.SCHEDULED, State.RETRY))]
+        since = min((at for at in found if at is not None), default=None)
         pauses = {name: Pause(*rest) for name, rest in view.pauses().items()}
         totals = dict.fromkeys(_TOTALS, 0)
         totals |= connection.execute("SELECT event, n FROM totals WHERE queue = ?", (queue,))
         return QueueStats(
             queue,
             counts=counts,
-            latency=0 if oldest is None else max(0, view.now - oldest),
+            latency=0 if since is None or "" in pauses else max(0, view.now - max(since, view.opened())),
             paused=pauses.pop("", None),
             paused_types=pauses,
             totals=totals,
@@ -154,10 +160,12 @@ def shown_result(result: bytes | None, run_ms: int) -> bytes | None:
 
 def job_info(found: tuple[Any, ...]) -> JobInfo:
     """One line of `_INFO` as a value."""
-    id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at = found
+    id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, *rest = found
+    parked_at, since = rest
     return JobInfo(
         id, queue, record, State(state), failures, crashes, at or 0, token, holder or "", shown_result(result, run_ms),
         run_ms, json.loads(checkin) if checkin else None, attempts_of(lines), parked_at,
+        0 if state in NOT_READY else since,
     )  # fmt: skip
 
 

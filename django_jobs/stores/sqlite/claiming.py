@@ -50,6 +50,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
             if knows:
                 admit_known(move, parts, hidden, min(room, ADMIT))
             claims: list[Claim] = []
+            opened = move.opened()
             expired: list[tuple[str, bytes]] = []
             token = passed = 0
             used: dict[str, int] = {}
@@ -66,7 +67,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
                     else:
                         token = token or move.number()
                         holder = f"{worker}:{row.id}" if lease_each else worker
-                        claims.append(_claim(move, row, record, holder, token))
+                        claims.append(_claim(move, row, record, holder, token, opened))
                         if lease_each:
                             set_lease(move, holder, lease)
                         continue
@@ -159,10 +160,11 @@ def _obstacle(move: Transaction, row: Row, closed: dict[str, tuple[str, int, int
     return None
 
 
-def _claim(move: Transaction, row: Row, record: bytes, holder: str, token: int) -> Claim:
-    move.move(row, State.RUNNING, at=move.now, token=token, holder=holder)
+def _claim(move: Transaction, row: Row, record: bytes, holder: str, token: int, opened: int) -> Claim:
+    since = max(row.since, opened)
+    move.move(row, State.RUNNING, at=move.now, token=token, holder=holder, since=since)
     known = (row.failures, row.crashes, row.parked_at)
-    return Claim(row.id, move.queue, token, record, *known, move.now, holder, row.lane == SUSPECT)
+    return Claim(row.id, move.queue, token, record, *known, move.now, holder, row.lane == SUSPECT, since)
 
 
 def set_lease(move: Transaction, holder: str, lease: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import Controls, State
+from django_jobs.values import Controls
 
 
 def edit(move: Transaction, row: Row, record: bytes, controls: Controls) -> None:
@@ -17,4 +17,4 @@ def edit(move: Transaction, row: Row, record: bytes, controls: Controls) -> None
     if row.limit_key and row.limit_key != changed.limit_key:
         move.free(row.limit_key)  # it may have been let in for a slot that it will not use now
         if row.blocked_by == f"limit:{row.limit_key}":
-            move.move(changed, State.QUEUED, lane=row.lane, seq=row.seq, since=row.since)
+            move.let_in(changed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import Claim, State
+from django_jobs.values import Claim
 
 
 def keep_slot(move: Transaction, row: Row) -> None:
@@ -61,4 +61,4 @@ def _let_go(move: Transaction, id: str) -> None:
         if holder.endswith(f":{id}"):
             move.execute("DELETE FROM leases WHERE queue = ? AND holder = ?", (move.queue, holder))
     for row in move.rows("state = 'blocked' AND blocked_by = ?", f"ending:{id}"):
-        move.move(row, State.QUEUED, lane=row.lane, seq=row.seq, since=row.since)
+        move.let_in(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from django_jobs.codec import decode, encode, with_expiry
+from django_jobs.codec import decode, encode, enqueued_ms, with_expiry, with_time
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.stores.sqlite.editing import edit
@@ -50,10 +50,12 @@ def _enqueue(move: Transaction, job: NewJob, fits: bool) -> Added:
     )
     if existing is not None:
         same = existing if job.expires_in is None else with_expiry(existing, 0)
-        return Added.ADDED if same == job.record else Added.EXISTS
+        return Added.ADDED if job.record in (same, with_time(same, 0)) else Added.EXISTS
     if is_remembered(move, job.id):
         return Added.EXISTS
     run_at = _run_at(move, job)
+    if enqueued_ms(job.record, -1) == 0:
+        job = job._replace(record=with_time(job.record, move.now))
     if job.expires_in is not None:
         expires_at = max(run_at, move.now) + job.expires_in
         controls = replace(job.controls, expires_at=expires_at)

@@ -118,7 +118,11 @@ class SqliteOperating(SqlitePart, OperatingStore):
 
     def resume(self, queue: str, *, name: str | None = None) -> None:
         with self.writing(queue) as move:
-            move.execute("DELETE FROM pauses WHERE queue = ? AND name = ?", (queue, name or ""))
+            if name:
+                move.execute("DELETE FROM pauses WHERE queue = ? AND name = ?", (queue, name))
+            else:  # its jobs can run from now on, or since the pause ended by itself
+                sql = "UPDATE pauses SET until = ? WHERE queue = ? AND name = '' AND (until = 0 OR until > ?)"
+                move.execute(sql, (move.now, queue, move.now))
             # Tells those who wait to look again, as a job that moves would.
             move.execute("UPDATE counts SET changes = changes + 1 WHERE queue = ? AND state = 'queued'", (queue,))
             if name:

@@ -41,7 +41,7 @@ class SqliteSettling(SqlitePart, RunningStore):
 
     def holdings(self, queue: str, worker: str) -> list[Claim]:
         sql = (
-            "SELECT id, queue, token, record, failures, crashes, parked_at, at, holder"
+            "SELECT id, queue, token, record, failures, crashes, parked_at, at, holder, lane = 2, since"
             " FROM jobs JOIN records USING (job) WHERE queue = ? AND state = 'running' AND holder = ?"
         )
         with self.database.read() as connection:
@@ -165,7 +165,7 @@ class SqliteSettling(SqlitePart, RunningStore):
 
     def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
         sql = (
-            "SELECT id, jobs.queue, token, record, failures, crashes, parked_at, at, jobs.holder"
+            "SELECT id, jobs.queue, token, record, failures, crashes, parked_at, at, jobs.holder, lane = 2, since"
             " FROM leases JOIN jobs ON jobs.queue = leases.queue AND jobs.holder = leases.holder"
             " JOIN records USING (job)"
             " WHERE leases.queue = ? AND leases.until <= ? AND leases.holder >= 'remote:' AND leases.holder < 'remote;'"
@@ -245,7 +245,8 @@ def _hand_back(move: Transaction, row: Row, expires_at: int | None) -> Recovered
         move.move(row, state)
     else:
         move.requeue(row, expires_at=expires_at)
-    return Recovered(row.id, move.record(row), state, row.crashes, row.holder or "", attempt, row.at or 0, move.now)
+    times = row.at or 0, move.now, row.since
+    return Recovered(row.id, move.record(row), state, row.crashes, row.holder or "", attempt, *times)
 
 
 def _lose(move: Transaction, row: Row, *, whole: bool = False) -> Recovered:
@@ -265,7 +266,7 @@ def _lose(move: Transaction, row: Row, *, whole: bool = False) -> Recovered:
         move.requeue(row, lane=lane, crashes=crashes, expires_at=None)
     else:
         move.move(row, state, crashes=crashes)
-    return Recovered(row.id, move.record(row), state, crashes, holder, attempt, row.at or 0, move.now)
+    return Recovered(row.id, move.record(row), state, crashes, holder, attempt, row.at or 0, move.now, row.since)
 
 
 def _lost_holders(move: Transaction) -> list[str]:

@@ -225,7 +225,7 @@ class Transaction:
         if first:
             free = first[0].slots - self.running(limit_key) if first[0].slots > 0 else ADMIT
             for row in self._blocked(by, max(free, 0)):
-                self.move(row, State.QUEUED, lane=row.lane, seq=row.seq, since=row.since)
+                self.let_in(row)
                 admitted += 1
         return admitted
 
@@ -233,8 +233,17 @@ class Transaction:
         """blocked → queued, jobs of a type that is open again."""
         rows = self._blocked(f"pause:{name}", limit)
         for row in rows:
-            self.move(row, State.QUEUED, lane=row.lane, seq=row.seq, since=row.since)
+            self.let_in(row)
         return len(rows)
+
+    def let_in(self, row: Row, **changes: Any) -> None:
+        """blocked → queued, at the place that it had.  It can run from now on."""
+        self.move(row, State.QUEUED, lane=row.lane, seq=row.seq, **changes)
+
+    def opened(self) -> int:
+        """When the last pause of the queue ended (ms); 0 = never, or it goes on."""
+        sql = "SELECT until FROM pauses WHERE queue = ? AND name = '' AND until > 0 AND until <= ?"
+        return self.value(sql, self.queue, self.now) or 0
 
     def _blocked(self, by: str, limit: int) -> list[Row]:
         return self.rows("state = 'blocked' AND blocked_by = ? ORDER BY rank, seq LIMIT ?", by, limit)

@@ -34,7 +34,7 @@ def learn_unknown(move: Transaction, knows: str, name: str) -> None:
 
 def park(move: Transaction, row: Row, name: str) -> None:
     """→ blocked, at the place that it has."""
-    kept = {"lane": row.lane, "seq": row.seq, "since": row.since, "parked_at": row.parked_at or move.now}
+    kept = {"lane": row.lane, "seq": row.seq, "parked_at": row.parked_at or move.now}
     move.move(row, State.BLOCKED, blocked_by=_BY + name, **kept)
 
 
@@ -48,7 +48,7 @@ def admit_known(move: Transaction, lanes: Sequence[int], hidden: frozenset[str],
         where = "state = 'blocked' AND blocked_by = ? AND lane BETWEEN ? AND ? ORDER BY rank, seq LIMIT ?"
         rows = move.rows(where, by, min(lanes), max(lanes), limit)
         for row in rows:
-            move.move(row, State.QUEUED, lane=row.lane, seq=row.seq, since=row.since, parked_at=0)
+            move.let_in(row, parked_at=0)
         limit -= len(rows)
 
 

@@ -24,7 +24,10 @@ class TestPut:
         again = api.put("v1/jobs/tests.greet/order-7", {"data": {"name": "Ada"}})
 
         assert (first.status_code, again.status_code) == (201, 200)
-        assert first.json() == again.json()
+        assert first.json() == again.json() | {"enqueued_at": None, "ready_at": None}, (
+            "the store's time is not asked for"
+        )
+        assert again.json()["enqueued_at"] == again.json()["ready_at"] is not None
         assert first.json()["id"] == "order-7"
         assert first.json()["data"] == {"name": "Ada"}
         assert first.json()["state"] == "queued"

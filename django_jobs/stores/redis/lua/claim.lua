@@ -7,8 +7,8 @@
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any),
---          as others_wait says, ms when they were claimed (only where there are some)}
---! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet
+--          as others_wait says, ms when they were claimed, as since_of says (or empty)}
+--! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
@@ -23,7 +23,7 @@ local function tries_of(ids, size)
     return size > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
 end
 
-local closed, closed_types, opens = pauses()
+local closed, closed_types, opens, opened = pauses()
 local function jobs_left()
     if up_to then
         return count_arrived(place, up_to, lowest)
@@ -46,26 +46,13 @@ end
 
 -- The same call again: the jobs of the first answer, as far as they are still held.
 local function again(text)
-    local token, list = string.match(text, '^(%d*)\n(.*)$')
-    local ids, gone, since = {}, {}, nil
-    for mark, id in string.gmatch(list or '', '([+-])([^\n]+)') do
-        if mark == '-' then
-            gone[#gone + 1] = id
-            gone[#gone + 1] = redis.call('HGET', jobs, id) or ''
-        else
-            local claim = redis.call('HGET', claims, id)
-            if claim and string.sub(claim, 1, #token + 1) == token .. ':' then
-                ids[#ids + 1] = id
-                since = tonumber(string.match(claim, '^%d+:(%d+):'))
-            end
-        end
-    end
+    local token, ids, gone, at = claimed_before(text)
     if #ids == 0 then
-        return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}, others_wait(knows, kind, 0)}
+        return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}, others_wait(knows, kind, 0), 0, {}}
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = tries_of(ids, redis.call('HLEN', tries))
-    return {now, jobs_left(), next_look(), tonumber(token), gone, ids, records, tried, 0, since}
+    return {now, jobs_left(), next_look(), token, gone, ids, records, tried, 0, at, since_of(ids)}
 end
 local before = answered()
 if before then
@@ -74,7 +61,7 @@ end
 
 if closed then
     answer_in_doubt('')
-    return {now, 0, opens, 0, {}, {}, {}, {}, 0}
+    return {now, 0, opens, 0, {}, {}, {}, {}, 0, 0, {}}
 end
 -- An error undoes nothing, so a key of another type must be met before a job is taken out that needs it: these two
 -- here, what only some jobs need in look_ahead.
@@ -148,6 +135,9 @@ end
 -- It does not run now: too late, of a type that is paused, unknown to this worker, or over its limit.
 local function put_away(id, record, score)
     local controls = controls_of(record)
+    if anything_noted then
+        drop_since(id)
+    end
     if is_too_late(id, controls) then
         finish('expired', id, record, controls, archiving)
         count('expired', 1)
@@ -186,7 +176,12 @@ end
 -- Are the keys sound that these jobs will need?  Returns what matters of each job's controls, false where nothing does,
 -- and their scores, but only where one may have to be put away with its own: texts of numbers are dear.
 local function look_ahead(batch, found)
-    meet('HLEN', tries)
+    if not met[tries] and redis.call('EXISTS', tries, since) == 0 then -- one command where nobody has either
+        met[tries] = 0
+    else
+        meet('HLEN', tries)
+        anything_noted = true
+    end
     local seen, wanted, away = {}, {}, closed_types ~= nil
     crowd = math.huge
     for i = 1, #batch do
@@ -259,8 +254,9 @@ end
 if #new_slots > 0 then redis.call('ZADD', slots, unpack(new_slots)) end
 if #digests > 0 then unlock_many(digests, starters) end
 local left = jobs_left()
-local token, tried = 0, {}
+local token, tried, waits_began = 0, {}, {}
 if #ids > 0 then
+    waits_began = end_waits(ids, opened)
     tried = tries_of(ids, others and redis.call('HLEN', tries) or met[tries])
     token = next_number(1)
     local stamp = string.format('%d:%d:', token, now) .. worker
@@ -293,4 +289,10 @@ if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < NEAR) then
     wake_up(lane_wake)
 end
 if others then make_offer(kind) end -- one that knows them may be busy now: the token waits for it
-return {now, left, look, token, expired_jobs, ids, records, tried, others_wait(knows, kind, #ids), #ids > 0 and now or nil}
+if opened > 0 and left == 0 and redis.call('EXISTS', queued, alone) == 0 then
+    redis.call('HDEL', paused, '') -- none is left that had waited for the end of the pause
+end
+return {
+    now, left, look, token, expired_jobs, ids, records, tried, others_wait(knows, kind, #ids),
+    #ids > 0 and now or 0, waits_began,
+}

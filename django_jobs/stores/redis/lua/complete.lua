@@ -167,7 +167,7 @@ if total > 0 then
     local excess = redis.call('ZCARD', succeeded) - history
     local oldest = excess > 0 and too_many(excess) or {}
     if #oldest > 0 then
-        local more = redis.call('EXISTS', tries, attempts, remembered) > 0
+        local more = redis.call('EXISTS', tries, attempts, since, remembered) > 0
         local gone_at = more and redis.call('ZMSCORE', succeeded, unpack(oldest))
         redis.call('ZREM', succeeded, unpack(oldest))
         redis.call('HDEL', jobs, unpack(oldest))
@@ -175,6 +175,7 @@ if total > 0 then
         if more then
             redis.call('HDEL', tries, unpack(oldest))
             redis.call('HDEL', attempts, unpack(oldest))
+            drop_since(unpack(oldest))
             remember_gone(oldest, 'succeeded', gone_at)
         end
     end

@@ -4,7 +4,7 @@
 --       4 max length (0 = none)   5 ids are remembered for (ms)
 --       then per job: id, record, run at (ms, 0 = now; "+ms" = so long from now), on conflict, fire ("ms:schedule" or ""),
 --       expires ("" or ms after it could first run: the record has expires_at 0, and gets the time),
---       digest ("" = none)
+--       digest ("" = none).  A record that says it was enqueued at 0 gets the time.
 --
 -- Returns one word per job, as values.Added.
 --! use clock answers record count edited locker remembered
@@ -37,10 +37,16 @@ local function with_expiry(record, at)
     return before and before .. string.gsub(line, '"expires_at":%d+', '"expires_at":' .. at, 1) .. rest or record
 end
 
+-- The record with another time in its fifth line, if that is `old`, a pattern.
+local function with_time(record, old, new)
+    local head, rest = string.match(record, '^([^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n)' .. old .. '(\n.*)$')
+    return head and head .. new .. rest or record
+end
+
 -- Same id, same bytes: this is the call sent again.  Same id, other bytes: it was there.
 local function seen(stored, record, expires)
     stored = expires == '' and stored or with_expiry(stored, '0')
-    return stored == record and 'added' or 'exists'
+    return (stored == record or with_time(stored, '%d+', '0') == record) and 'added' or 'exists'
 end
 
 local function room_for(n)
@@ -120,6 +126,7 @@ local function add(id, record, run_at, policy, fire, expires, digest_of_call)
     if stored then
         return seen(stored, record, expires)
     end
+    record = with_time(record, '0', string.format('%.0f', now))
     if expires ~= '' then
         record = with_expiry(record, string.format('%.0f', math.max(run_at, now) + expires))
     end

@@ -2,12 +2,12 @@
 -- work costs more than its commands (each function that a library defines is made anew at every call)
 --
 -- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   5 ids are remembered for (ms)
---       then per job: id, record
+--       then per job: id, record; one that says it was enqueued at 0 gets the time
 --
 -- Returns one word per job, as values.Added.
 --! use clock answers
 --! keys jobs queued alone blocked seq totals minutes wake remembered remembered_at
-local call, match, format = redis.call, string.match, string.format
+local call, match, sub, format = redis.call, string.match, string.sub, string.format
 local max_length, FIRST = tonumber(ARGV[4]), 6
 local total = (#ARGV - FIRST + 1) / 2
 local WORDS = {a = 'added', e = 'exists', f = 'full'}
@@ -22,7 +22,8 @@ if before then
     return words
 end
 
-local result, ids, fields, members, by_name = {}, {}, {}, {}, {}
+local result, ids, fields, members, names, by_name = {}, {}, {}, {}, {}, {}
+local time = format('%.0f', now)
 for i = 1, total do
     ids[i] = ARGV[FIRST + 2 * i - 2]
 end
@@ -35,11 +36,19 @@ for i = 1, total do
     if at and tonumber(at) + tonumber(ARGV[5]) > now then
         result[i], stored[i] = 'exists', true
     elseif stored[i] then
-        -- same bytes: this call sent again; other bytes: the id was there
-        result[i] = stored[i] == ARGV[FIRST + 2 * i - 1] and 'added' or 'exists'
+        -- same bytes but for the time: this call sent again; other bytes: the id was there
+        local record = ARGV[FIRST + 2 * i - 1]
+        local head, rest = match(stored[i], '^([^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n)%d+(\n.*)$')
+        result[i] = (stored[i] == record or (head and head .. '0' .. rest == record)) and 'added' or 'exists'
     else
+        local record = ARGV[FIRST + 2 * i - 1]
+        local name, at = match(record, '^[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n()0\n')
+        if at then
+            record = sub(record, 1, at - 1) .. time .. sub(record, at + 1)
+        end
         n = n + 1
-        fields[2 * n - 1], fields[2 * n] = ids[i], ARGV[FIRST + 2 * i - 1]
+        fields[2 * n - 1], fields[2 * n] = ids[i], record
+        names[n] = name or match(record, '^[^\n]*\n([^\n]*)\n') or ''
         result[i] = 'added'
     end
 end
@@ -75,8 +84,7 @@ end
 local score = 100.5 * 2 ^ 45 + last - n
 for i = 1, n do
     members[2 * i - 1], members[2 * i] = format('%d', score + i), fields[2 * i - 1] -- Redis' own text of it is dearer
-    local name = match(fields[2 * i], '^[^\n]*\n([^\n]*)\n') or ''
-    by_name[name] = (by_name[name] or 0) + 1
+    by_name[names[i]] = (by_name[names[i]] or 0) + 1
 end
 call('ZADD', queued, unpack(members))
 local waiting = redis.pcall('LLEN', wake)

@@ -1,8 +1,8 @@
 -- holdings: the claims of one holder; its numbers in `holdings` are set right
 --
 -- ARGV  1 clock   2 holder
--- Returns id, claim, record, tries of each, flat.
---! use clock
+-- Returns id, claim, record, tries and, as since_of says, its time of each, flat.
+--! use clock since
 --! keys claims jobs tries holdings leases
 local holder = ARGV[2]
 local out, counted, lines = {}, {}, {'\n'}
@@ -15,6 +15,7 @@ for i = 1, #all, 2 do
         out[#out + 1] = all[i + 1]
         out[#out + 1] = redis.call('HGET', jobs, all[i]) or ''
         out[#out + 1] = redis.call('HGET', tries, all[i]) or ''
+        out[#out + 1] = since_of({all[i]})[1] or '0'
     end
 end
 redis.call('ZREM', leases, '') -- first write: needs no memory

@@ -8,8 +8,9 @@
 -- With an expired lease all processes of the worker are gone, and any of its jobs may have been the reason: they become
 -- suspects, of which each worker runs one at a time.
 --
--- Returns id, record, state, crashes, attempt, claimed ms, ms now, holder of each that moved, flat.
---! use clock answers lines claim_end bury unique
+-- Returns id, record, state, crashes, attempt, claimed ms, ms now, ms since when it could run before that (0 = the time in
+-- its record), holder of each that moved, flat.
+--! use clock answers lines claim_end bury unique since
 --! keys scheduled retry
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
@@ -29,7 +30,7 @@ local before = answered()
 if before then
     for _, line in ipairs(lines_of(before)) do
         local id, rest = string.match(line, '^([^\t]*)\t(.*)$')
-        tell(id, redis.call('HGET', jobs, id) or '', string.match(rest, string.rep('([^\t]*)\t', 5) .. '(.*)$'))
+        tell(id, redis.call('HGET', jobs, id) or '', string.match(rest, string.rep('([^\t]*)\t', 6) .. '(.*)$'))
     end
     return out
 end
@@ -51,8 +52,10 @@ local function take(id, claim, holder)
     local number, claimed = failures + crashes + 1, string.match(claim, '^[^:]*:(%d+):') or '0'
     local line = line_of(attempt, number, holder)
     local once = controls and controls.at_most_once
+    local waited = string.format('%.0f', math.abs(tonumber(since_of({id})[1] or 0)))
     local function moved(state)
-        tell(id, record or '', state, tostring(crashes), tostring(number), claimed, string.format('%.0f', now), holder)
+        local at = string.format('%.0f', now)
+        tell(id, record or '', state, tostring(crashes), tostring(number), claimed, at, waited, holder)
     end
     if not releasing or once then
         crashes = crashes + 1
@@ -77,7 +80,7 @@ local function take(id, claim, holder)
         return
     end
     front = front or -next_number(1)
-    make_ready(id, controls, front, crashes > 0 and (suspect and 'suspect' or 'alone'))
+    make_ready(id, controls, front, crashes > 0 and (suspect and 'suspect' or 'alone'), now)
     relock(id, controls)
     moved('queued')
 end

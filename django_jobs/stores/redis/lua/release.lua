@@ -19,7 +19,7 @@ for i = #ARGV - 1, 5, -2 do -- backwards, because each goes in front of the one 
             finish('cancelled', id, record, controls, ARGV[4] == 'archive', holder)
             count('cancelled', 1)
         else
-            make_ready(id, controls, -next_number(1), has_crashed(redis.call('HGET', tries, id)))
+            make_ready(id, controls, -next_number(1), has_crashed(redis.call('HGET', tries, id)), now)
             relock(id, controls)
         end
         released = released + 1

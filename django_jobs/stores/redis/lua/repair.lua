@@ -53,7 +53,7 @@ local function find_a_place(id, record)
         died[#died + 1] = id
         died[#died + 1] = record
     else
-        make_ready(id, controls, nil, has_crashed(redis.call('HGET', tries, id)))
+        make_ready(id, controls, nil, has_crashed(redis.call('HGET', tries, id)), now)
     end
 end
 

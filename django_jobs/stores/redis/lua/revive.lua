@@ -54,7 +54,7 @@ for i = 6, #ARGV do
             local lane = (crashed or is_alone(controls)) and 'a' or 's'
             block(ending_key(id), id, base_score(controls) + next_number(1), lane)
         else
-            make_ready(id, controls, nil, crashed)
+            make_ready(id, controls, nil, crashed, now)
         end
         relock(id, controls)
         moved[#moved + 1] = id

@@ -16,23 +16,39 @@ local function parts_of(member)
     return id, tonumber(score), lane, key
 end
 
--- Take up to `limit` jobs of one key back to queued, at the place they had.  Must come after a write that needs no
--- memory.  Into the lane first: where that has another type, the job stays blocked.
-local function admit(key, limit)
+-- Take up to `limit` jobs of one key back to queued, at the place they had; they can run from now on.  Must come after a
+-- write that needs no memory.  Into the lane first: where that has another type, the job stays blocked.
+-- `each(id)`: what else is to be done.  Returns how many.
+local function let_in(key, limit, each)
     local members = redis.call('ZRANGEBYLEX', blocked, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, limit)
+    local ready = {}
     for _, member in ipairs(members) do
         local id, score, lane = parts_of(member)
         if id and redis.call('HGET', waits, id) == member then -- else it is elsewhere by now
             redis.call('ZADD', lane == 's' and queued or alone, lane == 'x' and score - SUSPECT or score, id)
             redis.call('HDEL', waits, id)
+            ready[#ready + 1] = now
+            ready[#ready + 1] = id
+            if each then
+                each(id)
+            end
         end
         redis.call('ZREM', blocked, member)
     end
-    if #members > 0 then
+    if #ready > 0 then
+        note_since(ready)
+    end
+    return #members
+end
+
+-- The same, and workers are told.
+local function admit(key, limit)
+    local n = let_in(key, limit)
+    if n > 0 then
         wake_up(wake)
         wake_up(wake_alone)
     end
-    return #members
+    return n
 end
 
 -- How many hold a slot of that limit: counted from the holders themselves.

@@ -7,9 +7,13 @@ local function promote_from(zset, limit)
         return 0
     end
     heads[zset] = nil
-    local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, limit)
-    if #ids == 0 then
+    local found = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
+    if #found == 0 then
         return 0
+    end
+    local ids, ready = {}, {}
+    for i = 1, #found, 2 do
+        ids[#ids + 1] = found[i]
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
@@ -20,8 +24,12 @@ local function promote_from(zset, limit)
     for i, id in ipairs(ids) do
         if records[i] then
             make_ready(id, controls_of(records[i]), nil, has_crashed(tried[i]))
+            ready[2 * moved + 1], ready[2 * moved + 2] = found[2 * i], id -- it could run when it was due
             moved = moved + 1
         end
+    end
+    if moved > 0 then
+        note_since(ready)
     end
     return moved
 end

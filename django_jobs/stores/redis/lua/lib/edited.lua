@@ -1,6 +1,6 @@
 -- A waiting job gets other arguments, and what follows from them.
 --! keys jobs queued alone blocked waits
---! use record places
+--! use record places ready
 
 -- The fields of a controls line as they are written: name → text, and the names in order.  Nothing is decoded, because
 -- Lua would write long numbers otherwise.
@@ -70,6 +70,7 @@ local function limit_follows(id, state, before, after)
     local _, score, lane, key = parts_of(member or '')
     if key and key == limit_key(before) then
         redis.call('ZADD', lane == 'a' and alone or queued, score, id)
+        note_since({now, id})
         unblock(id)
         wake_up(wake)
         wake_up(wake_alone)

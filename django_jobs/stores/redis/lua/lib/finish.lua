@@ -1,6 +1,6 @@
 -- → succeeded, dead, cancelled or expired: the place, the lock, and the archiver's copy.
 --! keys jobs succeeded kept dead cancelled expired results attempts tries archive
---! use unique remembered waiters
+--! use unique remembered waiters since
 
 local PLACES = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
 
@@ -30,5 +30,6 @@ local function forget(ids, state, ended)
     for _, key in ipairs({jobs, results, attempts, tries}) do
         redis.call('HDEL', key, unpack(ids))
     end
+    drop_since(unpack(ids))
     remember_gone(ids, state, ended)
 end

@@ -24,11 +24,15 @@ local function line_of(line, number, holder)
     return '{"attempt":' .. string.format('%.0f', number) .. ',"worker":"' .. quoted .. '",' .. string.sub(line, 2)
 end
 
--- failures, crashes, parked since, and whether a worker died whole that held the job.
-local function get_tries(id)
-    local failures, crashes, parked = string.match(redis.call('HGET', tries, id) or '', '^(%d+):(%d+):(%d+)$')
+-- What a value of `tries` says: failures, crashes, parked since, and whether a worker died whole that held the job.
+local function read_tries(tried)
+    local failures, crashes, parked = string.match(tried or '', '^(%d+):(%d+):(%d+)$')
     local suspect = crashes and string.find(crashes, '^0%d') ~= nil
     return tonumber(failures) or 0, tonumber(crashes) or 0, tonumber(parked) or 0, suspect
+end
+
+local function get_tries(id)
+    return read_tries(redis.call('HGET', tries, id))
 end
 
 -- The crashes of a suspect begin with a zero, and so do the failures of a job that has begun (one that was only parked has

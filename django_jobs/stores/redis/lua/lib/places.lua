@@ -30,6 +30,7 @@ local function leave_waiting(id)
     for _, place in ipairs(WAITING) do
         if redis.call('ZREM', place[2], id) == 1 then
             if place[1] == 'queued' then
+                drop_since(id)
                 pass_turn(id)
             end
             return place[1]

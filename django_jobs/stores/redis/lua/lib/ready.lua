@@ -1,8 +1,6 @@
 -- → queued: into the job's lane, behind its equals or before them.
 --! keys queued alone seq
---! use wake
-local STEP = 2 ^ 45 -- from one priority to the next: numbers to half of it on either side; 201 of them fit in a double
-local SUSPECT = 256 * STEP -- less than any score; suspects stand in `alone` by their score minus this, so below zero
+--! use score wake since
 
 local function base_score(controls)
     local priority = controls and tonumber(controls.priority) or 0
@@ -37,7 +35,11 @@ end
 -- `crashed`: as has_crashed says.  A worker died that held the job, so until it ends it runs alone whatever its controls
 -- say: beside others it could be charged with the crashes of its neighbours.
 -- `number`: its place among its equals; nil = behind them all, the negative of the next number = before them all.
-local function make_ready(id, controls, number, crashed)
+-- `from`: ms since when it can run; nil = since the time in its record, or the caller notes it.
+local function make_ready(id, controls, number, crashed, from)
+    if from then
+        note_since({from, id})
+    end
     local score = base_score(controls) + (number or next_number(1))
     if crashed or is_alone(controls) then
         redis.call('ZADD', alone, crashed == 'suspect' and score - SUSPECT or score, id)

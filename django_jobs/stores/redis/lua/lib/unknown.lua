@@ -30,9 +30,10 @@ end
 
 -- It waits from now on, at the place that it had.
 local function park(id, name, score, letter)
-    local failures, crashes, parked, suspect = get_tries(id)
+    local tried = redis.call('HGET', tries, id)
+    local failures, crashes, parked, suspect = read_tries(tried)
     if parked == 0 then
-        set_tries(id, failures, crashes, now, suspect, not has_begun(redis.call('HGET', tries, id)))
+        set_tries(id, failures, crashes, now, suspect, not has_begun(tried))
     end
     block(unknown_key(letter == 's' and 's' or 'a', name), id, score, letter)
 end
@@ -41,24 +42,15 @@ local function make_offer(letter)
     wake_up(letter == 's' and offer or offer_alone)
 end
 
--- → queued: up to `limit` jobs of one key.  Returns how many.
-local function unpark(key, limit)
-    local members = redis.call('ZRANGEBYLEX', blocked, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, limit)
-    for _, member in ipairs(members) do
-        local id, score, lane = parts_of(member)
-        if id and redis.call('HGET', waits, id) == member then -- else it is elsewhere by now
-            redis.call('ZADD', lane == 's' and queued or alone, lane == 'x' and score - SUSPECT or score, id)
-            redis.call('HDEL', waits, id)
-            local failures, crashes, _, suspect = get_tries(id)
-            if has_begun(redis.call('HGET', tries, id)) then
-                set_tries(id, failures, crashes, 0, suspect)
-            else
-                redis.call('HDEL', tries, id)
-            end
-        end
-        redis.call('ZREM', blocked, member)
+-- It is not parked any more.
+local function unpark(id)
+    local tried = redis.call('HGET', tries, id)
+    if has_begun(tried) then
+        local failures, crashes, _, suspect = read_tries(tried)
+        set_tries(id, failures, crashes, 0, suspect)
+    else
+        redis.call('HDEL', tries, id)
     end
-    return #members
 end
 
 -- 1 where a claim got nothing, and jobs wait for a worker that knows them.
@@ -95,7 +87,7 @@ local function admit_known(knows, letter, limit)
             others = true
             break
         else
-            limit = limit - unpark(key, limit)
+            limit = limit - let_in(key, limit, unpark)
             from = limit > 0 and '(' .. key .. '\1' or '[' .. key
         end
         if looked == NAMES then

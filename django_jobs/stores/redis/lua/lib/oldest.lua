@@ -1,0 +1,67 @@
+-- Since when the oldest job can run that could run now.
+--! keys scheduled retry queued alone jobs
+--! use score since
+local LOOKED_AT = 20 -- jobs of one priority that are looked at at once
+local MOST = 1000 -- jobs of one lane that are looked at in all
+
+local function time_in(record)
+    return tonumber(string.match(record or '', '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n(%d+)\n'))
+end
+
+-- In each priority of a lane they stand by their arrival: the first whose record says its time is the oldest of these.
+-- What was handed back stands before the middle and is noted in `since`, as is whatever came there by another way.
+local function oldest_in(lane, noted, first)
+    local from, left = '-inf', MOST
+    while left > 0 do
+        local head = redis.call('ZRANGEBYSCORE', lane, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+        if not head[2] then
+            return first
+        end
+        local range = math.floor(tonumber(head[2]) / STEP)
+        local low, high = string.format('%.0f', (range + 0.5) * STEP), string.format('(%.0f', (range + 1) * STEP)
+        local offset, found = 0, nil
+        left = left - 1
+        while not found and left > 0 do
+            local ids = redis.call('ZRANGEBYSCORE', lane, low, high, 'LIMIT', offset, noted and LOOKED_AT or 1)
+            local known = noted and #ids > 0 and since_of(ids) or {}
+            for i, id in ipairs(ids) do
+                if not known[i] then
+                    found = id
+                    break
+                end
+            end
+            offset, left = offset + #ids, left - #ids
+            if #ids == 0 then
+                break
+            end
+        end
+        local at = found and time_in(redis.call('HGET', jobs, found))
+        if at and at > 0 and at < first then
+            first = at
+        end
+        local following = (range + 1) * STEP
+        -- A score that no job of ours has may be so large that adding to it changes nothing.
+        from = following > tonumber(head[2]) and string.format('%.0f', following) or '(' .. head[2]
+    end
+    return first
+end
+
+-- ms; math.huge where no job could run.
+local function oldest()
+    local first = math.huge
+    for _, zset in ipairs({scheduled, retry}) do -- due, and nobody has claimed since
+        local due = tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2])
+        if due and due <= now and due < first then
+            first = due
+        end
+    end
+    local noted = redis.pcall('ZRANGEBYSCORE', since, 1, '+inf', 'WITHSCORES', 'LIMIT', 0, LOOKED_AT)
+    for i = 1, #noted, 2 do
+        if redis.call('ZSCORE', queued, noted[i]) or redis.call('ZSCORE', alone, noted[i]) then
+            first = math.min(first, tonumber(noted[i + 1]))
+            break
+        end
+    end
+    first = oldest_in(queued, #noted > 0, first)
+    return oldest_in(alone, #noted > 0, first)
+end
