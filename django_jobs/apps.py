@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
-from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
-
-from django_jobs.conf import runs_tasks
 
 
 class DjangoJobsConfig(AppConfig):
@@ -15,11 +12,9 @@ class DjangoJobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_jobs import registry, remote
+        from django_jobs import discovery, registry, remote
         from django_jobs.checks import register_checks
 
         register_checks()
         registry.add_resolver(remote.definition_of, remote.type_names)
-        autodiscover_modules("jobs")
-        if runs_tasks():
-            autodiscover_modules("tasks")
+        discovery.discover()

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django_jobs.codec import decode, name_of
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.models import ArchivedJob
+from django_jobs.results import without_worker, worker_of
 from django_jobs.values import Attempt, JobInfo, State
 
 #: Rows of one INSERT or DELETE: short transactions, and below the limit of variables of every database.
@@ -123,13 +124,13 @@ def row_of(info: JobInfo) -> ArchivedJob:
         name=text(name_of(info.record), 255),
         status=info.state.value,
         record=info.record,
-        result=text((info.result or b"").decode(errors="replace")),
+        result=text(without_worker(info.result or b"").decode(errors="replace")),
         failures=min(info.failures, 2**31 - 1),
         crashes=min(info.crashes, 2**31 - 1),
         log=text(json.dumps([list(attempt) for attempt in info.attempts])) if info.attempts else "",
         error_type=text(last.error_type, 255) if last else "",
         error=text(last.error) if last else "",
-        worker=text(info.worker or (last.worker if last else ""), 255),
+        worker=text(info.worker or worker_of(info.result or b"") or (last.worker if last else ""), 255),
         run_ms=info.run_ms,
         enqueued_at=enqueued_at,
         ended_at=moment(info.at) or timezone.now(),

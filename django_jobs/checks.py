@@ -6,6 +6,7 @@ The ids are listed in docs/reference/checks.md; an id that was released keeps it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,9 +14,10 @@ from django.apps import AppConfig
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
+from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
-from django_jobs import registry
+from django_jobs import discovery, registry
 from django_jobs.authorizer import find_authorizer
 from django_jobs.conf import get_settings, raw_setting, surroundings
 from django_jobs.cron import parse
@@ -34,6 +36,7 @@ def register_checks() -> None:
     """Make the checks known to Django; called once, by the app."""
     checks.register(check_settings, TAG)
     checks.register(check_jobs, TAG)
+    checks.register(check_modules, TAG)
     checks.register(check_deployment, TAG, deploy=True)
 
 
@@ -88,6 +91,29 @@ def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) ->
         found += _limits(definition)
     for name, schedule in settings.schedules.items():
         found += _schedule(name, schedule)
+    return found
+
+
+def check_modules(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """E017 and W004: do workers find all jobs and tasks?
+
+    Only those are known that something has imported by now: the URL configuration, to begin with, as views enqueue."""
+    found: list[CheckMessage] = [
+        Error(
+            f"DJANGO_JOBS['MODULES'] names {name!r}, which no installed app has, and which is no module by itself.",
+            hint="Name a module of an app ('jobs', 'background.mail'), or one in full ('project.background').",
+            id=_id("E017"),
+        )
+        for name in discovery.missing()
+    ]
+    with suppress(Exception):  # what is wrong with it, Django's own check says
+        _ = get_resolver().url_patterns
+    for definition in registry.all_definitions():
+        if definition.is_late:
+            message = f"No worker will find it: {definition.origin} is not imported when the project starts."
+            found.append(
+                Warning(message, hint=discovery.remedy(definition.func.__module__), obj=definition, id=_id("W004"))
+            )
     return found
 
 

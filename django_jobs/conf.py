@@ -144,10 +144,18 @@ def surroundings() -> Surroundings:
     )
 
 
-def runs_tasks() -> bool:
-    """Does TASKS name our backend?  Then workers need the modules that define tasks."""
+def task_backends() -> list[str]:
+    """The dotted paths of Django's task backends, as TASKS has them."""
     configured = getattr(django_settings, "TASKS", None) or {}
-    return any(str(entry.get("BACKEND", "")).startswith("django_jobs.") for entry in configured.values())
+    return [str(entry.get("BACKEND", "")) for entry in configured.values()]
+
+
+def given_modules() -> list[str] | None:
+    """MODULES as it was written; None where it is not there or wrong, which the checks say."""
+    raw = raw_setting()
+    modules = raw.get("MODULES") if isinstance(raw, Mapping) else None
+    good = isinstance(modules, list | tuple) and all(isinstance(name, str) and name for name in modules)
+    return list(modules) if good and modules is not None else None
 
 
 def _forget(*, setting: str, **_: Any) -> None:

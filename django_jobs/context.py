@@ -44,6 +44,7 @@ class RunningJob:
     __slots__ = (
         "_context", "_last_sent", "_pending", "_send", "_stops", "args", "attempt", "claimed_ms", "enqueued_ms", "id",
         "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "soft_deadline", "token",
+        "worker",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +61,7 @@ class RunningJob:
         ready_ms: int = 0,
         claimed_ms: int = 0,
         token: int = 0,
+        worker: str = "",
         meta: dict[str, Any] | None = None,
         stops: StopRequests | None = None,
         send: Callable[[bytes], bool] | None = None,
@@ -67,6 +69,8 @@ class RunningJob:
     ) -> None:
         self.id, self.name, self.queue, self.args, self.kwargs = id, name, queue, args, kwargs
         self.attempt, self.max_attempts, self.token, self.meta = attempt, max_attempts, token, meta
+        #: the name of the worker process.
+        self.worker = worker
         self.enqueued_ms, self.ready_ms, self.claimed_ms = enqueued_ms, ready_ms, claimed_ms
         self._stops, self._send = stops, send
         #: monotonic seconds, or None.

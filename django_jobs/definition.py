@@ -42,6 +42,12 @@ class JobDefinition:
 
     #: Templates call what is callable: without this, `{% if job %}` would run the job.
     do_not_call_in_templates = True
+    #: Signals about its jobs of which the definition itself is told, beside their receivers (worker/notices.py).
+    told_of: frozenset[str] = frozenset()
+    #: What is kept of a success says which worker process ran it.
+    keeps_worker = False
+    #: Its module was imported after the project had started: by a view, say.  Workers may not know it.
+    is_late = False
 
     queue = _Option[str]()
     priority = _Option[int]()
@@ -93,6 +99,9 @@ class JobDefinition:
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
+
+    def tell(self, notice: Any) -> None:
+        """One of the signals `told_of` is sent about a job of this definition (`notice`: worker/notices.py)."""
 
     # -- options -------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from django.utils.module_loading import import_string
 from django_jobs import new_job, registry
 from django_jobs.conf import Settings, get_settings
 from django_jobs.definition import JobDefinition
+from django_jobs.discovery import remedy
 from django_jobs.exceptions import JobsError, StoreUnavailable
 from django_jobs.handle import DEFERRED, JobHandle
 from django_jobs.new_job import NO_KEY, NewJobRequest, check_id, encode, moment, sent_later
@@ -27,6 +28,9 @@ from django_jobs.sending import Ready, send, send_calls, send_one
 from django_jobs.values import Added, NewJob, State
 
 logger = logging.getLogger("django_jobs")
+
+#: Jobs of which it was said that workers may not find them.
+_warned: set[str] = set()
 
 GetHandle = Callable[[NewJobRequest], JobHandle]
 
@@ -130,9 +134,25 @@ def _add(request: NewJobRequest) -> JobHandle:
 
 
 def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
+    if request.definition.is_late:
+        _warn_of_late(request.definition, settings)
     now = new_job.now_ms()
     request.sent = new = encode(request, settings, now)
     return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, _state(new, now)))
+
+
+def _warn_of_late(definition: JobDefinition, settings: Settings) -> None:
+    """Its jobs would wait for a worker that knows the name, without a word.  Said once for each, but not where the jobs
+    stay in this process."""
+    if definition.name in _warned or settings.store == "memory" or settings.eager:
+        return
+    _warned.add(definition.name)
+    logger.warning(
+        "Workers may not find %s: its module %s is not imported when the project starts, and its jobs wait. %s",
+        definition.name,
+        definition.func.__module__,
+        remedy(definition.func.__module__),
+    )
 
 
 def _state(new: NewJob, now: int) -> State:

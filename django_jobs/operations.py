@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django_jobs import edited, signals
+from django_jobs import edited
 from django_jobs.browse.numbers import queue_names
 from django_jobs.codec import decode, name_of, waited_ms
 from django_jobs.definition import check_name
 from django_jobs.exceptions import DuplicateJob, JobMoved, JobNotFound, UnknownQueue
 from django_jobs.logs import Ended
 from django_jobs.new_job import now_ms
-from django_jobs.payloads import definition_of
 from django_jobs.stores import get_store
 from django_jobs.values import NOT_READY, Edited, JobInfo, State
 
@@ -95,7 +94,7 @@ def _cancel(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
     before = {info.id: info for info in store.get_many(queue, ids) if info.state in VERBS["cancel"]}
     after = store.cancel(queue, list(before))
     moved = [id for id, state in after.items() if state is State.CANCELLED]
-    announce(signals.job_cancelled, State.CANCELLED, [before[id] for id in moved])
+    announce("job_cancelled", State.CANCELLED, [before[id] for id in moved])
     return Done(moved, [id for id, state in after.items() if state is State.RUNNING])
 
 
@@ -103,7 +102,7 @@ def _kill(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
     store = get_store()
     before = {info.id: info for info in store.get_many(queue, ids)}
     moved = store.kill(queue, ids, reason)
-    announce(signals.job_dead, State.DEAD, [before[id] for id in moved if id in before], outcome="killed")
+    announce("job_dead", State.DEAD, [before[id] for id in moved if id in before], outcome="killed")
     return Done(moved)
 
 
@@ -124,14 +123,18 @@ ACTS: Mapping[str, Callable[[str, Sequence[str], int, str], Done]] = {
 }
 
 
-def announce(signal: Any, state: State, jobs: Sequence[JobInfo], **more: Any) -> None:
-    """Tell the receivers of `signal`, and the log, that a person ended these jobs."""
+def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) -> None:
+    """Tell the receivers of `signal` (on a thread of their own), and the log, that a person ended these jobs."""
+    from django_jobs.worker.notices import Notice, is_wanted
+    from django_jobs.worker.telling import deliver_here
+
     now = now_ms()
     for info in jobs:
         name, was_running = name_of(info.record), info.state is State.RUNNING
         attempt, until = info.failures + info.crashes + was_running, info.at if was_running else now
-        about = {"job_id": info.id, "name": name, "queue": info.queue, "attempt": attempt}
-        signal.send_robust(sender=definition_of(name), job=None, error="by an operator", **about, **more)
+        notice = Notice(signal, name, info.queue, info.id, attempt, {"error": "by an operator", **more})
+        if is_wanted(notice):
+            deliver_here(notice)
         wait_ms = waited_ms(info.record, info.since, until) if info.state not in NOT_READY else 0
         # No error: nobody has to be woken up for what a person has just done.
         Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator").log(state)

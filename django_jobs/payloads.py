@@ -13,7 +13,7 @@ from django_jobs import registry
 from django_jobs.codec import decode, name_of
 from django_jobs.definition import HIDDEN, JobDefinition
 from django_jobs.exceptions import CorruptRecord, UnknownJob
-from django_jobs.results import why_missing
+from django_jobs.results import why_missing, without_worker, worker_of
 from django_jobs.tagged_text import readable
 from django_jobs.values import FINISHED, NOT_READY, Attempt, Job, JobInfo, State
 
@@ -82,7 +82,7 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
         "started_at": at if info.state is State.RUNNING else None,
         "finished_at": at if info.state in FINISHED else None,
         "run_time": info.run_ms / 1000 if info.run_ms >= 0 else None,
-        "worker": info.worker or (last.worker if last else "") or None,
+        "worker": info.worker or worker_of(info.result or b"") or (last.worker if last else "") or None,
         "checkin": info.checkin,
         "error": f"{last.error_name}: {last.error}".strip(": ") if last else None,
         "log": [attempt_payload(attempt) for attempt in info.attempts],
@@ -150,10 +150,9 @@ def searchable_text(info: JobInfo) -> str:
 
 def as_json(data: bytes | None) -> Any:
     """The JSON value, or its text where it is none."""
-    if data is None:
-        return None
     if not data:
         return None
+    data = without_worker(data)
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from hashlib import sha256
 from threading import Lock
 
+from django.apps import apps
+
 from django_jobs.codec import FORMAT
 from django_jobs.definition import JobDefinition
 from django_jobs.exceptions import InvalidJob, UnknownJob
@@ -36,6 +38,9 @@ def register(definition: JobDefinition) -> None:
                     f"Two jobs are named {name!r}: {other.origin} and {definition.origin}. "
                     "Give one of them another name=…; names and aliases are unique in a project."
                 )
+        # A worker starts as any process of the project does.  What is imported later here, none of them may know.
+        before = _by_name.get(definition.name) or _by_name.get(definition.origin)  # a task has a name for each backend
+        definition.is_late = apps.ready and (before is None or before.is_late)
         _by_name[definition.name] = definition
         for alias in definition.aliases:
             _aliases[alias] = definition.name

@@ -15,6 +15,8 @@ from django_jobs.exceptions import PayloadError
 
 #: Begins what is kept instead of a result.  No value is written like this: tagged.py tags a dict with such a key.
 _MISSING = b'{"$missing":'
+#: Begins a result that says which worker process ran the job: {"$by":["name",value]}.  Tagged like the above.
+_BY = b'{"$by":['
 #: Characters of a reason: it may quote what was returned.
 _LONGEST_REASON = 500
 
@@ -43,8 +45,13 @@ class MissingResult:
         return hash(self.reason)
 
 
-def dump_result(value: Any) -> tuple[bytes, str]:
-    """What is stored of a returned value, and why it is missing: "" if it is not."""
+def dump_result(value: Any, worker: str | None = None) -> tuple[bytes, str]:
+    """What is stored of a returned value, and why it is missing: "" if it is not.
+
+    With `worker` it says so, and something is stored of None, too."""
+    if worker is not None:
+        stored, why = (b"null", "") if value is None else dump_result(value)
+        return (stored, why) if why else (_BY + json.dumps(worker).encode() + b"," + stored + b"]}", "")
     if value is None:
         return b"", ""
     try:
@@ -60,8 +67,30 @@ def dump_result(value: Any) -> tuple[bytes, str]:
 
 def load_result(stored: bytes) -> Any:
     """The value, or a MissingResult.  `stored` is not empty."""
+    stored = without_worker(stored)
     why = why_missing(stored)
     return load_value(stored) if why is None else MissingResult(why)
+
+
+def worker_of(stored: bytes) -> str:
+    """The worker process that the result names, "" where it names none."""
+    return _parts(stored)[0]
+
+
+def without_worker(stored: bytes) -> bytes:
+    """The result alone.  It may have been cut for a page."""
+    return _parts(stored)[1]
+
+
+def _parts(stored: bytes) -> tuple[str, bytes]:
+    if not stored.startswith(_BY):
+        return "", stored
+    try:
+        text = stored[len(_BY) :].decode(errors="ignore")
+        worker, end = json.JSONDecoder().raw_decode(text)
+        return str(worker), text[end + 1 :].removesuffix("]}").encode()
+    except ValueError:  # cut within the name
+        return "", b""
 
 
 def why_missing(stored: bytes | None) -> str | None:

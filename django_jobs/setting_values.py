@@ -60,6 +60,14 @@ def dotted_paths(value: Any) -> str | None:
     return None if good else "Use a list of dotted paths, as in ['shop.middleware.timing']."
 
 
+def module_names(value: Any) -> str | None:
+    """A list of names of modules."""
+    good = isinstance(value, list | tuple) and all(
+        isinstance(name, str) and all(part.isidentifier() for part in name.split(".")) for name in value
+    )
+    return None if good else "Use a list of names of modules, as in ['jobs', 'tasks', 'background.mail']."
+
+
 def host_names(value: Any) -> str | None:
     """A list of host names."""
     good = isinstance(value, list | tuple | set | frozenset) and all(
@@ -102,6 +110,7 @@ KEYS: dict[str, Judge] = {
     "NAMESPACE": name_part,
     "QUEUES": dictionary("{'default': {}, 'mail': {'PRIORITY': 10}}"),
     "QUEUE_ORDER": one_of("weighted", "strict"),
+    "MODULES": module_names,
     "MIDDLEWARE": dotted_paths,
     "ENQUEUE_MIDDLEWARE": dotted_paths,
     "ON_COMMIT": truth,

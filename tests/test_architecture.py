@@ -17,7 +17,7 @@ RANKS = (
     "exceptions values outcome cron cron_text codec arguments tagged tagged_text model_references targets job_options"
     " setting_values lanes queue_stats",
     # knowledge
-    "conf signals registry definition store_setting uniqueness schedule_entry payloads results",
+    "conf discovery signals registry definition store_setting uniqueness schedule_entry payloads results",
     # storage
     "stores models new_job schedule_sources",
     # use cases

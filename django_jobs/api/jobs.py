@@ -29,6 +29,7 @@ from django_jobs.remote import known
 from django_jobs.stores import get_store
 from django_jobs.values import Added, Job, JobInfo, State
 from django_jobs.worker.announce import announce_expired
+from django_jobs.worker.telling import deliver_here
 
 router = Router(tags=["jobs"])
 #: Where the digest of a PUT is kept in a job's meta: a second PUT of the same id is compared with it.
@@ -182,7 +183,7 @@ def expired_again(old: Job) -> JobInfo:
     now = store.now()
     record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
     store.restore(old.queue, id, record, State.EXPIRED)
-    announce_expired(old.queue, [(id, record)], now)
+    announce_expired(old.queue, [(id, record)], now, deliver_here)
     info = store.get(old.queue, id) or JobInfo(id, old.queue, record, State.EXPIRED, at=now)
     if get_settings().archive is not None:
         archive.write([info])

@@ -26,6 +26,7 @@ from django_jobs.values import Claim, JobInfo, Lane, State
 from django_jobs.worker import replicas
 from django_jobs.worker.announce import announce_expired
 from django_jobs.worker.remote import fail, succeed
+from django_jobs.worker.telling import deliver_here
 
 router = Router(tags=["work"])
 #: Bytes of a check-in message that are kept.
@@ -91,7 +92,7 @@ def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim
         max_running=get_settings().queues[queue].max_concurrency,
         lease_each=True,
     )
-    announce_expired(queue, claimed.expired, claimed.now)
+    announce_expired(queue, claimed.expired, claimed.now, deliver_here)
     return claimed.claims, claimed.left if claimed.claims else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import Any, cast
+from typing import Any
 
 from django.core import checks
 from django.utils import timezone
@@ -21,9 +21,9 @@ from django_jobs.tasks_backend.compat import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
-    normalize_json,
     task_enqueued,
 )
+from django_jobs.tasks_backend.plain import as_json_makes_it
 from django_jobs.tasks_backend.results import meta_of, result_of
 from django_jobs.tasks_backend.running import wrap
 from django_jobs.tasks_backend.task import OPTION_NAMES, JobTask, TaskDefinition, options_of, wire_name
@@ -44,6 +44,8 @@ class JobsBackend(BaseTaskBackend):
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+    #: Workers look for the tasks of backends that say so, subclasses of this one included.
+    runs_as_jobs = True
 
     @property
     def job_options(self) -> Mapping[str, Any]:
@@ -63,6 +65,14 @@ class JobsBackend(BaseTaskBackend):
         """The job this task is, with this backend's options."""
         return TaskDefinition(task, wrap(task), options_of(task, self.job_options), wire_name(task))
 
+    def _definition_of(self, task: Task[Any, Any]) -> TaskDefinition:
+        """The one that workers have, unless this call has options of its own."""
+        name, asked = wire_name(task), options_of(task, self.job_options)
+        known = registry.get(name) if registry.knows(name) else None
+        if isinstance(known, TaskDefinition) and known.asked == asked and known.task.func is task.func:
+            return known
+        return self.definition(task)
+
     def enqueue(
         self,
         task: Task[Any, Any],
@@ -72,8 +82,8 @@ class JobsBackend(BaseTaskBackend):
         """Enqueue the task now (or with ENQUEUE_ON_COMMIT, when the transaction commits)."""
         self.validate_task(task)
         enqueued_at = timezone.now().astimezone(UTC)
-        args, kwargs = cast("list[Any]", normalize_json(list(args))), _text_keys(normalize_json(dict(kwargs)))
-        request = request_for(self.definition(task), args, kwargs)
+        args, kwargs = as_json_makes_it(list(args)), as_json_makes_it(_text_keys(dict(kwargs)))
+        request = request_for(self._definition_of(task), args, kwargs)
         request.queue, request.priority = task.queue_name, task.priority
         request.unique_key = NO_KEY
         request.meta = meta_of(task, enqueued_at)
@@ -90,7 +100,7 @@ class JobsBackend(BaseTaskBackend):
             started_at=None,
             finished_at=None,
             last_attempted_at=None,
-            args=args,
+            args=list(args),
             kwargs=dict(kwargs),
             backend=self.alias,
             errors=[],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ from django_jobs import arguments, registry
 from django_jobs.codec import decode
 from django_jobs.context import RunningJob
 from django_jobs.exceptions import CorruptRecord, UnknownJob
+from django_jobs.results import load_result, worker_of
 from django_jobs.tasks_backend.compat import (
     Task,
     TaskError,
@@ -71,31 +73,35 @@ def result_of(info: JobInfo) -> TaskResult[Any, Any]:
         worker_ids=_workers(info, status),
     )
     if status == TaskResultStatus.SUCCESSFUL and info.result:
-        object.__setattr__(result, "_return_value", arguments.load_value(info.result))
+        object.__setattr__(result, "_return_value", load_result(info.result))
     return result
 
 
 def result_of_running(
     task: Task[Any, Any],
     job: RunningJob,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    earlier: Sequence[Attempt] = (),
 ) -> TaskResult[Any, Any]:
-    """The TaskResult that context and signals show while an attempt runs."""
+    """The TaskResult that context and signals show while an attempt runs.  `earlier`: the attempts before it."""
+    before = job.attempt - 1
+    names = [f"attempt-{number}" for number in range(1, before + 1 - len(earlier))]
+    names += [entry.worker or f"attempt-{number}" for number, entry in enumerate(earlier, len(names) + 1)][-before:]
     said = (job.meta or {}).get(META, {})
     return TaskResult(
         task=task.using(queue_name=job.queue),
         id=job.id,
         status=TaskResultStatus.RUNNING,
         enqueued_at=_parse(said.get("enqueued_at")) or job.enqueued_at,
-        started_at=job.claimed_at,
+        started_at=_moment(_first_start(earlier)) or job.claimed_at,
         finished_at=None,
         last_attempted_at=job.claimed_at,
         args=list(args),
         kwargs=dict(kwargs),
         backend=said.get("backend", task.backend),
-        errors=[],
-        worker_ids=[f"attempt-{number}" for number in range(1, job.attempt + 1)],
+        errors=[_error(entry) for entry in earlier if entry.outcome != "discarded"],
+        worker_ids=[*(names if before else ()), job.worker or f"attempt-{job.attempt}"],
     )
 
 
@@ -131,17 +137,17 @@ def _times(info: JobInfo) -> tuple[int, int]:
     return begun, info.at if STATUS[info.state] == TaskResultStatus.FAILED else 0
 
 
-def _first_start(attempts: tuple[Attempt, ...]) -> int:
+def _first_start(attempts: Sequence[Attempt]) -> int:
     return attempts[0].at - max(attempts[0].run_ms, 0) if attempts else 0
 
 
 def _workers(info: JobInfo, status: TaskResultStatus) -> list[str]:
-    """One per attempt.  Who completed a job is not kept: that attempt is named by its number."""
+    """One per attempt: the process that ran it, or the number of the attempt where that is not known."""
     names = [entry.worker or f"attempt-{number}" for number, entry in enumerate(info.attempts, 1)]
     if status == TaskResultStatus.RUNNING:
         names.append(info.worker)
     elif status == TaskResultStatus.SUCCESSFUL:
-        names.append(f"attempt-{len(names) + 1}")
+        names.append(worker_of(info.result or b"") or f"attempt-{len(names) + 1}")
     return names
 
 

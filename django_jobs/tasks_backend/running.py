@@ -1,27 +1,25 @@
-"""What happens round a task's function in the worker: the context, Django's signals, a JSON result."""
+"""What happens round a task's function in the worker: the context, and a result that JSON can hold."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from django_jobs import registry
+from asgiref.sync import sync_to_async
+
 from django_jobs.context import RunningJob, current_job
-from django_jobs.exceptions import Discard, Fail, Retry, Snooze
+from django_jobs.exceptions import Fail, StoreError
 from django_jobs.results import dump_result
-from django_jobs.tasks_backend.compat import (
-    Task,
-    TaskContext,
-    TaskResult,
-    TaskResultStatus,
-    normalize_json,
-    task_finished,
-    task_started,
-)
-from django_jobs.tasks_backend.results import error_of, result_of_running
+from django_jobs.stores import get_store
+from django_jobs.tasks_backend.compat import Task, TaskContext, TaskResult
+from django_jobs.tasks_backend.plain import as_json_makes_it
+from django_jobs.tasks_backend.results import result_of_running
+from django_jobs.values import Attempt
+
+#: In the context of the attempt: its result as it was when it began, and what the function returned.
+BEGAN, RETURNED = "_task_result", "_task_returned"
 
 
 def wrap(task: Task[Any, Any]) -> Callable[..., Any]:
@@ -32,17 +30,20 @@ def wrap(task: Task[Any, Any]) -> Callable[..., Any]:
 
         @wraps(func)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
-            with _attempt(task, args, kwargs) as (result, ends):
-                first: tuple[Any, ...] = (TaskContext(task_result=result),) if task.takes_context else ()
-                return ends(_as_django_has_it(await func(*first, *args, **kwargs)))
+            job = _job_of(task)
+            # What an earlier attempt came to is asked of the store: not on the loop.
+            begin = _begin if job.attempt == 1 else sync_to_async(_begin, thread_sensitive=False)
+            begun = begin(task, job, args, kwargs)
+            result = await begun if inspect.isawaitable(begun) else begun
+            return _ends(job, await func(*_context(task, result), *args, **kwargs))
 
         return _with_signature(run_async, task)
 
     @wraps(func)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with _attempt(task, args, kwargs) as (result, ends):
-            first: tuple[Any, ...] = (TaskContext(task_result=result),) if task.takes_context else ()
-            return ends(_as_django_has_it(func(*first, *args, **kwargs)))
+        job = _job_of(task)
+        result = _begin(task, job, args, kwargs)
+        return _ends(job, func(*_context(task, result), *args, **kwargs))
 
     return _with_signature(run, task)
 
@@ -51,9 +52,46 @@ class UnusableReturnValue(Fail, TypeError):
     """The task returned what JSON cannot hold.  Django's rule: it has failed; it has done its work, so once."""
 
 
+def attempts_before(job: RunningJob) -> tuple[Attempt, ...]:
+    """What the attempts before this one came to; nothing where the store does not tell."""
+    if job.attempt == 1:
+        return ()
+    try:
+        info = get_store().get(job.queue, job.id)
+    except StoreError:
+        return ()
+    return info.attempts[: job.attempt - 1] if info else ()
+
+
+def _job_of(task: Task[Any, Any]) -> RunningJob:
+    job = current_job()
+    if job is None:
+        raise RuntimeError(f"{task.module_path} runs outside a job: use task.call() to run a task here and now.")
+    return job
+
+
+def _begin(
+    task: Task[Any, Any], job: RunningJob, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> TaskResult[Any, Any]:
+    before = attempts_before(job)
+    # One for whoever tells of the end: the function may change its arguments.
+    setattr(job.context, BEGAN, result_of_running(task, job, args, kwargs, before))
+    return result_of_running(task, job, args, kwargs, before)
+
+
+def _context(task: Task[Any, Any], result: TaskResult[Any, Any]) -> tuple[Any, ...]:
+    return (TaskContext(task_result=result),) if task.takes_context else ()
+
+
+def _ends(job: RunningJob, value: Any) -> Any:
+    returned = _as_django_has_it(value)
+    setattr(job.context, RETURNED, returned)
+    return returned
+
+
 def _as_django_has_it(value: Any) -> Any:
     try:
-        returned = normalize_json(value)
+        returned = as_json_makes_it(value)
     except BaseException as error:  # an encoder of the value's own may raise anything
         kind = type(value)
         raise UnusableReturnValue(
@@ -73,54 +111,3 @@ def _with_signature(run: Callable[..., Any], task: Task[Any, Any]) -> Callable[.
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
     run.__signature__ = signature  # type: ignore[attr-defined]
     return run
-
-
-@contextmanager
-def _attempt(
-    task: Task[Any, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Iterator[tuple[TaskResult[Any, Any], Callable[[Any], Any]]]:
-    """One attempt: task_started before it, task_finished after its last, inside the `except` block so that Django's own
-    receiver can log the traceback."""
-    job = current_job()
-    if job is None:
-        raise RuntimeError(f"{task.module_path} runs outside a job: use task.call() to run a task here and now.")
-    backend = type(task.get_backend())
-    result = result_of_running(task, job, args, kwargs)
-    returned: list[Any] = []
-
-    def ends(value: Any) -> Any:
-        returned.append(value)
-        return value
-
-    task_started.send(sender=backend, task_result=result)
-    try:
-        yield result, ends
-    except BaseException as error:
-        if _is_last(job, error):
-            _finish(result, TaskResultStatus.FAILED, error)
-            task_finished.send(sender=backend, task_result=result)
-        raise
-    _finish(result, TaskResultStatus.SUCCESSFUL, None)
-    object.__setattr__(result, "_return_value", returned[0] if returned else None)
-    task_finished.send(sender=backend, task_result=result)
-
-
-def _finish(result: TaskResult[Any, Any], status: TaskResultStatus, error: BaseException | None) -> None:
-    """Django's results are frozen in name; its own backends write them like this, too."""
-    from django.utils import timezone
-
-    object.__setattr__(result, "status", status)
-    object.__setattr__(result, "finished_at", timezone.now())
-    if error is not None:
-        result.errors.append(error_of(error))
-
-
-def _is_last(job: RunningJob, error: BaseException) -> bool:
-    """Will no attempt follow?  outcome.py decides; here it is only about whom to tell."""
-    if isinstance(error, Snooze):
-        return registry.get(job.name).delivery == "at_most_once"
-    if isinstance(error, Retry):
-        return job.attempt >= job.max_attempts
-    return isinstance(error, (Fail, Discard)) or job.attempt >= job.max_attempts

@@ -11,6 +11,8 @@ from django.utils import timezone
 
 from django_jobs import registry
 from django_jobs.definition import JobDefinition
+from django_jobs.exceptions import InvalidJob
+from django_jobs.job_options import check_options
 from django_jobs.tasks_backend.compat import Task
 
 
@@ -24,6 +26,9 @@ class JobTask(Task):  # type: ignore[type-arg]
 
     max_attempts: int | None = None
     backoff: Any = None
+    retry_on: Any = None
+    discard_on: Any = None
+    on_exhausted: str | None = None
     timeout: float | timedelta | None = None
     soft_timeout: float | timedelta | None = None
     expires_in: float | timedelta | None = None
@@ -44,19 +49,40 @@ class JobTask(Task):  # type: ignore[type-arg]
         backend: str | None = None,
         **options: Any,
     ) -> JobTask:
-        """A copy with other defaults.  `run_after` may also be a timedelta from now, as Django's documentation says."""
+        """A copy with other defaults.  `run_after` may also be a timedelta from now, as Django's documentation says.
+
+        Other options of `@job` travel with each call, but for those of LASTING, which workers look up by the task's
+        name.  Raises InvalidJob for these, for unknown ones, and for values that cannot be."""
+        owner = f"{self.module_path}.using()"
+        check_options(options, owner, frozenset(OPTION_NAMES))
+        if lasting := sorted(options.keys() & LASTING):
+            raise InvalidJob(f"{owner}: {lasting[0]} holds for every call of a task. {_WRITE_IT}")
+        if "keep_result" in options and not (options["keep_result"] and self._keeps_results()):
+            raise InvalidJob(f"{owner}: keep_result=0 holds for every call of a task, and for none. {_WRITE_IT}")
         if isinstance(run_after, timedelta):
             run_after = timezone.now() + run_after
         # super() without arguments does not work in a class with slots made by dataclass.
         changed: Any = Task.using(self, priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
         return replace(changed, **options) if options else changed  # type: ignore[no-any-return]
 
+    def _keeps_results(self) -> bool:
+        defaults = getattr(self.get_backend(), "job_options", {})
+        return bool(options_of(self, defaults).get("keep_result", True))
+
 
 OPTION_NAMES = tuple(f.name for f in fields(JobTask) if f.name not in {base.name for base in fields(Task)})
 
 
+#: Options that workers take from the task as it was defined: they do not travel with a call.
+LASTING = frozenset({"backoff", "retry_on", "discard_on", "soft_timeout", "sensitive"})
+_WRITE_IT = "Write it as @task(…), from Django 6.1 on and with django-tasks, or in OPTIONS['JOB_OPTIONS'] of a backend."
+
+
 class TaskDefinition(JobDefinition):
     """The job definition behind a task: its function does what Django expects round the task's own."""
+
+    told_of = frozenset({"job_started", "job_succeeded", "job_dead", "job_cancelled", "job_expired"})
+    keeps_worker = True
 
     def __init__(
         self,
@@ -67,6 +93,14 @@ class TaskDefinition(JobDefinition):
     ) -> None:
         super().__init__(func, name=name, **options)
         self.task = task
+        #: what was asked for, before it was checked.
+        self.asked = dict(options)
+
+    def tell(self, notice: Any) -> None:
+        """Send Django's own signal, too."""
+        from django_jobs.tasks_backend.telling import tell
+
+        tell(self, notice)
 
 
 def wire_name(task: Task[Any, Any]) -> str:

@@ -16,14 +16,16 @@ from django_jobs.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, Sn
 from django_jobs.stores.running import MISPLACED
 from django_jobs.values import Recovered, State
 from django_jobs.worker.attempted import Attempted
-from django_jobs.worker.notices import Deliver, Notice, has_receivers, send
+from django_jobs.worker.notices import Deliver, Notice, is_wanted, send
 
 logger = logging.getLogger("django_jobs.worker")
 
 
-def anybody_listens() -> bool:
-    """Would telling of a success reach anybody?  Asked once per batch."""
-    return bool(signals.job_succeeded.receivers) or logger.isEnabledFor(logging.INFO)
+def anybody_listens(attempts: Iterable[Attempted]) -> bool:
+    """Would telling of these successes reach anybody?  Asked once per batch."""
+    if signals.job_succeeded.receivers or logger.isEnabledFor(logging.INFO):
+        return True
+    return any(attempted.definition is not None and attempted.definition.told_of for attempted in attempts)
 
 
 def announce(attempted: Attempted, deliver: Deliver = send) -> None:
@@ -54,10 +56,9 @@ def announce(attempted: Attempted, deliver: Deliver = send) -> None:
 
 
 def _tell(signal: str, attempted: Attempted, deliver: Deliver, **more: Any) -> None:
-    if has_receivers(signal):
-        claim, name = attempted.claim, attempted.name
-        definition, job = attempted.definition, attempted.running
-        deliver(Notice(signal, name, claim.queue, claim.id, claim.attempt, more, definition, job))
+    claim, name, definition = attempted.claim, attempted.name, attempted.definition
+    if getattr(signals, signal).receivers or (definition is not None and signal in definition.told_of):
+        deliver(Notice(signal, name, claim.queue, claim.id, claim.attempt, more, definition, attempted.running))
 
 
 def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
@@ -105,5 +106,5 @@ def announce_misplaced(queue: str, buried: Iterable[tuple[str, bytes]], deliver:
 
 
 def _tell_bare(notice: Notice, deliver: Deliver) -> None:
-    if has_receivers(notice.signal):
+    if is_wanted(notice):
         deliver(notice)

@@ -15,7 +15,7 @@ from django_jobs import remote
 from django_jobs.context import RunningJob, StopRequests
 from django_jobs.stores.base import Store
 from django_jobs.values import Claim, Job, Lane
-from django_jobs.worker import forks
+from django_jobs.worker import forks, telling
 from django_jobs.worker.channel import Channel
 from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.config import WorkerConfig
@@ -37,8 +37,6 @@ logger = logging.getLogger("django_jobs.worker")
 
 #: Jobs that a pong describes; the admin shows no more of one process.
 _DESCRIBED = 50
-#: Seconds that receivers of signals have at the end, for what is still to be told.
-_TELLING_TIME = 4.0
 #: Seconds between two looks whether the last job has ended, while leaving.
 _LEAVING_INTERVAL = 0.01
 #: Seconds for which a thread may compute before another may.  Python's 5 ms are longer than a batch of small jobs: the
@@ -80,6 +78,7 @@ class Child:
         self.signals, self.outage = Signals(), Outage(f"Claiming for {name}")
         self.holding = Holding()
         self.sizer, self.settler = BatchSizer(), Settler(store, self.holding)
+        telling.use(self.settler.telling)
         self.claimed = 0
         #: this child may run suspects; it is asked to run none any more; it runs one.
         self.tries = self.yields = self.on_trial = False
@@ -89,6 +88,7 @@ class Child:
         self.executor = Executor(
             stops=self.stops,
             clock=self.clock,
+            deliver=self.settler.telling.deliver,
             run_coroutine=run_coroutine_here if self.loop is None else self.loop.run_coroutine,
         )
         if self.loop is not None:
@@ -172,7 +172,7 @@ class Child:
             for queue, lost in self.doubts.settle():
                 self.channel.send({"is": "checked", "queue": queue, "lost": lost})
             if self.gate.final and self.is_idle:
-                self.settler.telling.finish(_TELLING_TIME)
+                self.settler.telling.finish(telling.LAST_TIME)
                 return
 
     def _abandon(self) -> None:

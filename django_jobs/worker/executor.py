@@ -35,6 +35,7 @@ from django_jobs.worker import database, forks, replicas
 from django_jobs.worker.announce import announce
 from django_jobs.worker.attempted import Attempted, waited
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
+from django_jobs.worker.notices import Deliver, Notice, send
 from django_jobs.worker.plan import Plan, run_coroutine_here
 from django_jobs.worker.settle import settle
 from django_jobs.worker.thread_caches import warm_caches
@@ -60,7 +61,8 @@ class Executor:
     `run_here` or `run_on_loop`.  Safe to share between threads.
 
     `middleware`: as in the MIDDLEWARE setting (default: that setting); `clock`: the store's time in ms;
-    `close_connections`: tidy database connections round each job (off inside a test's transaction).
+    `close_connections`: tidy database connections round each job (off inside a test's transaction); `deliver(notice)`
+    has the receivers of job_started called (default: here and now).
     """
 
     def __init__(
@@ -71,12 +73,13 @@ class Executor:
         clock: Callable[[], int] = lambda: int(time() * 1000),
         close_connections: bool = True,
         run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any] = run_coroutine_here,
+        deliver: Deliver = send,
     ) -> None:
         self.middleware = load(get_settings().middleware) if middleware is None else tuple(middleware)
         self.stops = StopRequests() if stops is None else stops
         self.clock = clock
         self.close_connections = close_connections
-        self.run_coroutine = run_coroutine
+        self.run_coroutine, self.deliver = run_coroutine, deliver
         self._plans: dict[str, Plan] = {}
 
     def run(self, claim: Claim, store: Store) -> Attempted:
@@ -130,6 +133,7 @@ class Executor:
             ready_ms=max(claim.since, job.enqueued_at),
             claimed_ms=claim.claimed_at,
             token=claim.token,
+            worker=claim.worker,
             meta=job.meta,
             stops=self.stops,
             send=partial(store.checkin, claim),
@@ -169,8 +173,8 @@ class Executor:
     def _run_here(self, prepared: Prepared) -> Attempted:
         claim, job, running_job, plan = prepared
         context = running.set(running_job)
-        if job_started.receivers:
-            self._send_started(prepared)
+        if job_started.receivers or plan.definition.told_of:
+            self._tell_started(prepared)
         if ACTIVE:
             crashpoint("run.before")
         started = perf_counter()
@@ -192,7 +196,7 @@ class Executor:
             crashpoint("run.after")
         return Attempted(
             claim,
-            Succeeded(self._stored(value, plan)),
+            Succeeded(self._stored(value, prepared)),
             job.name,
             running_job,
             plan.definition,
@@ -206,8 +210,8 @@ class Executor:
         """Run a job whose plan says `on_loop` on the running event loop."""
         claim, job, running_job, plan = prepared
         context = running.set(running_job)
-        if job_started.receivers:
-            self._send_started(prepared)
+        if job_started.receivers or plan.definition.told_of:
+            self._tell_started(prepared)
         started = perf_counter()
         try:
             value = await plan.call(running_job)
@@ -220,14 +224,15 @@ class Executor:
                 await database.after_async_job(f"Job {claim.id} ({job.name})")
         run_ms = int((perf_counter() - started) * 1000)
         wait_ms = waited(claim, job)
-        outcome = Succeeded(self._stored(value, plan))
+        outcome = Succeeded(self._stored(value, prepared))
         return Attempted(claim, outcome, job.name, running_job, plan.definition, None, run_ms, wait_ms, job.controls)
 
-    def _stored(self, value: Any, plan: Plan) -> bytes:
+    def _stored(self, value: Any, prepared: Prepared) -> bytes:
         """The result as it is kept, or why it is missing.  The function has returned: it never runs again for this."""
-        if value is None or plan.options.keep_result == 0:
+        plan = prepared.plan
+        if plan.options.keep_result == 0 or (value is None and not plan.definition.keeps_worker):
             return b""
-        stored, why = dump_result(value)
+        stored, why = dump_result(value, prepared.claim.worker if plan.definition.keeps_worker else None)
         if why and plan.definition.name not in _warned:
             _warned.add(plan.definition.name)
             logger.warning(
@@ -237,15 +242,10 @@ class Executor:
             )
         return stored
 
-    def _send_started(self, prepared: Prepared) -> None:
+    def _tell_started(self, prepared: Prepared) -> None:
         claim, job, running_job, plan = prepared
-        job_started.send_robust(
-            plan.definition,
-            job_id=claim.id,
-            name=job.name,
-            queue=claim.queue,
-            attempt=claim.attempt,
-            job=running_job,
+        self.deliver(
+            Notice("job_started", job.name, claim.queue, claim.id, claim.attempt, {}, plan.definition, running_job)
         )
 
     # -- failures ------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -10,6 +11,8 @@ from django_jobs import registry, signals
 from django_jobs.context import RunningJob
 from django_jobs.definition import JobDefinition
 from django_jobs.exceptions import UnknownJob
+
+logger = logging.getLogger("django_jobs.worker")
 
 
 class Notice(NamedTuple):
@@ -32,17 +35,24 @@ class Notice(NamedTuple):
 Deliver = Callable[[Notice], object]
 
 
-def has_receivers(signal: str) -> bool:
+def is_wanted(notice: Notice) -> bool:
     """Does anybody listen to it?"""
-    return bool(getattr(signals, signal).receivers)
+    if getattr(signals, notice.signal).receivers:
+        return True
+    definition = _definition_of(notice)
+    return definition is not None and notice.signal in definition.told_of
+
+
+def _definition_of(notice: Notice) -> JobDefinition | None:
+    if notice.definition is None:
+        with suppress(UnknownJob):
+            return registry.get(notice.name)
+    return notice.definition
 
 
 def send(notice: Notice) -> None:
     """Call the receivers, here and now."""
-    definition = notice.definition
-    if definition is None:
-        with suppress(UnknownJob):
-            definition = registry.get(notice.name)
+    definition = _definition_of(notice)
     getattr(signals, notice.signal).send_robust(
         definition,
         job_id=notice.id,
@@ -52,6 +62,11 @@ def send(notice: Notice) -> None:
         job=notice.job,
         **notice.more,
     )
+    if definition is not None and notice.signal in definition.told_of:
+        try:
+            definition.tell(notice)
+        except Exception:
+            logger.exception("%s of job %s (%s) was not passed on", notice.signal, notice.id, notice.name)
 
 
 def to_words(notice: Notice) -> dict[str, Any]:

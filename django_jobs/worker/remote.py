@@ -18,6 +18,7 @@ from django_jobs.values import PLAIN, Claim
 from django_jobs.worker.announce import announce
 from django_jobs.worker.attempted import Attempted, waited
 from django_jobs.worker.settle import settle
+from django_jobs.worker.telling import deliver_here
 
 logger = logging.getLogger("django_jobs.remote")
 
@@ -83,7 +84,7 @@ def _end(store: Store, claim: Claim, outcome: Outcome, error: JobsError | None, 
     attempted = Attempted(claim, outcome, name, None, _definition(name), error, run_ms, wait_ms, controls)
     recorded = settle(store, attempted)
     if recorded:
-        announce(recorded)
+        announce(recorded, deliver_here)
     return recorded is not None
 
 

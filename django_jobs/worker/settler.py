@@ -130,7 +130,7 @@ class Settler:
             self._pause = self._outage(queue).failed(error)
             return False
         self._outage(queue).worked()
-        if not is_batch or anybody_listens():
+        if not is_batch or anybody_listens(recorded):
             for attempted in recorded:
                 announce(attempted, self.telling.deliver)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_jobs import registry
-from django_jobs.checks import check_jobs, check_settings
+from django_jobs.checks import check_jobs, check_modules, check_settings
 from django_jobs.conf import get_settings
 from django_jobs.definition import JobDefinition
+from django_jobs.enqueue import enqueue_by_name
 from django_jobs.store_setting import check_deployment
+from django_jobs.stores import get_store, use_store
 
 CACHES = {
     "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"},
@@ -281,6 +284,44 @@ class TestDeployment:
         messages = found({"STORE": "memory", "EAGER": True}, check_deployment)
         assert [message[:4] for message in (m.removeprefix("django_jobs.") for m in messages)] == ["W002", "W002"]
         assert found({"STORE": "redis://localhost/0"}, check_deployment) == []
+
+
+class TestModules:
+    def test_what_is_not_imported_at_the_start_is_named_with_the_remedy(self):
+        with registered(task):
+            (message,) = [text for text in found({"STORE": "memory"}, check_modules) if f"{__name__}.task " in text]
+        assert "W004" in message
+        assert f"'MODULES'] = ['jobs', 'tasks', '{__name__}']" in message
+
+    def test_what_is_registered_at_the_start_is_not(self, monkeypatch):
+        monkeypatch.setattr(registry.apps, "ready", False)
+        with registered(task):
+            assert not [text for text in found({"STORE": "memory"}, check_modules) if f"{__name__}.task " in text]
+
+    def test_a_module_that_is_not_there_is_named(self):
+        (message,) = [text for text in found({"MODULES": ["jobs", "shop.nothing"]}, check_modules) if "E017" in text]
+        assert "'shop.nothing'" in message
+
+    def test_views_are_imported_first(self, settings):
+        settings.ROOT_URLCONF = "tests.integration.late_urls"
+        sys.modules.pop("tests.integration.late_urls", None)
+        try:
+            assert any("late_urls.only_a_view_imports_it" in text for text in found({}, check_modules))
+        finally:
+            registry.unregister("tests.integration.late_urls.only_a_view_imports_it")
+
+    def test_enqueueing_it_says_so_once(self, caplog, tmp_path):
+        store = f"embedded:{tmp_path / 'jobs.sqlite3'}"
+        with registered(task), override_settings(DJANGO_JOBS={"STORE": store}):
+            use_store(None)
+            try:
+                for _ in range(2):
+                    enqueue_by_name("tests.checked")
+            finally:
+                get_store().close()
+                use_store(None)
+        (said,) = [record.getMessage() for record in caplog.records if record.name == "django_jobs"]
+        assert f"Workers may not find tests.checked: its module {__name__} is not imported" in said
 
 
 def test_every_id_is_documented() -> None:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import logging
 import pickle
-from datetime import timedelta
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import IntEnum
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+from uuid import UUID
 
 import django
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
+from django_jobs import discovery
+from django_jobs.codec import decode
+from django_jobs.exceptions import InvalidJob
+from django_jobs.handle import JobHandle
 from django_jobs.stores import use_store
 from django_jobs.stores.base import Store
 from django_jobs.values import Lane, State
@@ -22,7 +31,9 @@ from django_jobs.worker.executor import Executor
 if django.VERSION < (6, 0) and find_spec("django_tasks") is None:
     pytest.skip("needs Django 6 or the django-tasks backport", allow_module_level=True)
 
+from django_jobs.tasks_backend import JobsBackend
 from django_jobs.tasks_backend.compat import (
+    BaseTaskBackend,
     TaskResultDoesNotExist,
     TaskResultStatus,
     task_enqueued,
@@ -30,7 +41,13 @@ from django_jobs.tasks_backend.compat import (
     task_started,
 )
 from tests import tasks_project
-from tests.tasks_project import add, add_later, anything, break_down, no_json, put_off, tell
+from tests.tasks_project import add, add_later, anything, break_down, no_json, nothing, put_off, tell
+
+DummyBackend: Any = import_module(f"{BaseTaskBackend.__module__.rpartition('.')[0]}.dummy").DummyBackend
+
+
+class OurBackend(JobsBackend):
+    """As a project may extend it."""
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +144,31 @@ def test_options_may_be_given_to_one_use_of_a_task(run: Any, memory_store: Store
     assert info.state is State.RETRY
 
 
+@pytest.mark.parametrize(
+    "options", [{"backoff": [1]}, {"soft_timeout": 5}, {"sensitive": ["a"]}, {"retry_on": OSError}, {"keep_result": 0}]
+)
+def test_what_workers_look_up_by_name_cannot_differ_from_call_to_call(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidJob, match="holds for every call of a task"):
+        add.using(**options)
+
+
+@pytest.mark.parametrize("options", [{"max_atempts": 3}, {"timeout": -1}, {"delivery": "often"}])
+def test_options_of_one_use_are_checked_where_they_are_written(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidJob, match=next(iter(options))):
+        add.using(**options)
+
+
+def test_options_of_one_use_travel_with_its_call(memory_store: Store) -> None:
+    result = add.using(
+        max_attempts=4, timeout=3, expires_in=60, delivery="at_least_once", max_concurrency=2, keep_result=9
+    ).enqueue(1)
+    info = memory_store.get("default", result.id)
+    assert info is not None
+    job = decode(info.id, info.queue, info.record)
+    assert (job.options.max_attempts, job.options.timeout) == (4, 3000)
+    assert (job.controls.limit, job.controls.keep_result) == (2, 9000)
+
+
 def test_async_tasks_run(run: Any) -> None:
     result = add_later.enqueue(1)
     run()
@@ -174,9 +216,57 @@ def test_arguments_come_back_as_json_makes_them(run: Any) -> None:
     assert result.return_value == [[[1, 2], "bytes"], {"key": {"a": [1]}}]
 
 
-def test_arguments_that_are_no_json_are_refused_in_the_caller() -> None:
-    with pytest.raises(TypeError):
-        anything.enqueue(object())
+class Colour(IntEnum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "comes_back"),
+    [
+        ({1: 2}, {"1": 2}),
+        ({None: 1, True: 2, 1.5: 3}, {"null": 1, "true": 2, "1.5": 3}),
+        ({"$date": "2026-01-01"}, {"$date": "2026-01-01"}),
+        ({"deep": [{2: (3,)}]}, {"deep": [{"2": [3]}]}),
+        (Colour.RED, 1),
+        (SafeString("text"), "text"),
+        (range(3), [0, 1, 2]),
+    ],
+)
+def test_arguments_and_results_become_what_json_makes_of_them(value: Any, comes_back: Any, run: Any) -> None:
+    result = anything.enqueue(value, key=value)
+    assert (result.args, result.kwargs) == ([comes_back], {"key": comes_back})
+    run()
+    result.refresh()
+    assert result.return_value == [[comes_back], {"key": comes_back}]
+    assert (result.args, result.kwargs) == ([comes_back], {"key": comes_back})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        timezone.now(),
+        date(2026, 1, 1),
+        Decimal(1),
+        UUID(int=1),
+        {1, 2},
+        b"\xff",
+        timedelta(1),
+        [{"a": time(1)}],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_djangos_own_backends_refuse_is_refused_in_the_caller(value: Any) -> None:
+    theirs = DummyBackend("dummy", {})
+    with pytest.raises((TypeError, ValueError)) as expected:
+        theirs.enqueue(anything, (value,), {})
+    with pytest.raises(expected.type):
+        anything.enqueue(value)
+
+
+def test_a_number_that_json_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        anything.enqueue(float("nan"))
 
 
 def test_signals_are_sent_with_the_backend_class_as_sender(run: Any) -> None:
@@ -245,12 +335,36 @@ def test_tasks_and_results_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(result)) == result  # noqa: S301 - our own bytes
 
 
-@pytest.mark.skipif(django.VERSION < (6, 1), reason="@task takes other options from Django 6.1 on")
+@pytest.mark.skipif((6, 0) <= django.VERSION < (6, 1), reason="the decorator of Django 6.0 takes no other options")
 def test_the_decorator_takes_our_options() -> None:
-    from django.tasks import task
+    made: Any = tasks_project.task(max_attempts=5, timeout=3, backoff=[1], priority=4)(tasks_project.add.func)
+    assert (made.max_attempts, made.timeout, made.backoff, made.priority) == (5, 3, [1], 4)
 
-    made = task(max_attempts=5, timeout=3)(tasks_project.add.func)
-    assert (made.max_attempts, made.timeout) == (5, 3)
+
+def test_a_subclass_of_the_backend_is_found_like_the_backend_itself(settings: Any) -> None:
+    settings.TASKS = {"default": {"BACKEND": f"{__name__}.OurBackend"}}
+    assert discovery.module_names() == ["jobs", "tasks"]
+    settings.TASKS = {"default": {"BACKEND": f"{DummyBackend.__module__}.DummyBackend"}}
+    assert discovery.module_names() == ["jobs"]
+
+
+def test_a_result_of_none_is_kept_with_its_worker(run: Any, memory_store: Store) -> None:
+    result = nothing.enqueue()
+    run()
+    result.refresh()
+    assert (result.return_value, result.worker_ids) == (None, ["tester"])
+    assert JobHandle(result.id, "x", "default").wait(0) is None
+
+
+def test_the_context_of_a_later_attempt_names_the_workers_before(run: Any, memory_store: Store) -> None:
+    result = tell.using(max_attempts=2).enqueue("hello")
+    (lost,) = memory_store.claim("default", "lost", 1, lease=30_000).claims
+    assert memory_store.recover("default", worker="lost")
+    assert lost.id == result.id
+    with Heard(task_started) as started:
+        run()
+    result.refresh()
+    assert (result.return_value[1], result.worker_ids, len(started)) == (2, ["lost", "tester"], 1)
 
 
 def test_checks_name_what_is_wrong_with_the_setting(settings: Any) -> None:

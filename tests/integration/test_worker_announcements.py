@@ -59,6 +59,16 @@ def test_what_became_of_a_job_whose_process_died_is_told_as_it_is(site: WorkerSi
     assert pool.stop() == 0
 
 
+@pytest.mark.parametrize(("name", "options"), [("work", {}), ("awork", {}), ("work", {"timeout": 60_000})])
+def test_a_receiver_of_a_start_that_hangs_holds_up_no_job(
+    site: WorkerSite, tmp_path: Path, name: str, options: dict[str, int]
+) -> None:
+    listening(site, f"start:{tmp_path / 'never'}")
+    ids = [site.put(name, **options) for _ in range(12)]  # more than there are threads
+    for id in ids:
+        site.wait(id)
+
+
 def test_a_receiver_that_hangs_costs_no_claim_and_no_time_limit(site: WorkerSite, tmp_path: Path, pace: Pace) -> None:
     pool = listening(site, f"wait:{tmp_path / 'never'}")
     long = site.put("work", 4_000)

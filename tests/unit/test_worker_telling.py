@@ -11,18 +11,22 @@ import pytest
 
 from django_jobs.conf import QueueSettings
 from django_jobs.outcome import Succeeded
-from django_jobs.signals import job_expired, job_succeeded, worker_stopped
+from django_jobs.signals import job_expired, job_started, job_succeeded, worker_stopped
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.values import Lane, NewJob
 from django_jobs.worker import telling as module
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.clock import StoreClock
+from django_jobs.worker.executor import Executor
 from django_jobs.worker.fetcher import Fetcher
 from django_jobs.worker.gate import Gate
 from django_jobs.worker.notices import Notice
 from django_jobs.worker.settler import Settler
 from django_jobs.worker.telling import Telling
 from tests.conftest import Clock
+from tests.unit.workbench import Bench, bench
+
+__all__ = ["bench"]
 
 
 class Receiver:
@@ -87,6 +91,44 @@ def test_a_receiver_that_hangs_does_not_hold_up_the_claim_that_finds_a_job_too_l
         assert receiver.heard == []
     finally:
         job_expired.disconnect(receiver)
+
+
+def test_a_receiver_of_a_start_that_hangs_does_not_hold_up_the_job(bench: Bench, receiver: Receiver) -> None:
+    ran: list[str] = []
+
+    def work() -> None:
+        ran.append("work")
+
+    telling = Telling()
+    job_started.connect(receiver)
+    try:
+        bench.define(work)
+        bench.put("bench.work")
+        executor = Executor(middleware=(), close_connections=False, deliver=telling.deliver)
+        assert isinstance(executor.attempt(bench.claim(), bench.store).outcome, Succeeded)
+        assert ran == ["work"]
+        assert receiver.called.wait(30)
+        assert receiver.heard == []
+        receiver.go.set()
+        assert telling.finish(30)
+    finally:
+        job_started.disconnect(receiver)
+
+
+def test_a_receiver_that_ends_its_thread_ends_no_web_process(receiver: Receiver) -> None:
+    def leave(**_: Any) -> None:
+        raise SystemExit
+
+    receiver.go.set()
+    telling = Telling(ends_process=False)
+    job_expired.connect(leave)
+    try:
+        telling.deliver(notice("a")._replace(signal="job_expired"))
+        telling.deliver(notice("b"))
+        assert telling.finish(30)
+    finally:
+        job_expired.disconnect(leave)
+    assert receiver.heard == ["b"]
 
 
 def test_what_waits_is_bounded_and_what_is_not_sent_is_counted_and_said_once(

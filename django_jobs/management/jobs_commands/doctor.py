@@ -20,6 +20,7 @@ from django_jobs.stores import get_store
 from django_jobs.stores.base import MAX_BATCH
 from django_jobs.values import State
 from django_jobs.worker.announce import announce_misplaced
+from django_jobs.worker.telling import deliver_here
 
 #: The oldest server whose commands the scripts use.
 OLDEST = (6, 2)
@@ -258,7 +259,7 @@ def repairs() -> Iterator[Finding]:
             fruitless = 0 if step else fruitless + 1
             if fruitless and (fruitless == FRUITLESS or not store.faults(queue).found):
                 break
-        announce_misplaced(queue, buried)
+        announce_misplaced(queue, buried, deliver_here)
         for kind, number in done.items():
             yield Finding("warning", "repaired", f"{kind.replace('_', ' ')}: {number} in queue {queue!r}.")
 

@@ -11,6 +11,7 @@ from django_jobs import signals
 from django_jobs.stores.base import Store
 from django_jobs.values import State
 from django_jobs.worker.remote import RemoteWatch
+from django_jobs.worker.telling import here
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
 
@@ -130,6 +131,7 @@ def test_the_end_of_a_remote_job_is_told_like_any_other(
             (job,) = claim()
             api.post(f"v1/jobs/php.resize/{number}", {"status": status, "token": job["token"]})
             api.post(f"v1/jobs/php.resize/{number}", {"status": status, "token": job["token"]})
+        assert here().finish(30)
     finally:
         for signal in (signals.job_succeeded, signals.job_failed):
             signal.disconnect(hear)

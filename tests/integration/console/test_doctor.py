@@ -17,6 +17,7 @@ from django_jobs.stores import use_store
 from django_jobs.stores.base import Store
 from django_jobs.stores.redis import RedisStore
 from django_jobs.values import NewJob, State
+from django_jobs.worker.telling import here
 from tests.console_data import worker_info
 from tests.contract.test_repair import misplace
 
@@ -90,6 +91,7 @@ def test_a_repair_mends_it_and_tells_of_what_may_not_run_again(live: Store, make
     job_dead.connect(hear)
     try:
         code, found = doctor("--repair")
+        assert here().finish(30)
     finally:
         job_dead.disconnect(hear)
     assert (code, errors(found)) == (0, [])

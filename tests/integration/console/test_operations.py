@@ -14,6 +14,7 @@ from django_jobs.exceptions import CorruptRecord, InvalidArguments, JobNotFound,
 from django_jobs.payloads import HIDDEN
 from django_jobs.stores.base import Store
 from django_jobs.values import State
+from django_jobs.worker.telling import here
 from tests.console_data import Filler
 
 
@@ -55,6 +56,7 @@ def test_cancelling_tells_the_receivers_once_for_each_job_that_ended(filler: Fil
     waiting, running = filler.make(State.SCHEDULED), filler.make(State.RUNNING)
     done = operations.cancel("default", [waiting, running, "nothing"])
     assert (list(done.moved), list(done.asked)) == ([waiting], [running])
+    assert here().finish(30)
     assert [(name, about["job_id"], about["name"]) for name, about in heard] == [
         ("job_cancelled", waiting, "shop.send_receipt")
     ]
@@ -63,6 +65,7 @@ def test_cancelling_tells_the_receivers_once_for_each_job_that_ended(filler: Fil
 def test_killing_tells_the_receivers_and_writes_the_reason(console_store: Store, filler: Filler, heard: Any) -> None:
     id = filler.make(State.RUNNING)
     assert operations.kill("default", [id], "it eats the disk").count == 1
+    assert here().finish(30)
     assert [(name, about["outcome"]) for name, about in heard] == [("job_dead", "killed")]
     info = console_store.get("default", id)
     assert info is not None

@@ -9,7 +9,7 @@ from typing import Any
 from django.dispatch import Signal
 
 from django_jobs.enqueue import enqueue_by_name
-from django_jobs.signals import job_cancelled, job_dead, job_failed, job_retried
+from django_jobs.signals import job_cancelled, job_dead, job_failed, job_retried, job_started
 from tests.survival.project.jobs import ledger
 
 SIGNALS = {
@@ -21,17 +21,25 @@ SIGNALS = {
 
 
 def listen(what: str, flag: str = "") -> None:
-    """Each notes what it is told.  "wait" then waits for the file `flag`; "follow" does, too, and enqueues after-ID."""
+    """Each notes what it is told.  "wait" then waits for the file `flag`; "follow" does, too, and enqueues after-ID;
+    "start" waits for it at the start of each job."""
+    if what == "start":
+        job_started.connect(lambda **_: _wait(flag), weak=False)
+        return
     for name, signal in SIGNALS.items():
         _connect(name, signal, what, flag)
+
+
+def _wait(flag: str) -> None:
+    while not Path(flag).exists():
+        time.sleep(0.01)
 
 
 def _connect(name: str, signal: Signal, what: str, flag: str) -> None:
     def receive(sender: Any, job_id: str, attempt: int, error: Any, **_: Any) -> None:
         ledger.write(name, job_id, attempt, f"{type(error).__name__}/{sender and sender.name}")
         if flag:
-            while not Path(flag).exists():
-                time.sleep(0.01)
+            _wait(flag)
             ledger.write("heard", job_id)
         if what == "follow" and name == "job_dead":
             enqueue_by_name("work", [], job_id=f"after-{job_id}")

@@ -1,0 +1,87 @@
+"""Django's signals task_started and task_finished, sent where those about jobs are sent.
+
+So they come after the fact, whoever ended the task: the process that ran it, its parent at a time limit, another worker
+that recovers it, or a person.  Receivers hold up no task.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from django_jobs.exceptions import Discard, JobFailed
+from django_jobs.stores import get_store
+from django_jobs.tasks_backend.compat import (
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_finished,
+    task_started,
+)
+from django_jobs.tasks_backend.results import error_of, result_of, result_of_running
+from django_jobs.tasks_backend.running import BEGAN, RETURNED, attempts_before
+
+if TYPE_CHECKING:
+    from django_jobs.tasks_backend.task import TaskDefinition
+    from django_jobs.worker.notices import Notice
+
+STARTED, SUCCEEDED = "job_started", "job_succeeded"
+
+
+def tell(definition: TaskDefinition, notice: Notice) -> None:
+    """Send Django's signal for ours."""
+    sender = type(definition.task.get_backend())
+    if notice.signal == STARTED:
+        if notice.job is not None:
+            job = notice.job
+            began = result_of_running(definition.task, job, job.args, job.kwargs, attempts_before(job))
+            task_started.send_robust(sender=sender, task_result=began)
+        return
+    if (result := _ended(notice)) is None:
+        return
+    if result.status != TaskResultStatus.FAILED:
+        task_finished.send_robust(sender=sender, task_result=result)
+        return
+    error = notice.more.get("error")
+    if not isinstance(error, BaseException):
+        error = JobFailed(str(error or "The task was not started in time."))
+    stack = error.__traceback__
+    try:
+        # Django's own receiver logs the exception that is being handled.
+        raise error
+    except BaseException:
+        task_finished.send_robust(sender=sender, task_result=result)
+    finally:
+        error.__traceback__ = stack
+
+
+def _ended(notice: Notice) -> TaskResult[Any, Any] | None:
+    """The result of the task that ended; None if it has left the store by now, or is no task's."""
+    began: TaskResult[Any, Any] | None = None if notice.job is None else getattr(notice.job.context, BEGAN, None)
+    if notice.job is None or began is None:
+        return _stored(notice)
+    from django.utils import timezone
+
+    result, succeeded = copy(began), notice.signal == SUCCEEDED
+    error = notice.more.get("error")
+    fields: dict[str, Any] = {
+        "status": TaskResultStatus.SUCCESSFUL if succeeded else TaskResultStatus.FAILED,
+        "finished_at": timezone.now(),
+        "errors": [*began.errors],
+    }
+    if succeeded:
+        fields["_return_value"] = getattr(notice.job.context, RETURNED, None)
+    elif isinstance(error, BaseException) and not isinstance(error, Discard):
+        fields["errors"].append(error_of(error))
+    for name, value in fields.items():
+        # Django's results are frozen in name; its own backends write them like this, too.
+        object.__setattr__(result, name, value)
+    return result
+
+
+def _stored(notice: Notice) -> TaskResult[Any, Any] | None:
+    info = get_store().get(notice.queue, notice.id)
+    try:
+        return None if info is None else result_of(info)
+    except TaskResultDoesNotExist:
+        return None
