@@ -87,7 +87,7 @@ def test_a_batch_of_a_hundred_costs_less_than_half_a_command_each(
     assert commands / 1000 <= 0.5
 
 
-def test_a_single_job_costs_at_most_46_commands_in_the_server(
+def test_a_single_job_costs_at_most_45_commands_in_the_server(
     redis_store: RedisStore, make_job: Any, redis_server: str
 ) -> None:
     redis_store.enqueue("default", [make_job()])
@@ -100,8 +100,10 @@ def test_a_single_job_costs_at_most_46_commands_in_the_server(
         redis_store.enqueue("default", [make_job()])
         claims = redis_store.claim("default", "w", 1, lease=30_000).claims
         redis_store.complete("default", [Done(claim) for claim in claims])
-        commands = sum(entry["calls"] for entry in client.info("commandstats").values())
-    assert commands <= 46
+        spent = {name: entry["calls"] for name, entry in client.info("commandstats").items()}
+    commands = sum(calls for name, calls in spent.items() if "config" not in name)
+    # 44, and the HGET of the claim's number: a claim that the network delivers late must take no job.
+    assert commands <= 45
 
 
 @pytest.fixture
