@@ -266,8 +266,14 @@ class RunningStore(ABC):
         again; delivered at most once, it may have started, so it goes to dead with the attempt MISPLACED.  A job in
         several places counts as "job_without_place": it stays in one.
 
-        Each step goes on where the last one of this store ended: steps of `limit` meet everything in time.  `buried`
-        is added to: id and record of each job that went to dead."""
+        Each step goes on where the last one of this store ended: steps of `limit` meet everything in time.  Where the
+        numbers of jobs show that one is misplaced, all are walked through, for a quarter of a second in each step.
+        `buried` is added to: id and record of each job that went to dead."""
+
+    def is_walking(self, queue: str) -> bool:
+        """Has a step of `reconcile` begun to walk through the whole queue, and not ended?  The next step should follow
+        soon.  A store that knows the place of each job by an index has no need to."""
+        return False
 
     @abstractmethod
     def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:

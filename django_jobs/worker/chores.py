@@ -23,6 +23,8 @@ logger = logging.getLogger("django_jobs.worker")
 _LIMIT = 100
 #: Seconds between two runs of a chore that found no more to do.
 RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
+#: The same where a repair has found something, or is in the middle of a queue.
+SOON = 0.5
 #: Seconds after which a call to a silent store has failed (stores/redis/transport.py: DEADLINE).
 LONGEST_CALL = 5.0
 #: No sign of a fault: a waiter is let in too while the one before it waits for a free thread.
@@ -128,8 +130,8 @@ class Chores:
         if repairs:
             logger.warning("Queue %r was inconsistent and has been repaired: %s", queue, repairs)
             announce_misplaced(queue, buried, self.deliver)
-            return 0.5
-        return RECONCILE
+            return SOON
+        return SOON if self.store.is_walking(queue) else RECONCILE
 
 
 def _tick(ticker: Ticker) -> float:

@@ -158,9 +158,9 @@ class TestNumbers:
         assert waited(claim(store)[0]) == 300
 
     def test_see_the_oldest_job_behind_newer_ones_of_higher_priority(self, store, make_job, clock):
-        enqueue(store, make_job("old", priority=-5), make_job("alone", alone=True))
+        enqueue(store, make_job("old", priority=-5))
         clock.advance(5000)
-        enqueue(store, *[make_job(priority=n) for n in (3, 9, 100)])
+        enqueue(store, *[make_job(priority=n) for n in (3, 9, 100)], make_job("alone", alone=True))
         assert store.stats([Q])[0].latency == 5000
         claim(store, 3)
         claim_alone(store)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from time import monotonic
 
 import pytest
 import redis
 
 from django_jobs.codec import encode
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import RedisStore, reconciling
 from django_jobs.stores.redis.fsck import fsck
 from django_jobs.stores.redis.keys import QUEUE_KEYS
+from django_jobs.stores.redis.reconciling import REPAIRED_AT_ONCE, STEP
 from django_jobs.values import PLAIN, Controls, Done, Job, Lane, NewJob
+from tests.support.dose import dose
+from tests.support.pace import Pace
 from tests.survival.conftest import Clock
 from tests.survival.dumps import difference, dump
 
 QUEUE = "damaged"
 LEASE = 2_000
 EACH = 100
+MANY = dose(30_000, ci=300_000, long=300_000)
 
 
 def new_job(id: str, now: int, controls: Controls = PLAIN) -> NewJob:
@@ -289,3 +294,55 @@ def test_a_misplaced_job_leaves_no_check_in(
 def test_a_job_that_was_forgotten_since_the_look_is_no_repair(redis_store, make_job):
     """The ids of a step are read first: a busy queue trims its history before they are looked into."""
     assert redis_store._repair("default", "places", ["gone-meanwhile"]) == 0
+
+
+@pytest.mark.parametrize("fault", ["lost", "in two places", "blocked"])
+def test_one_misplaced_job_of_many_is_found_in_steps_that_hold_nobody_up(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock, fault: str, pace: Pace
+) -> None:
+    key = law_store.keys.of(QUEUE)
+    for first in range(0, MANY, 1000):
+        law_store.enqueue(QUEUE, [new_job(f"job-{n}", virtual.now) for n in range(first, first + 1000)])
+    match fault:
+        case "lost":
+            raw.zrem(key["queued"], "job-7")
+        case "in two places":
+            raw.zadd(key["dead"], {"job-7": virtual.now})
+        case _:
+            raw.zrem(key["queued"], "job-7")
+            raw.zadd(key["blocked"], {b"\0".join((b"k", b"%017d" % 5, b"s", b"job-7")): 0})
+    raw.config_set("slowlog-log-slower-than", 50_000)
+    raw.slowlog_reset()
+    steps, mended = 0, Counter[str]()
+    while not mended:
+        began = monotonic()
+        mended.update({kind: n for kind, n in law_store.reconcile(QUEUE).items() if n})
+        pace.within(began, STEP + 0.5, "one step")
+        steps += 1
+        assert mended or law_store.is_walking(QUEUE), "the next step goes on"
+        assert steps < MANY / REPAIRED_AT_ONCE
+    slow = [entry["duration"] for entry in raw.slowlog_get()]
+    raw.config_set("slowlog-log-slower-than", 10_000)
+    pace.took(max(slow, default=0) / 1_000_000, 0.05, f"of Redis in {steps} steps: {slow}")
+    while any(law_store.reconcile(QUEUE).values()):
+        continue
+    assert not law_store.is_walking(QUEUE)
+    assert law_store.stats([QUEUE])[0].counts["queued"] == MANY - (fault == "in two places")
+    assert fsck(law_store, QUEUE) == []
+
+
+def test_a_walk_goes_on_where_it_stood(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciling, "STEP", 0)
+    key = law_store.keys.of(QUEUE)
+    for first in range(0, 3000, 1000):
+        law_store.enqueue(QUEUE, [new_job(f"job-{n}", virtual.now) for n in range(first, first + 1000)])
+    raw.hdel(key["jobs"], "job-7")
+    steps = 0
+    while not any(law_store.reconcile(QUEUE).values()):
+        assert law_store.is_walking(QUEUE)
+        steps += 1
+        assert steps < 100, "each step begins again"
+    law_store.reconcile(QUEUE)
+    assert not law_store.is_walking(QUEUE), "what was looked for has been found"

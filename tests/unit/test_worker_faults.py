@@ -236,9 +236,12 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
 
 
 def test_a_waiter_let_in_early_is_no_inconsistency_to_hear_of(caplog: pytest.LogCaptureFixture) -> None:
-    store = SimpleNamespace(reconcile=lambda queue, buried: {"waiter_without_limit": 1, "lock_without_job": 0})
+    found = {"waiter_without_limit": 1, "lock_without_job": 0}
+    store = SimpleNamespace(reconcile=lambda queue, buried: found, is_walking=lambda queue: False)
     chores = Chores(store, ["q"], 30_000)  # type: ignore[arg-type]
     assert chores._reconcile("q") == RECONCILE
+    store.is_walking = lambda queue: True
+    assert chores._reconcile("q") < RECONCILE, "it is in the middle of the queue"
     assert not caplog.records
     store.reconcile = lambda queue, buried: {"waiter_without_limit": 1, "lock_without_job": 1}
     assert chores._reconcile("q") < RECONCILE

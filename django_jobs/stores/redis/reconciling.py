@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
 
 from django_jobs.stores.redis.keys import QUEUE_KEYS
 from django_jobs.stores.redis.part import RedisPart, attempt_line, chunks, read_claim, texts
@@ -30,6 +32,14 @@ NAMING = ("waits", *(place for place in SIZES if place not in ("jobs", "blocked"
 BESIDE = ("tries", "attempts", "results", "checkins", "stops", "since")
 SWEPT_AT_ONCE = 100
 _START = [0] * len(BESIDE)
+#: What is walked through for jobs in no place or in several: what lua/repair.lua calls it, key.  Two keys say who is
+#: blocked: where they differ, `blocked` comes first; and places come before jobs: a job that only one of the two knows
+#: is blocked again before it could count as lost.
+WALKED_THROUGH = (("waiters", "blocked"), *(("places", key) for key in NAMING), ("jobs", "jobs"))
+_REPORTED = {"waiters": "waiter_without_limit", "places": "place_without_job", "jobs": "job_without_place"}
+#: Seconds of such a walk in one call; the next call goes on.  A few dozen scripts of some ms each: the process that
+#: does the upkeep has other work, and is replaced when it is silent for long.
+STEP = 0.25
 #: What a step of repair reports.
 KINDS = (
     "wrong_type",
@@ -51,6 +61,14 @@ LOOKED_AT = (
     ("job_without_place", "jobs", "jobs"),
     *(("place_without_job", "places", key) for key in NAMING),
 )
+
+
+@dataclass
+class _Walk:
+    """A walk through a whole queue: what is left of it, and the cursor in the first of these."""
+
+    left: list[tuple[str, str]]
+    cursor: int = 0
 
 
 class RedisReconciling(RedisPart, RunningStore):
@@ -82,12 +100,9 @@ class RedisReconciling(RedisPart, RunningStore):
             out["lock_without_job"] = self._repair(queue, "locks", self._next_of(queue, "locks", "unique", limit))
         if size["slots"]:
             out["slot_without_claim"] = self._repair(queue, "slots", self._next_of(queue, "slots", "slots", limit))
-        if size["blocked"]:
-            # Two keys say who is blocked: where they differ, all of it is walked before their jobs count as lost.
-            same = size["blocked"] == size["waits"]
-            waiters = [self._first_waiters(queue, limit)] if same else self._walk(queue, "blocked")
-            out["waiter_without_limit"] = sum(self._repair(queue, "waiters", some) for some in waiters)
-        out["place_without_job"], out["job_without_place"] = self._misplaced(queue, size, limit, buried)
+        if size["blocked"] and size["blocked"] == size["waits"]:
+            out["waiter_without_limit"] = self._repair(queue, "waiters", self._first_waiters(queue, limit))
+        self._misplaced(queue, size, limit, out, buried)
         if any(size[key] for key in BESIDE if key != "results") or size["results"] > size["succeeded"] + size["kept"]:
             cursors: dict[str, list[int]] = self.__dict__.setdefault("_swept", {})
             gone, cursors[queue] = self._sweep(queue, cursors.get(queue, _START))
@@ -152,27 +167,59 @@ class RedisReconciling(RedisPart, RunningStore):
         return done
 
     def _misplaced(
-        self, queue: str, size: dict[str, int], limit: int, buried: list[tuple[str, bytes]] | None
-    ) -> tuple[int, int]:
+        self, queue: str, size: dict[str, int], limit: int, out: dict[str, int], buried: list[tuple[str, bytes]] | None
+    ) -> None:
         """Every job is in exactly one place, so the sizes of places add up to the number of jobs.  When they do not,
-        twice in a row, all jobs and places are walked; otherwise the next `limit` of each are looked at, because
-        faults of opposite kinds leave the sums equal.  What is empty is not looked at.  Places come first: a job that
-        only `waits` knows is blocked again before it could count as lost."""
-        whole = not _balanced(size) and not self._still_balanced(queue)
+        twice in a row, all jobs and places are walked, as far as STEP goes in each call; otherwise the next `limit` of
+        each are looked at, because faults of opposite kinds leave the sums equal.  What is empty is not looked at."""
+        walks: dict[str, _Walk] = self.__dict__.setdefault("_walks", {})
+        same = size["blocked"] == size["waits"]
+        if _balanced(size) and same:
+            walks.pop(queue, None)  # what was looked for has been found
+        elif queue not in walks and (not same or not self._still_balanced(queue)):
+            wanted = WALKED_THROUGH[same:]
+            walks[queue] = _Walk([(what, key) for what, key in wanted if size[key]])
+        if queue in walks:
+            if self._go_on(queue, walks[queue], out, buried):
+                del walks[queue]
+            return
+        for what, key in WALKED_THROUGH[1:]:
+            if size[key]:
+                self._mend(queue, what, self._next_of(queue, what, key, limit), out, buried)
 
-        def batches(kind: str, key: str) -> Iterable[list[bytes]]:
-            if not size[key]:
-                return ()
-            return self._walk(queue, key) if whole else [self._next_of(queue, kind, key, limit)]
+    def _go_on(self, queue: str, walk: _Walk, out: dict[str, int], buried: list[tuple[str, bytes]] | None) -> bool:
+        """Walk on from where the last call stood, for STEP seconds.  Returns whether that was the end."""
+        names, until = self.keys.of(queue), monotonic() + STEP
+        while walk.left:
+            what, key = walk.left[0]
+            reply, flat = self.transport.command(_scan(key), names[key], walk.cursor, "COUNT", REPAIRED_AT_ONCE)
+            self._mend(queue, what, flat[::2], out, buried)
+            walk.cursor = int(reply)
+            if walk.cursor == 0:
+                walk.left.pop(0)
+            if monotonic() >= until:
+                break
+        return not walk.left
 
-        dangling = sum(self._repair(queue, "places", some) for key in NAMING for some in batches("places", key))
+    def _mend(
+        self,
+        queue: str,
+        what: str,
+        found: Sequence[bytes],
+        out: dict[str, int],
+        buried: list[tuple[str, bytes]] | None,
+    ) -> None:
         # A record under an id that is no text stays as it is: no call could name it.
-        return dangling, sum(self._repair(queue, "jobs", texts(some), buried) for some in batches("jobs", "jobs"))
+        some = texts(found) if what == "jobs" else found
+        out[_REPORTED[what]] += self._repair(queue, what, some, buried if what == "jobs" else None)
 
     def _still_balanced(self, queue: str) -> bool:
         names = self.keys.of(queue)
         sizes = self.transport.pipeline([(verb, names[place]) for place, verb in SIZES.items()])
         return _balanced(dict(zip(SIZES, sizes, strict=True)))
+
+    def is_walking(self, queue: str) -> bool:
+        return queue in self.__dict__.get("_walks", ())
 
     # -- walking --------------------------------------------------------------
 

@@ -24,9 +24,10 @@ _LIMITS = 100
 class SqliteRepairing(SqlitePart, RunningStore):
     """See stores/running.py for what each method promises."""
 
-    #: queue → the last job, and the last limit with waiters, that a round of repairs has looked at.
+    #: queue → the last job, the last limit with waiters and the last lock that a round of repairs has looked at.
     _round: dict[str, int]
     _waited: dict[str, str]
+    _locked: dict[str, str]
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         options, forgotten = self.options, {}
@@ -68,7 +69,7 @@ class SqliteRepairing(SqlitePart, RunningStore):
                 "lease_without_claim": _drop_leases(move, limit),
                 "job_without_place": _place_jobs(move, window, [] if buried is None else buried),
                 "place_without_job": _drop_orphans(move, window),
-                "lock_without_job": _drop_locks(move, limit),
+                "lock_without_job": self._drop_locks(move, limit),
                 # A slot is a running job here and a table has one type: neither can go wrong.
                 "slot_without_claim": 0,
                 # What is kept beside a record goes with it, by a trigger.
@@ -83,6 +84,19 @@ class SqliteRepairing(SqlitePart, RunningStore):
         last = move.value("SELECT job FROM jobs WHERE job > ? ORDER BY job LIMIT 1 OFFSET ?", first, limit - 1)
         self._round[move.queue] = last or 0
         return first, LAST if last is None else last
+
+    def _drop_locks(self, move: Transaction, limit: int) -> int:
+        """Of the next `limit` locks, in the order of their digests."""
+        after = self._locked.get(move.queue, "")
+        last = move.value(
+            "SELECT digest FROM locks WHERE queue = ? AND digest > ? ORDER BY digest LIMIT 1 OFFSET ?",
+            *(move.queue, after, limit - 1),
+        )
+        self._locked[move.queue] = last or ""
+        sql = (
+            f"DELETE FROM locks WHERE queue = ? AND digest > ? AND (? IS NULL OR digest <= ?) AND until = 0 AND {LEFT}"
+        )
+        return move.execute(sql, (move.queue, after, last, last)).rowcount
 
     def _admit_waiters(self, move: Transaction, limit: int) -> int:
         sql = (
@@ -174,11 +188,3 @@ def _drop_orphans(move: Transaction, window: tuple[int, int]) -> int:
     for row in rows:
         move.remove(row)
     return len(rows)
-
-
-def _drop_locks(move: Transaction, limit: int) -> int:
-    sql = f"SELECT digest FROM locks WHERE queue = ? AND until = 0 AND {LEFT} LIMIT ?"
-    digests = move.execute(sql, (move.queue, limit)).fetchall()
-    for (digest,) in digests:
-        move.execute("DELETE FROM locks WHERE queue = ? AND digest = ?", (move.queue, digest))
-    return len(digests)

@@ -41,7 +41,7 @@ class SqliteStore(
         self.database = Database(str(path))
         self.options = options or StoreOptions()
         self._seen = threading.local()
-        self._round, self._waited = {}, {}
+        self._round, self._waited, self._locked = {}, {}, {}
 
     @classmethod
     def from_setting(cls, text: str, *, base_dir: str | Path, options: StoreOptions | None = None) -> SqliteStore:
