@@ -110,11 +110,12 @@ class Site:
         threads: int = 4,
         crash: str = "",
         extra: dict[str, str] | None = None,
+        periodic: bool = False,
     ) -> Pool:
         """Start workers; `crash` as in worker/crashpoints.py, `extra` environment."""
         path = self.folder / f"pool-{len(self.pools)}.log"
         size = ["--processes", str(processes), "--threads", str(threads)]
-        arguments = ["runworkers", *size, "--no-periodic", "--verbosity", "0", *options]
+        arguments = ["runworkers", *size, *([] if periodic else ["--no-periodic"]), "--verbosity", "0", *options]
         with path.open("wb") as file:
             process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-m", "django", *arguments],
