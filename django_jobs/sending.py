@@ -14,7 +14,7 @@ from django_jobs.handle import DUPLICATE, FULL, JobHandle
 from django_jobs.new_job import NewJobRequest
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
-from django_jobs.stores.base import MAX_BATCH
+from django_jobs.stores.batches import MAX_BATCH, MAX_BYTES, in_batches
 from django_jobs.values import Added, JobInfo, NewJob
 
 #: Pauses between two tries at a full queue, seconds.
@@ -73,9 +73,9 @@ def _send_all(ready: list[Ready], settings: Settings) -> None:
     for name, jobs in by_queue.items():
         queue = _queue(name, settings)
         # The store takes or refuses a batch as a whole: one larger than the queue would never fit.
-        size = min(MAX_BATCH, queue.max_length) if queue.max_length else MAX_BATCH
-        for start in range(0, len(jobs), size):
-            accepted += _send_batch(queue, jobs[start : start + size], accepted)
+        most = min(MAX_BATCH, queue.max_length) if queue.max_length else MAX_BATCH
+        for batch in in_batches(jobs, _bytes_of, most):
+            accepted += _send_batch(queue, batch, accepted)
 
 
 Refused = tuple[list[Ready], JobsError]
@@ -105,17 +105,25 @@ def _batches(calls: Sequence[list[Ready]], settings: Settings) -> dict[str, list
     """Queue → what goes to the store in one call each."""
     by_queue: dict[str, list[list[Ready]]] = {}
     last: dict[str, int] = {}
+    size: dict[str, int] = {}
     for number, call in enumerate(calls):
         for each in call:
             batches = by_queue.setdefault(each.handle.queue, [[]])
             most = _queue(each.handle.queue, settings).max_length
             # A batch fits into a bounded queue as a whole or not at all, and of several calls the first may fit.
             is_full = len(batches[-1]) >= (min(most, MAX_BATCH) if most else MAX_BATCH)
+            is_full = is_full or size.get(each.handle.queue, 0) >= MAX_BYTES
             if batches[-1] and (is_full or (most and last[each.handle.queue] != number)):
                 batches.append([])
+                size[each.handle.queue] = 0
+            size[each.handle.queue] = size.get(each.handle.queue, 0) + _bytes_of(each)
             last[each.handle.queue] = number
             batches[-1].append(each)
     return by_queue
+
+
+def _bytes_of(ready: Ready) -> int:
+    return len(ready.new.record)
 
 
 def _send_and_note(name: str, batch: list[Ready]) -> list[Refused]:

@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from django_jobs.exceptions import StoreError
+from django_jobs.stores.batches import MAX_BATCH as MAX_BATCH
 from django_jobs.values import (
     Added,
     Attempt,
@@ -31,9 +32,6 @@ from django_jobs.values import (
     Recovered,
     State,
 )
-
-#: No call moves more jobs than this (Lua's unpack, and the time others wait meanwhile).
-MAX_BATCH = 1000
 
 #: In the log of a job that may run at most once and that `reconcile` found in no place.
 MISPLACED = Attempt(
@@ -89,7 +87,8 @@ class RunningStore(ABC):
         up_to: int | None = None,
         knows: str = "",
     ) -> Claimed:
-        """queued → running: up to `limit` jobs, best priority first, oldest first among equals.
+        """queued → running: up to `limit` jobs, best priority first, oldest first among equals; fewer where their
+        records together reach MAX_BYTES.
 
         Due scheduled and retry jobs are promoted first (at most 100).  Empty while the queue is paused.
         `max_running` bounds the running jobs of the whole queue.  A job over its own limit, or of a paused type,
@@ -277,7 +276,8 @@ class RunningStore(ABC):
 
     @abstractmethod
     def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
-        """With `StoreOptions.archive`: jobs that finished and wait for the archiver, oldest first, each with its key.
+        """With `StoreOptions.archive`: jobs that finished and wait for the archiver, oldest first, each with its key;
+        fewer than `limit` where they together reach MAX_BYTES.
 
         They are only looked at; `archive_done` removes them.  Each info has state, end, result and attempts as they
         were then; a job that finished again after a revival comes again."""

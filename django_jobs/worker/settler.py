@@ -14,6 +14,7 @@ from threading import Event, Lock, Thread
 from django_jobs.exceptions import StoreError
 from django_jobs.outcome import Succeeded
 from django_jobs.stores.base import MAX_BATCH, Store
+from django_jobs.stores.batches import in_batches
 from django_jobs.worker import database
 from django_jobs.worker.announce import announce, anybody_listens
 from django_jobs.worker.attempted import Attempted
@@ -143,7 +144,8 @@ class Settler:
 
 
 def calls_of(attempts: Iterable[Attempted]) -> list[Call]:
-    """The successes of a queue end in one call, every other attempt in its own."""
+    """The successes of a queue end in one call, if their results are not too long for that; every other attempt in its
+    own."""
     calls: list[Call] = []
     successes: dict[str, list[Attempted]] = {}
     for attempted in attempts:
@@ -151,7 +153,11 @@ def calls_of(attempts: Iterable[Attempted]) -> list[Call]:
             successes.setdefault(attempted.claim.queue, []).append(attempted)
         else:
             calls.append((attempted,))
-    return [*calls, *successes.values()]
+    return [*calls, *(batch for of in successes.values() for batch in in_batches(of, _bytes_of))]
+
+
+def _bytes_of(attempted: Attempted) -> int:
+    return len(attempted.outcome.result) if isinstance(attempted.outcome, Succeeded) else 0
 
 
 def size_of(calls: Iterable[Call]) -> int:

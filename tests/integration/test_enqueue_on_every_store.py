@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -12,7 +13,8 @@ from django_jobs import QueueFull, arguments, get_job, new_job
 from django_jobs.codec import decode
 from django_jobs.stores import use_store
 from django_jobs.stores.base import Store
-from django_jobs.values import Added, Attempt, Claim
+from django_jobs.stores.batches import MAX_BYTES
+from django_jobs.values import Added, Attempt, Claim, NewJob
 from django_jobs.worker.attempted import waited
 from tests.conftest import Clock
 from tests.integration.enqueueing import SETTINGS
@@ -119,3 +121,20 @@ def test_whatever_the_clock_of_the_producer_ages_are_by_that_of_the_store(
     assert store.stats(["default"])[0].latency == 2_000
     held = claim(store)
     assert waited(held, decode(held.id, "default", held.record)) == 2_000
+
+
+def test_many_large_jobs_go_in_calls_of_bounded_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    enqueue = store.enqueue
+
+    def noting(queue: str, jobs: Sequence[NewJob], **options: Any) -> list[Added]:
+        sent.append(sum(len(job.record) for job in jobs))
+        return enqueue(queue, jobs, **options)
+
+    monkeypatch.setattr(store, "enqueue", noting)
+    large = 200_000
+    receipt.enqueue_many((f"{n}-" + "x" * large,) for n in range(60))
+    assert sum(sent) > 60 * large
+    assert max(sent) < MAX_BYTES + 2 * large
+    assert len(sent) == 3
+    assert store.stats(["default"])[0].counts["queued"] == 60

@@ -12,12 +12,13 @@ import pytest
 
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.outcome import Succeeded
+from django_jobs.stores.batches import MAX_BYTES
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import NewJob, Recovered, State
+from django_jobs.values import Claim, NewJob, Recovered, State
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.channel import pair
 from django_jobs.worker.chores import Chores
-from django_jobs.worker.settler import Settler
+from django_jobs.worker.settler import Settler, calls_of
 from django_jobs.worker.sizing import BatchSizer
 from django_jobs.worker.steward import INTERVAL, SLOW, Steward
 from tests.survival.waiting import wait_until
@@ -143,6 +144,9 @@ class Quiet:
 
         return call
 
+    def is_walking(self, queue: str) -> bool:
+        return False
+
 
 def run_due(chores: Chores, steps: int) -> None:
     for _ in range(steps):
@@ -256,3 +260,15 @@ def test_a_parent_never_waits_for_a_child_that_does_not_read() -> None:
     assert [message["serial"] for message in got if message["serial"] < 500] == [n for n, ok in enumerate(sent) if ok]
     parent.close()
     child.close()
+
+
+def test_long_results_are_told_in_several_calls() -> None:
+    attempts = [
+        Attempted(Claim(str(n), "q", 1, b""), Succeeded(b"x" * (MAX_BYTES * 3 // 4)), wait_ms=0, run_ms=1)
+        for n in range(5)
+    ]
+    assert [[attempted.claim.id for attempted in call] for call in calls_of(attempts)] == [
+        ["0", "1"],
+        ["2", "3"],
+        ["4"],
+    ]

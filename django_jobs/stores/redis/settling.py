@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.codec import has_controls, name_of
+from django_jobs.stores.batches import MAX_BYTES
 from django_jobs.stores.redis.part import (
     RedisPart,
     attempt_line,
@@ -105,6 +106,8 @@ class RedisSettling(RedisPart, RunningStore):
             ids, complete = self._held_by(queue, holders, limit - len(taken))
             moved = self._take_these(mode, queue, ids, worker, complete)
             taken += moved
+            # The script stops where its answer is long enough.
+            complete = complete and sum(len(job.record) for job in moved) < MAX_BYTES
             # People may have moved some of them meanwhile: fewer than `limit` must mean that no more are held.
             if complete or not moved or len(taken) >= limit:
                 break

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
+from django_jobs.stores.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.redis.part import RedisPart, chunks, read_attempts, read_tries
 from django_jobs.stores.running import MAX_BATCH, RunningStore
 from django_jobs.values import Attempt, JobInfo, State
@@ -55,7 +56,13 @@ class RedisUpkeep(RedisPart, RunningStore):
     # -- archive --------------------------------------------------------------
 
     def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
-        entries = self.transport.command("LRANGE", self.keys.of(queue)["archive"], 0, limit - 1)
+        entries, size, most = list[bytes](), 0, FIRST_READ
+        while size < MAX_BYTES and (wanted := min(most, limit - len(entries))) > 0:
+            at = len(entries)
+            entries += self.transport.command("LRANGE", self.keys.of(queue)["archive"], at, at + wanted - 1)
+            if len(entries) < at + wanted:
+                break
+            size, most = sum(map(len, entries)), most * READ_MORE
         return [(entry.hex(), _from_archive(queue, entry)) for entry in entries]
 
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django_jobs.codec import name_line
+from django_jobs.stores.batches import FIRST_READ, MAX_BYTES, READ_MORE, in_batches
 from django_jobs.stores.running import MAX_BATCH, Outlook, RunningStore
 from django_jobs.stores.sqlite.part import SqlitePart
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
@@ -54,8 +55,11 @@ class SqliteClaiming(SqlitePart, RunningStore):
             expired: list[tuple[str, bytes]] = []
             token = passed = 0
             used: dict[str, int] = {}
-            while len(claims) < room and passed < PASS_OVER:
-                found = _next(move, parts, room - len(claims), up_to)
+            size, most = 0, FIRST_READ
+            while len(claims) < room and passed < PASS_OVER and size < MAX_BYTES:
+                found = _next(move, parts, min(most, room - len(claims)), up_to)
+                found = next(in_batches(found, lambda each: len(each[1])), [])
+                size, most = size + sum(len(record) for _, record in found), most * READ_MORE
                 for row, record in found:
                     if row.expires_at is not None and row.expires_at <= move.now:
                         move.move(row, State.EXPIRED)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from django_jobs.stores.batches import MAX_BYTES
 from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
 from django_jobs.stores.sqlite.browsing import attempts_of, shown_result
 from django_jobs.stores.sqlite.endings import holder_is_gone
@@ -114,7 +116,13 @@ class SqliteRepairing(SqlitePart, RunningStore):
             " FROM archive WHERE queue = ? ORDER BY key LIMIT ?"
         )
         with self.database.read() as connection:
-            found = connection.execute(sql, (queue, limit)).fetchall()
+            found: list[tuple[Any, ...]] = []
+            size = 0
+            for columns in connection.execute(sql, (queue, limit)):
+                found.append(columns)
+                size += len(columns[3]) + len(columns[8] or b"") + len(columns[10])
+                if size >= MAX_BYTES:
+                    break
         return [(key, _archived(*columns)) for key, *columns in found]
 
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:

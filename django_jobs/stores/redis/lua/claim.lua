@@ -8,7 +8,7 @@
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any),
 --          as others_wait says, ms when they were claimed, as since_of says (or empty)}
---! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed
+--! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
@@ -32,10 +32,8 @@ local function jobs_left()
 end
 
 local function first_of(want)
-    if lane == 'clear' then
-        return redis.call('ZRANGEBYSCORE', place, lowest, '+inf', 'LIMIT', 0, want)
-    end
-    return redis.call('ZRANGE', place, 0, want - 1)
+    return lane == 'clear' and redis.call('ZRANGEBYSCORE', place, lowest, '+inf', 'LIMIT', 0, want)
+        or redis.call('ZRANGE', place, 0, want - 1)
 end
 
 -- ms until a job is due or a pause ends
@@ -214,9 +212,9 @@ local function look_ahead(batch, found)
     return seen, away and not broken and redis.call('ZMSCORE', place, unpack(batch)) or {}
 end
 
-local looked_at = 0
-while looked_at - #ids < PASS_OVER do
-    local want = limit - #ids
+local looked_at, bytes, most = 0, 0, FIRST_READ
+while looked_at - #ids < PASS_OVER and bytes < MOST_BYTES do
+    local want = math.min(limit - #ids, most)
     if want <= 0 then
         break
     end
@@ -225,6 +223,7 @@ while looked_at - #ids < PASS_OVER do
         break
     end
     local found = redis.call('HMGET', jobs, unpack(batch))
+    bytes, most = cut(batch, found, bytes), most * READ_MORE
     local seen, scores = look_ahead(batch, found)
     if broken then
         if looked_at == 0 then

@@ -10,14 +10,15 @@
 --
 -- Returns id, record, state, crashes, attempt, claimed ms, ms now, ms since when it could run before that (0 = the time in
 -- its record), holder of each that moved, flat.
---! use clock answers lines claim_end bury unique since
+--! use clock answers lines claim_end bury unique since bytes
 --! keys scheduled retry
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
-local out, told = {}, {}
+local out, told, bytes = {}, {}, 0
 local front -- one place for all that come back, where they stand by their ids: by age
 
 local function tell(id, record, ...)
+    bytes = bytes + #record
     out[#out + 1] = id
     out[#out + 1] = record
     for _, value in ipairs({...}) do
@@ -87,6 +88,10 @@ end
 
 local holders = {}
 for i = 10, #ARGV do
+    if bytes >= MOST_BYTES then -- the caller goes on with the rest
+        last = false
+        break
+    end
     local id = ARGV[i]
     local claim = redis.call('HGET', claims, id)
     local holder = claim and string.match(claim, '^[^:]*:[^:]*:(.*)$')

@@ -5,10 +5,10 @@
 --       6 "look": change nothing   then what to look at, for each kind
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members   "waiters": members
 -- Returns {those that were repaired, or would be; id, record of each job that died}
---! use clock places bury pauses endings holdings
+--! use clock places bury pauses endings holdings bytes
 --! keys leases checkins
 local kind, grace, attempt, archiving, looking = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'archive', ARGV[6] == 'look'
-local repaired, died = {}, {}
+local repaired, died, bytes = {}, {}, 0
 
 -- A write; of who only looks it is said that it would have been one.
 local function write(...)
@@ -52,6 +52,7 @@ local function find_a_place(id, record)
         bury(id, record, controls, attempt, archiving)
         died[#died + 1] = id
         died[#died + 1] = record
+        bytes = bytes + #record
     else
         make_ready(id, controls, nil, has_crashed(redis.call('HGET', tries, id)), now)
     end
@@ -171,6 +172,9 @@ local repairs = {
 
 write('ZREM', leases, '') -- first write: needs no memory
 for i = 7, #ARGV do
+    if bytes >= MOST_BYTES then -- of jobs that died; what is left is met again
+        break
+    end
     if repairs[kind](ARGV[i]) then
         repaired[#repaired + 1] = ARGV[i]
     end
