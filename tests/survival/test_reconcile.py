@@ -344,5 +344,6 @@ def test_a_walk_goes_on_where_it_stood(
         assert law_store.is_walking(QUEUE)
         steps += 1
         assert steps < 100, "each step begins again"
+    assert steps > 3, "one step has walked through all of it"
     law_store.reconcile(QUEUE)
     assert not law_store.is_walking(QUEUE), "what was looked for has been found"

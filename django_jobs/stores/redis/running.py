@@ -47,7 +47,7 @@ class RedisRunning(RedisPart, RunningStore):
                 self._register(queue)
             if all(map(_is_plain, jobs)) and _distinct(jobs):
                 for job in jobs:
-                    args += (job.id, job.record)
+                    args += (job.id, *_halves(job.record))
                 return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args, call=call)]
             for job in jobs:
                 fire = f"{job.fire[1]}:{job.fire[0]}" if job.fire else ""
@@ -183,6 +183,14 @@ def _asked(text: str) -> str:
 def _is_plain(job: NewJob) -> bool:
     plain = job.controls is PLAIN or job.controls == PLAIN
     return plain and not (job.run_at or job.fire or job.digest) and job.run_in is None
+
+
+def _halves(record: bytes) -> tuple[bytes, bytes]:
+    """What stands before the time of enqueueing and after it, where the store is to put it; else all and nothing."""
+    at = record.find(b"\n\n0\n")
+    if at < 0 or record.count(b"\n", 0, at) != 2:
+        return record, b""
+    return record[: at + 2], record[at + 3 :]
 
 
 def _distinct(jobs: Sequence[NewJob]) -> bool:

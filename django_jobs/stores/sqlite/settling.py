@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from django_jobs.codec import name_line
 from django_jobs.exceptions import StoreError
@@ -83,13 +83,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             return State.RETRY
 
     def park(self, claim: Claim, knows: str) -> State | None:
-        with self.writing(claim.queue) as move:
-            row = _ended(move, claim)
-            if row is None:
-                return None
-            if row.stop:
-                move.move(row, State.CANCELLED)
-                return State.CANCELLED
+        def to_blocked(move: Transaction, row: Row) -> State:
             name = name_line(claim.record)
             learn_unknown(move, knows, name)
             alone = row.alone or row.at_most_once or row.crashes > 0
@@ -97,7 +91,18 @@ class SqliteSettling(SqlitePart, RunningStore):
             park(move, row._replace(lane=lane, seq=-move.number()), name)
             return State.BLOCKED
 
+        return self._waits_again(claim, to_blocked)
+
     def snooze(self, claim: Claim, delay: int) -> State | None:
+        def to_scheduled(move: Transaction, row: Row) -> State:
+            # What expires is what has not begun.
+            move.move(row, State.SCHEDULED, at=move.now + delay, expires_at=None)
+            return State.SCHEDULED
+
+        return self._waits_again(claim, to_scheduled)
+
+    def _waits_again(self, claim: Claim, act: Callable[[Transaction, Row], State]) -> State | None:
+        """running → what `act` does, unless the job was asked to stop."""
         with self.writing(claim.queue) as move:
             row = _ended(move, claim)
             if row is None:
@@ -105,9 +110,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             if row.stop:
                 move.move(row, State.CANCELLED)
                 return State.CANCELLED
-            # What expires is what has not begun.
-            move.move(row, State.SCHEDULED, at=move.now + delay, expires_at=None)
-            return State.SCHEDULED
+            return act(move, row)
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
         with self.writing(claim.queue) as move:

@@ -2,19 +2,13 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 failures to add   8 name   9 "archive"
 -- Returns 1, or 0 when the claim is stale.
---! use clock answers claim_end bury
+--! use clock attempt_end bury
 local id, token, attempt, add, name = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
-if answered() then
-    return 1
+local record, controls, _, holder = end_attempt(id, token)
+if not record then
+    return controls == '' and 0 or 1
 end
-local claim = owns_at_end(id, token)
-if not claim then
-    return 0
-end
-local record = redis.call('HGET', jobs, id)
-local controls = controls_of(record)
-local _, holder = end_claim(id, claim, controls)
 local failures, crashes, parked, suspect = get_tries(id)
 set_tries(id, failures + add, crashes, parked, suspect)
 if add > 0 then

@@ -2,14 +2,14 @@
 -- work costs more than its commands (each function that a library defines is made anew at every call)
 --
 -- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   5 ids are remembered for (ms)
---       then per job: id, record; one that says it was enqueued at 0 gets the time
+--       then per job: id, record up to the time of enqueueing, record after it: "" where the first is all of it
 --
 -- Returns one word per job, as values.Added.
 --! use clock answers
 --! keys jobs queued alone blocked seq totals minutes wake remembered remembered_at
 local call, match, sub, format = redis.call, string.match, string.sub, string.format
 local max_length, FIRST = tonumber(ARGV[4]), 6
-local total = (#ARGV - FIRST + 1) / 2
+local total = (#ARGV - FIRST + 1) / 3
 local WORDS = {a = 'added', e = 'exists', f = 'full'}
 
 -- What was answered is kept as a letter per job: the jobs themselves may have run and left the history since.
@@ -25,7 +25,7 @@ end
 local result, ids, fields, members, names, by_name = {}, {}, {}, {}, {}, {}
 local time = format('%.0f', now)
 for i = 1, total do
-    ids[i] = ARGV[FIRST + 2 * i - 2]
+    ids[i] = ARGV[FIRST + 3 * i - 3]
 end
 local stored = call('HMGET', jobs, unpack(ids))
 -- An id that was sent before as a caller's own: this is an earlier sending of it that comes late.
@@ -37,18 +37,19 @@ for i = 1, total do
         result[i], stored[i] = 'exists', true
     elseif stored[i] then
         -- same bytes but for the time: this call sent again; other bytes: the id was there
-        local record = ARGV[FIRST + 2 * i - 1]
-        local head, rest = match(stored[i], '^([^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n)%d+(\n.*)$')
-        result[i] = (stored[i] == record or (head and head .. '0' .. rest == record)) and 'added' or 'exists'
+        local head, rest = ARGV[FIRST + 3 * i - 2], ARGV[FIRST + 3 * i - 1]
+        local size = #head
+        local same = stored[i] == head
+            or (rest ~= '' and sub(stored[i], 1, size) == head and match(stored[i], '^%d+(.*)$', size + 1) == rest)
+        result[i] = same and 'added' or 'exists'
     else
-        local record = ARGV[FIRST + 2 * i - 1]
-        local name, at = match(record, '^[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n()0\n')
-        if at then
-            record = sub(record, 1, at - 1) .. time .. sub(record, at + 1)
-        end
+        local record, rest = ARGV[FIRST + 3 * i - 2], ARGV[FIRST + 3 * i - 1]
         n = n + 1
+        names[n] = match(record, '^[^\n]*\n([^\n]*)\n') or ''
+        if rest ~= '' then
+            record = record .. time .. rest
+        end
         fields[2 * n - 1], fields[2 * n] = ids[i], record
-        names[n] = name or match(record, '^[^\n]*\n([^\n]*)\n') or ''
         result[i] = 'added'
     end
 end

@@ -2,22 +2,15 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 delay (ms)   8 name   9 "archive"
 -- Returns the new state, or "" when the claim is stale.
---! use clock answers claim_end count finish log
+--! use clock attempt_end log
 --! keys retry
 --! use ready
 local id, token, attempt, delay, name = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
-local before = answered()
-if before then
-    return before
+local record, controls, stopped, holder = end_attempt(id, token)
+if not record then
+    return controls
 end
-local claim = owns_at_end(id, token)
-if not claim then
-    return ''
-end
-local record = redis.call('HGET', jobs, id)
-local controls = controls_of(record)
-local stopped, holder = end_claim(id, claim, controls)
 local failures, crashes, parked, suspect = get_tries(id)
 set_tries(id, failures + 1, crashes, parked, suspect)
 log_attempt(id, attempt)
@@ -26,9 +19,7 @@ count('failed:' .. name, 1)
 count_minute('failed', 1)
 local state = 'retry'
 if stopped then
-    state = 'cancelled'
-    finish(state, id, record, controls, ARGV[9] == 'archive', holder)
-    count('cancelled', 1)
+    state = stop_here(id, record, controls, ARGV[9] == 'archive', holder)
 else
     redis.call('ZADD', retry, now + delay, id)
     relock(id, controls)
