@@ -286,6 +286,10 @@ class RunningStore(ABC):
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
         """Remove what `archive_batch` gave and the archiver has written.  Keys that are gone are left alone."""
 
+    def locked_by(self) -> int:
+        """The process that keeps all others from writing at this moment; 0 = there is none, or that is not known."""
+        return 0
+
     def abandon(self) -> None:  # noqa: B027  (most have nothing to do)
         """In a copy of the process that a job has made: let go of sockets, without a word and without any lock."""
 

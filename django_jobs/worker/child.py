@@ -30,6 +30,7 @@ from django_jobs.worker.outage import Outage
 from django_jobs.worker.plan import run_coroutine_here
 from django_jobs.worker.runner import Runner
 from django_jobs.worker.settler import Settler
+from django_jobs.worker.shared_memory import SharedMemory
 from django_jobs.worker.sizing import BatchSizer
 from django_jobs.worker.steward import Steward
 
@@ -47,23 +48,29 @@ _SWITCH_INTERVAL = 0.001
 class Reports:
     """What an alone child tells its parent of each job, before it starts and after it is settled."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, channel: Channel, shared: SharedMemory) -> None:
+        self._channel, self._shared = channel, shared
 
     def started(self, claim: Claim, job: Job, left: int) -> None:
+        now, limit = monotonic(), job.options.timeout
+        self._shared.may_run_until(None if limit is None else now + limit / 1000)
         self._channel.send(
             {
                 "is": "started",
                 "queue": claim.queue,
                 "id": claim.id,
                 "token": claim.token,
-                "timeout": job.options.timeout,
+                "timeout": limit,
                 # Monotonic time is one clock for all processes of a machine.
-                "at": monotonic(),
+                "at": now,
                 "left": left,
                 "suspect": claim.suspect,
             }
         )
+
+    def returned(self) -> None:
+        """Its function has: the limit is not for the store, which may take its time to hear of it."""
+        self._shared.may_run_until(None)
 
     def ended(self, claims: Sequence[Claim]) -> None:
         self._channel.send({"is": "ended", "ids": [claim.id for claim in claims]})
@@ -72,8 +79,11 @@ class Reports:
 class Child:
     """A process that runs jobs: many at a time (lane shared), or one at a time (lane alone)."""
 
-    def __init__(self, store: Store, config: WorkerConfig, name: str, lane: Lane, channel: Channel) -> None:
+    def __init__(
+        self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: Channel
+    ) -> None:
         self.store, self.config, self.name, self.lane, self.channel = store, config, name, lane, channel
+        self.shared = shared
         self.gate, self.stops, self.clock = Gate(), StopRequests(), StoreClock()
         self.signals, self.outage = Signals(), Outage(f"Claiming for {name}")
         self.holding = Holding()
@@ -83,7 +93,7 @@ class Child:
         #: this child may run suspects; it is asked to run none any more; it runs one.
         self.tries = self.yields = self.on_trial = False
         alone = lane is Lane.ALONE
-        self.reports = Reports(channel) if alone else None
+        self.reports = Reports(channel, shared) if alone else None
         self.loop = None if alone else EventLoop(config.async_concurrency, self.settler.settle_soon)
         self.executor = Executor(
             stops=self.stops,
@@ -104,11 +114,12 @@ class Child:
             clock=self.clock,
             size=self._size,
             holding=self.holding,
+            shared=shared,
             drain=config.drain,
             deliver=self.settler.telling.deliver,
         )
         fetch_lock = Lock()
-        self.runners = [Runner(self, n, fetch_lock) for n in range(1 if alone else config.threads)]
+        self.runners = [Runner(self, n, fetch_lock) for n in range(config.threads_of(lane))]
         self.steward = Steward(self.runners, self.loop, self.sizer)
         self.doubts = Doubts(store, self._running)
         self.agreement = Agreement(store, name, self.holding, self.doubts.queues.add)
@@ -253,14 +264,22 @@ class Child:
         }
 
 
-def run_child(store: Store, config: WorkerConfig, name: str, lane: Lane, channel: Channel, parent: int) -> NoReturn:
+def run_child(
+    store: Store,
+    config: WorkerConfig,
+    name: str,
+    lane: Lane,
+    shared: SharedMemory,
+    channel: Channel,
+    parent: int,
+) -> NoReturn:
     """The life of a forked child; never returns into the parent's code."""
     status = 1
     try:
         # A group of its own: what its jobs start is ended with it.  A session: a debugger can still read the terminal.
         os.setsid()
         die_with_parent(parent)
-        Child(store, config, name, lane, channel).serve()
+        Child(store, config, name, lane, shared, channel).serve()
         status = 0
     except BaseException:
         logger.critical("Worker process %s failed", name, exc_info=True)

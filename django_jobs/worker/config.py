@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django_jobs.conf import QueueSettings
+from django_jobs.values import Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,10 @@ class WorkerConfig:
     @property
     def queue_names(self) -> list[str]:
         return [queue.name for queue in self.queues]
+
+    def threads_of(self, lane: Lane) -> int:
+        """How many threads of one child run jobs."""
+        return 1 if lane is Lane.ALONE else self.threads
 
     @property
     def most_alone(self) -> int:

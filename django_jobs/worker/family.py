@@ -21,6 +21,7 @@ from django_jobs.worker.child import run_child
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.os_signals import Signals, kill_group
+from django_jobs.worker.shared_memory import SharedMemory
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -53,6 +54,7 @@ class ChildHandle:
     lane: Lane
     pid: int
     channel: Channel
+    shared: SharedMemory
     #: alone children: the job that runs, and since when none does.
     job: StartedJob | None = None
     idle_since: float = field(default_factory=monotonic)
@@ -61,6 +63,10 @@ class ChildHandle:
     #: why the parent killed it: "" | "timeout" | "drain" | "fenced" | "killed"
     killed_for: str = ""
     pong: dict[str, Any] = field(default_factory=dict)
+    #: since when it has not answered (monotonic); None while no ping is under way.
+    pinged_at: float | None = None
+    #: it has not answered for so long that what it had not begun was taken from it (see frozen.py).
+    is_frozen: bool = False
     #: queues in which it was asked whether its claims are still its own, and has not answered yet.
     in_doubt: set[str] = field(default_factory=set)
     #: it has taken in the remote job types it was told last.
@@ -87,15 +93,15 @@ class ChildHandle:
                 case "agreed":
                     self.agrees = True
                 case "pong":
-                    self.pong = message
+                    self.pong, self.pinged_at = message, None
                 case "learnt":
                     self.listens = True
                 case "yielded":
                     self.has_yielded = True
 
     def job_is_over_time(self, now: float) -> bool:
-        """Has its job run for longer than it may?"""
-        return self.job is not None and self.job.deadline is not None and now >= self.job.deadline
+        """Does its job run for longer than it may?"""
+        return (deadline := self.shared.deadline) is not None and now >= deadline
 
     def check(self, queue: str) -> None:
         """Have it ask whether the jobs that it runs are still its own; not twice, it may be frozen and read nothing."""
@@ -116,6 +122,12 @@ class ChildHandle:
         """Others run these jobs by now: end them here, and what runs beside them, which is handed back."""
         logger.error("%s runs jobs whose claim was lost: %s; its process is ended", self.name, ", ".join(ids))
         self.kill("fenced")
+
+    def ping(self, serial: int) -> None:
+        """Ask what it does."""
+        if self.pinged_at is None:
+            self.pinged_at = monotonic()
+        self.tell("ping", serial=serial)
 
     def tell(self, what: str, **more: Any) -> None:
         self.channel.send({"do": what, **more})
@@ -187,14 +199,15 @@ class Family:
         """Ask all children what they do; their answers come as they come."""
         self.serial += 1
         for child in self:
-            child.tell("ping", serial=self.serial)
+            child.ping(self.serial)
 
     def spawn(self, lane: Lane) -> ChildHandle:
         """Fork one child."""
         self._numbers += 1
         name = f"{self.name}:{self._numbers}:{token_hex(3)}"
-        pid, ours = self.fork(partial(run_child, self.store, self.config, name, lane))
-        child = self.children[pid] = ChildHandle(name, lane, pid, ours)
+        shared = SharedMemory(self.config.queue_names, self.config.threads_of(lane))
+        pid, ours = self.fork(partial(run_child, self.store, self.config, name, lane, shared))
+        child = self.children[pid] = ChildHandle(name, lane, pid, ours, shared)
         return child
 
     def fork(self, live: Callable[[Channel, int], NoReturn]) -> tuple[int, Channel]:

@@ -21,6 +21,7 @@ from django_jobs.worker.gate import Gate
 from django_jobs.worker.holding import Holding
 from django_jobs.worker.notices import Deliver, send
 from django_jobs.worker.picking import QueuePicker
+from django_jobs.worker.shared_memory import SharedMemory
 
 #: Seconds: a lost wake-up delays a job by no more than this.
 LONGEST_WAIT = 2.0
@@ -57,6 +58,7 @@ class Fetcher:
         clock: StoreClock,
         size: Callable[[str], int],
         holding: Holding | None = None,
+        shared: SharedMemory | None = None,
         drain: Mapping[str, int] | None = None,
         deliver: Deliver = send,
     ) -> None:
@@ -64,6 +66,7 @@ class Fetcher:
         self.gate, self.clock, self.size = gate, clock, size
         self.holding = holding or Holding()
         self.queues = {settings.name: settings for settings in queues}
+        self.shared = shared or SharedMemory(list(self.queues), 0)
         self.drain, self.deliver = drain, deliver
         self.picker = QueuePicker(queues, strict=strict)
         #: True from before a claim is sent until its thread has it: the process must not end in between.
@@ -129,17 +132,23 @@ class Fetcher:
             return Claimed([], [], 0, None, 0)
         if ACTIVE:
             crashpoint("claim.before_send")
-        claimed = self.holding.claim(
-            self.store,
-            queue,
-            self.worker,
-            self.size(queue),
-            lane=self.lane,
-            lease=self.lease,
-            max_running=self.queues[queue].max_concurrency,
-            up_to=None if self.drain is None else self.drain[queue],
-            knows=self._knows,
-        )
+        self.shared.asks(queue)
+        try:
+            claimed = self.holding.claim(
+                self.store,
+                queue,
+                self.worker,
+                self.size(queue),
+                lane=self.lane,
+                lease=self.lease,
+                max_running=self.queues[queue].max_concurrency,
+                up_to=None if self.drain is None else self.drain[queue],
+                knows=self._knows,
+            )
+        except StoreError:
+            self.shared.was_not_answered(queue)
+            raise
+        self.shared.was_answered(queue, claimed.claims)
         if ACTIVE and claimed.claims:
             crashpoint("claim.after_reply")
         self.clock.sync(claimed.now)

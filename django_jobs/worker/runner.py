@@ -19,6 +19,7 @@ from django_jobs.worker import database
 from django_jobs.worker.attempted import Attempted
 from django_jobs.worker.executor import Prepared
 from django_jobs.worker.fault import end_process
+from django_jobs.worker.shared_memory import Thread as Notes
 
 if TYPE_CHECKING:
     from django_jobs.worker.child import Child
@@ -35,8 +36,12 @@ class Runner:
 
     def __init__(self, child: Child, number: int, fetch_lock: Lock) -> None:
         self.child, self.fetch_lock = child, fetch_lock
-        #: claimed, not begun; of one queue, but for what the store did not take back before.
-        self.waiting: deque[Claim] = deque()
+        #: what the parent sees of this thread.
+        self.notes = Notes(child.shared, number)
+        #: claimed in one call and not begun, each with its number in `notes`.
+        self.waiting: deque[tuple[int, Claim]] = deque()
+        #: offered back, which the store did not confirm: it may have them, so they are never begun.
+        self.offered: deque[Claim] = deque()
         #: succeeded, not settled.
         self.done: deque[Attempted] = deque()
         self._settling = Lock()
@@ -60,7 +65,7 @@ class Runner:
     def _turn(self) -> None:
         """Claim once, run what came."""
         child, gate = self.child, self.child.gate
-        if self.waiting:  # the store did not take it back when it should have
+        if self.offered:  # the store did not take it back when it should have
             self.give_back()
         if gate.closed or (child.reports is not None and not child.settler.is_idle):
             # One job at a time means one: were it killed, the one that is not yet settled would run again with it.
@@ -78,6 +83,7 @@ class Runner:
                     fetched = fetcher.fetch()
                     self.busy = fetched is not None
                     if fetched is not None:
+                        self._take(*fetched)
                         child.count_claimed(len(fetched[1].claims))
                         may_run = child.may_run(fetched[1].claims)
                         if fetched[1].claims and all(runner.busy for runner in child.runners):
@@ -85,6 +91,7 @@ class Runner:
                     if gate.closed:
                         fetcher.hand_over()
                 finally:
+                    child.shared.asks_no_more()
                     fetcher.claiming = False
                 if child.outage.is_on:
                     child.outage.worked()
@@ -92,7 +99,6 @@ class Runner:
             gate.ended.wait(child.outage.failed(error))
             return
         if fetched is not None and not may_run:
-            self.waiting.extend(fetched[1].claims)
             self.give_back()
         elif fetched is not None and fetched[1].claims:
             self._run_batch(*fetched)
@@ -100,16 +106,23 @@ class Runner:
             fetcher.picker.made_room(fetched[0])
         self.busy = False
 
+    def _take(self, queue: str, claimed: Claimed) -> None:
+        self.since = self.batch_since = monotonic()
+        self.ran = 0
+        self.waiting.extend(self.notes.takes(queue, claimed.claims))
+
     def _run_batch(self, queue: str, claimed: Claimed) -> None:
         child, gate = self.child, self.child.gate
-        started = self.since = self.batch_since = monotonic()
-        self.waiting.extend(claimed.claims)
-        self.ran = 0
+        started = self.batch_since
         child.steward.look()
         while not gate.draining:
             try:
-                claim = self.waiting.popleft()
+                number, claim = self.waiting.popleft()
             except IndexError:
+                break
+            if not self.notes.begins(number):
+                # This process had not answered for a while: its parent has handed back what was not begun.
+                self.waiting.appendleft((number, claim))
                 break
             self._run_one(claim, claimed.left)
             self.ran += 1
@@ -125,18 +138,20 @@ class Runner:
         reports = child.reports
         # An alone child says what it begins: from then on the time limit counts, for the loading of arguments too.
         begins = None if reports is None else lambda job: reports.started(claim, job, left)
-        prepared = child.executor.prepare(claim, child.store, begins)
-        if isinstance(prepared, Attempted):
-            child.settler.settle_now([prepared])
-            return
-        self.current = prepared
         try:
-            if prepared.plan.is_async and child.loop is not None:
-                child.loop.submit(prepared)
-                return
-            attempted = child.executor.run_here(prepared)
+            prepared = child.executor.prepare(claim, child.store, begins)
+            if isinstance(prepared, Attempted):
+                attempted = prepared
+            else:
+                self.current = prepared
+                if prepared.plan.is_async and child.loop is not None:
+                    child.loop.submit(prepared)
+                    return
+                attempted = child.executor.run_here(prepared)
         finally:
             self.current = None
+            if reports is not None:
+                reports.returned()
         if isinstance(attempted.outcome, Succeeded):
             self.done.append(attempted)
         else:
@@ -146,10 +161,10 @@ class Runner:
 
     def give_back(self) -> None:
         """Hand back what is claimed and not begun."""
-        if not self.waiting:
+        if not self.waiting and not self.offered:
             return
-        by_queue: dict[str, list[Claim]] = {}
-        for claim in _take_all(self.waiting):
+        batch, by_queue = self.notes.batch, dict[str, list[Claim]]()
+        for claim in [*_take_all(self.offered), *(claim for _, claim in _take_all(self.waiting))]:
             by_queue.setdefault(claim.queue, []).append(claim)
         for queue, claims in by_queue.items():
             try:
@@ -157,8 +172,10 @@ class Runner:
                 self.child.holding.released(claims)
             except StoreError as error:
                 logger.warning("%d claimed jobs could not be handed back: %s", len(claims), error)
+                batch = -1
                 if not self.child.gate.draining:
-                    self.waiting.extend(claims)
+                    self.offered.extend(claims)
+        self.notes.gave_back(batch)
 
     def settle_done(self) -> None:
         """Settle what has succeeded so far.

@@ -40,9 +40,8 @@ class Staffing:
         """Start the children that are missing; let an idle one too many go."""
         if self.fenced or now < self.no_spawn_before:
             return
-        for _ in range(self.config.processes - len(self.family.of(Lane.SHARED))):
-            if not self._spawn(Lane.SHARED):
-                return
+        if not self._fill_up_shared():
+            return
         alone = self.family.of(Lane.ALONE)
         idle = [child for child in alone if child.job is None]
         if not alone:
@@ -55,6 +54,18 @@ class Staffing:
             longest = min(idle, key=lambda child: child.idle_since)
             if now - longest.idle_since > ALONE_IDLE:
                 longest.retire()
+
+    def _fill_up_shared(self) -> bool:
+        """One that is frozen by a job is replaced while that lasts, at the price of up to as many processes again; when
+        it goes on, the youngest one too many goes.  False: there is no room for a process."""
+        most, shared = self.config.processes, self.family.of(Lane.SHARED)
+        working = [child for child in shared if not child.is_frozen]
+        for _ in range(min(most - len(working), 2 * most - len(shared))):
+            if not self._spawn(Lane.SHARED):
+                return False
+        for child in working[most:]:
+            child.retire()
+        return True
 
     def _spawn(self, lane: Lane) -> bool:
         try:
@@ -71,6 +82,7 @@ class Staffing:
     def reap(self, now: float) -> None:
         """Take note of the children that ended; what they held becomes a debt."""
         for child, status in self.family.reap():
+            # Not where its function had just returned, or the next one begun: what it shows stays after its death.
             if child.killed_for == "timeout" and child.job is not None and child.job_is_over_time(now):
                 logger.warning("Job %s ran longer than its time limit: its process was killed", child.job.id)
                 self.debts.timed_out(child.name, child.job)
@@ -87,10 +99,7 @@ class Staffing:
         """Kill the alone children whose job has run for its time."""
         for child in self.family:
             if child.job_is_over_time(now):
-                # It may just have ended, and the next one begun, which must not be killed for it.
-                child.read()
-                if child.job_is_over_time(now):
-                    child.kill("timeout")
+                child.kill("timeout")
 
     def replace_fat_children(self) -> None:
         """Let go of children that use more than `max_memory`, once what they run has ended."""

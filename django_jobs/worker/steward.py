@@ -59,7 +59,7 @@ class Steward:
             if not runner.busy:
                 continue
             busy = True
-            if runner.waiting and now - runner.batch_since > SLOW:
+            if (runner.waiting or runner.offered) and now - runner.batch_since > SLOW:
                 if (current := runner.current) is not None:
                     self.sizer.observe(current.claim.queue, now - runner.batch_since, runner.ran + 1)
                 runner.give_back()

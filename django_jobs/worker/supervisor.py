@@ -9,17 +9,16 @@ from __future__ import annotations
 import logging
 import os
 import select
-import signal
 import socket
 from collections.abc import Sequence
 from time import monotonic
-from types import FrameType
 
 from django_jobs import remote
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.base import Store
-from django_jobs.values import Killed, Lane, State
+from django_jobs.values import Lane
 from django_jobs.worker import forks, reload
+from django_jobs.worker.alarm import Alarm
 from django_jobs.worker.burst import Burst
 from django_jobs.worker.chores import Ticker
 from django_jobs.worker.clerk_watch import ClerkWatch
@@ -27,13 +26,15 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.debts import Debts
 from django_jobs.worker.family import Family
+from django_jobs.worker.frozen import FrozenChildren
 from django_jobs.worker.heartbeat import Heartbeat
-from django_jobs.worker.os_signals import Signals, kill
+from django_jobs.worker.os_signals import Signals
 from django_jobs.worker.outage import Outage
 from django_jobs.worker.portrait import Portrait
 from django_jobs.worker.staffing import Staffing
 from django_jobs.worker.suspects import Suspects
 from django_jobs.worker.telling import say_started, say_stopped
+from django_jobs.worker.told import Told
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -55,7 +56,9 @@ class Supervisor:
         self.clerk = ClerkWatch(self.family, tickers)
         self.debts = Debts(store, config.queue_names, crash_loop.forgive, self.clerk.announce)
         self.staffing = Staffing(config, self.family, self.debts, crash_loop, self._give_up)
+        self.alarm = Alarm(self.staffing.keep_time_limits, self._last_resort)
         self.suspects = Suspects(self.family)
+        self.frozen, self.told = FrozenChildren(store, self.family), Told(store, self.family)
         self.portrait = Portrait(config, self.name, self.family)
         self.heartbeat = Heartbeat(
             store,
@@ -63,9 +66,9 @@ class Supervisor:
             self.name,
             workers=lambda: [child.name for child in self.family],
             describe=self.portrait.describe,
-            asked_to_stop=self._asked_to_stop,
+            asked_to_stop=self.told.asked_to_stop,
             command=self._command,
-            holds_nothing=self._holds_nothing,
+            holds_nothing=self.told.holds_nothing,
             holds=self.family.hold,
         )
         ends_itself = config.burst or config.drain is not None
@@ -81,23 +84,23 @@ class Supervisor:
     def run(self) -> int:
         self.signals.install(for_parent=True)
         forks.guard(self.family.abandon)
-        signal.signal(signal.SIGALRM, self._last_resort)
+        self.alarm.install()
         remote.be_told()
         logger.info("Worker %s starts: %s", self.name, self.portrait.summary())
         say_started(self.name)
         self._learn_uptime()
-        watcher = reload.watch() if self.config.reload else 0
+        watcher = reload.Watcher(self.family) if self.config.reload else None
         try:
             while not self._is_over():
                 self._turn()
-                if self.family.foreign.pop(watcher, None) == reload.CHANGED:
+                if watcher is not None and self.deadline is None and watcher.has_seen_a_change(monotonic()):
                     self.code_has_changed = True
                     self.stop("code has changed")
                 self.family.foreign.clear()
         finally:
             self.clerk.end()
-            if watcher:
-                kill(watcher)
+            if watcher is not None:
+                watcher.end()
             self.family.end()
         self._take_leave()
         self.clerk.wait()
@@ -113,7 +116,8 @@ class Supervisor:
         self.staffing.reap(now)
         self.clerk.look_after(now)
         self.staffing.keep_time_limits(now)
-        self._keep_leases(now)
+        with self.alarm.looking():
+            self._keep_leases(now)
         if self.deadline is None:
             self.staffing.fill_up(now)
         elif now >= self.deadline:
@@ -123,13 +127,16 @@ class Supervisor:
             self.deadline = now
         self.suspects.step(now)
         if self.heartbeat.outage.is_on:
+            self.frozen.step(now, store_answers=False)
             return  # one call that waits for a silent store is enough per turn: the children need us
-        self.debts.step(now)
-        if self.deadline is None:
-            if self.config.max_memory and self.portrait.is_new:
-                self.staffing.replace_fat_children()
-            if self.burst is not None and self._burst_is_over(self.burst, now):
-                self.stop("everything has run")
+        with self.alarm.looking():
+            self.debts.step(now)
+            self.frozen.step(now)
+            is_over = self.deadline is None and self.burst is not None and self._burst_is_over(self.burst, now)
+        if is_over:
+            self.stop("everything has run")
+        if self.deadline is None and self.config.max_memory and self.portrait.is_new:
+            self.staffing.replace_fat_children()
 
     def _is_over(self) -> bool:
         if self.deadline is None or self.family:
@@ -141,6 +148,7 @@ class Supervisor:
         if self.deadline is not None and now < self.deadline:
             moments.append(self.deadline)
         if not self.heartbeat.outage.is_on:
+            moments.append(self.frozen.due)
             if self.debts:
                 moments.append(self.debts.due)
             if self.deadline is None and self.burst is not None and self._burst_may_end(now):
@@ -170,7 +178,7 @@ class Supervisor:
         if self._stops_seen > 1:
             logger.warning("Worker %s was told twice: it stops now", self.name)
             self.deadline = now
-            signal.setitimer(signal.ITIMER_REAL, LAST_WORDS + 0.5)
+            self.alarm.end_in(LAST_WORDS + 0.5)
 
     def stop(self, why: str) -> None:
         """Claim nothing any more; let what runs end until the drain timeout."""
@@ -179,8 +187,7 @@ class Supervisor:
         timeout = self.config.drain_timeout
         logger.info("Worker %s stops (%s); running jobs have %g s", self.name, why, timeout)
         self.deadline = monotonic() + timeout
-        # Whatever happens to the store or to us: this is when the process ends.
-        signal.setitimer(signal.ITIMER_REAL, timeout + LAST_WORDS + 0.5)
+        self.alarm.end_in(timeout + LAST_WORDS + 0.5)
         self.portrait.state = "stopping"
         self.clerk.retire()
         for child in self.family:
@@ -192,7 +199,7 @@ class Supervisor:
         self.status = 1
         self.stop("crash loop")
 
-    def _last_resort(self, number: int, frame: FrameType | None) -> None:
+    def _last_resort(self) -> None:
         self.clerk.end()
         self.family.end()
         os._exit(self.status)
@@ -203,7 +210,7 @@ class Supervisor:
                 self.store.forget_worker(self.name)
             except StoreError as error:
                 logger.warning("Worker %s could not take leave of the store: %s", self.name, error)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        self.alarm.end_in(None)
 
     # -- leases ------------------------------------------------------------------
 
@@ -247,28 +254,6 @@ class Supervisor:
             self.clerk.spare_expired_leases(self.heartbeat.lease)
 
     # -- what the store answers ------------------------------------------------------
-
-    def _asked_to_stop(self, worker: str, queue: str, job_id: str) -> None:
-        for child in self.family:
-            if child.name != worker:
-                continue
-            if isinstance(job_id, Killed):
-                child.end_attempt(queue, job_id, job_id.token)
-            else:
-                child.tell("stop", queue=queue, id=job_id)
-
-    def _holds_nothing(self, worker: str, queue: str, asked_at: float) -> None:
-        """We were stopped, or cut off unnoticed, for longer than a lease: end what may run elsewhere by now."""
-        for child in self.family:
-            if child.name != worker:
-                continue
-            if child.lane is Lane.SHARED:
-                child.check(queue)
-            elif (job := child.job) is not None and job.queue == queue and job.at < asked_at:
-                # Here, because such a job may hold up everything in its process.
-                info = self.store.get(queue, job.id)
-                if info is None or info.state is not State.RUNNING or info.token != job.token:
-                    child.has_lost([job.id])
 
     def _command(self, word: str) -> None:
         match word:

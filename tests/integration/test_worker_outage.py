@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from uuid import uuid4
@@ -148,3 +149,54 @@ def test_a_broken_key_in_one_queue_stops_no_other(server: RedisServer, tmp_path:
         assert pool.stop() == 0
     finally:
         site.close()
+
+
+@pytest.mark.timed
+def test_a_time_limit_is_kept_while_the_store_is_silent(site: WorkerSite, server: RedisServer, pace: Pace) -> None:
+    """The parent waits for the store for seconds; its decision to end a job does not."""
+    site.jobs_settings["LEASE"] = 6  # a heartbeat each second, and no lease ends meanwhile
+    pool = site.pool()
+    warm(site)
+    id = site.put("holds_gil", 60, timeout=2500, max_attempts=1)
+    site.ledger.wait_for(lambda events: any(event.id == id for event in events), "it runs")
+    (started,) = [event for event in site.ledger.read() if event.id == id]
+    with paused(server):
+        wait_until(lambda: not is_alive(started.pid), "its process is ended")
+        pace.within(started.at / 1e9, 2.5 + 2, "the limit, and 2 s")
+    (attempt,) = site.wait(id, State.DEAD).attempts
+    assert attempt.outcome == "timeout"
+    assert pool.stop() == 0
+
+
+def test_a_job_that_has_returned_is_not_over_its_time_because_the_store_is_silent(
+    site: WorkerSite, server: RedisServer
+) -> None:
+    site.jobs_settings["LEASE"] = 15
+    pool = site.pool()
+    warm(site)
+    id = site.put("waits_for", str(site.folder / "go"), timeout=3000)
+    site.ledger.wait_for(lambda events: any(event.id == id for event in events), "it runs")
+    (started,) = [event for event in site.ledger.read() if event.id == id]
+    with paused(server):
+        (site.folder / "go").touch()
+        wait_until(lambda: monotonic() > started.at / 1e9 + 3.5, "its time is over")
+    site.wait(id)
+    assert [event.kind for event in site.ledger.read() if event.id == id] == ["start", "end"]
+    assert is_alive(started.pid)
+    assert pool.stop() == 0
+
+
+def warm(site: WorkerSite) -> None:
+    """Until jobs with a time limit are begun at once."""
+    site.wait(site.put("work", timeout=60_000))
+
+
+@contextmanager
+def paused(server: RedisServer) -> Iterator[None]:
+    """It hears everything and answers nothing."""
+    assert server.process is not None
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.process.send_signal(signal.SIGCONT)

@@ -17,6 +17,7 @@ from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.family import ChildHandle
 from django_jobs.worker.fetcher import Fetcher
 from django_jobs.worker.gate import Gate
+from django_jobs.worker.shared_memory import SharedMemory
 from tests.conftest import Seconds
 
 PUSHED = RemoteType("php.pushed", "push", "at_least_once", 3, 0, 60, "https://example.com/", "")
@@ -98,7 +99,7 @@ def test_a_worker_whose_queues_are_all_of_pull_workers_asks_the_store_nothing(
 def test_a_child_that_does_not_listen_is_not_told_again_until_it_does() -> None:
     """What it is told when it has to end must find room in its channel."""
     ours, theirs = pair()
-    child = ChildHandle("w", Lane.SHARED, 0, ours)
+    child = ChildHandle("w", Lane.SHARED, 0, ours, SharedMemory([], 0))
     child.learn(1.0, [list(PUSHED)])
     child.learn(2.0, [])
     assert [message["at"] for message in theirs.receive()] == [1.0]

@@ -27,6 +27,7 @@ from django_jobs.worker.gate import Gate
 from django_jobs.worker.holding import Holding
 from django_jobs.worker.runner import Runner
 from django_jobs.worker.settler import Settler
+from django_jobs.worker.shared_memory import SharedMemory
 from django_jobs.worker.staffing import Staffing
 from django_jobs.worker.supervisor import Supervisor
 from tests.survival.waiting import wait_until
@@ -64,22 +65,26 @@ def runner(store: Releasing) -> Runner:
         fetcher=fetcher,
         outage=SimpleNamespace(is_on=False),
         holding=Holding(),
+        shared=SharedMemory(["one", "two"], 1),
     )
     return Runner(child, 0, Lock())
 
 
 def test_claims_of_several_queues_are_handed_back_each_to_its_own(runner: Runner, store: Releasing) -> None:
-    runner.waiting.extend([Claim("a", "one", 1, b""), Claim("b", "two", 2, b""), Claim("c", "one", 3, b"")])
+    runner.offered.extend([Claim("a", "one", 1, b""), Claim("b", "two", 2, b"")])
+    runner.waiting.append((0, Claim("c", "one", 3, b"")))
     runner.give_back()
     assert store.released == [("one", ["a", "c"]), ("two", ["b"])]
     assert not runner.waiting
 
 
 def test_what_could_not_be_handed_back_is_offered_again_before_the_next_claim(runner: Runner, store: Releasing) -> None:
-    runner.waiting.append(Claim("a", "one", 1, b""))
+    """And never begun: the store may have taken it, and another may have begun it."""
+    runner.waiting.append((0, Claim("a", "one", 1, b"")))
     store.away = True
     runner.give_back()
-    assert [claim.id for claim in runner.waiting] == ["a"]
+    assert not runner.waiting
+    assert [claim.id for claim in runner.offered] == ["a"]
     store.away = False
     runner._turn()
     assert store.released == [("one", ["a"])]
@@ -111,7 +116,7 @@ def test_a_thread_is_not_done_before_its_results_are_settled_whoever_took_them(r
 
 
 class OneChild:
-    """A family of one, which says what it has to say when it is read."""
+    """A family of one."""
 
     def __init__(self, child: ChildHandle) -> None:
         self.child = child
@@ -127,12 +132,13 @@ def test_a_job_is_not_killed_for_the_time_of_the_one_before_it(
     killed: list[int] = []
     monkeypatch.setattr("django_jobs.worker.family.kill_group", killed.append)
     ours, theirs = pair()
-    child = ChildHandle("w:1", Lane.ALONE, 4711, ours)
+    shared = SharedMemory(["q"], 1)
+    child = ChildHandle("w:1", Lane.ALONE, 4711, ours, shared)
     now = monotonic()
     child.job = StartedJob("q", "slow", 1, 1000, now - 2, 0)
+    shared.may_run_until(now - 1)
     if has_ended:
-        theirs.send({"is": "ended", "ids": ["slow"]})
-        theirs.send({"is": "started", "queue": "q", "id": "next", "token": 2, "timeout": 1000, "at": now, "left": 0})
+        shared.may_run_until(now + 1)
     family: Any = OneChild(child)
     staffing = Staffing(WorkerConfig(queues=()), family, SimpleNamespace(), CrashLoop(), lambda: None)  # type: ignore[arg-type]
     staffing.keep_time_limits(now)

@@ -32,7 +32,7 @@ class FakeRunner:
     def __init__(self, *, running: float, waiting: int = 0, done: int = 0, busy: bool = True, before: int = 0) -> None:
         self.busy, self.since, self.ran = busy, 100.0 - running, before
         self.batch_since = self.since - before * running  # the jobs before it took as long
-        self.waiting, self.done = deque(range(waiting)), deque(range(done))
+        self.waiting, self.offered, self.done = deque(range(waiting)), deque[int](), deque(range(done))
         self.flushed: list[float] = []
         job = SimpleNamespace(flush_checkin=self.flushed.append)
         self.current = SimpleNamespace(claim=SimpleNamespace(queue="q"), running=job)

@@ -23,6 +23,8 @@ MEMORY = ":memory:"
 SCHEMA_VERSION = 4
 #: seconds to wait for another process's transaction; below the 5 s within which enqueue must answer.
 BUSY_TIMEOUT = 4.5
+#: seconds of that in one call of SQLite: signal handlers of this process run between two of them.
+BUSY_STEP = 0.25
 #: seconds between looks at what other processes wrote.
 POLL = 0.015
 
@@ -81,7 +83,7 @@ class Database:
     def read(self) -> Iterator[sqlite3.Connection]:
         """One consistent view of everything."""
         with self._using() as connection:
-            connection.execute("BEGIN")
+            _begin(connection, "BEGIN")
             try:
                 yield connection
             finally:
@@ -92,7 +94,7 @@ class Database:
         """One transaction: all of it or nothing.  Waiters of this process are woken after it."""
         process = self._current()
         with process.writer, self._using() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            _begin(connection, "BEGIN IMMEDIATE")
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -181,6 +183,7 @@ class Database:
         raw.execute("PRAGMA journal_size_limit = 67108864")
         if raw.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
             _create(raw, self.path)
+        raw.execute(f"PRAGMA busy_timeout = {int(BUSY_STEP * 1000)}")
         return connection
 
 
@@ -225,6 +228,21 @@ def _statements(sql: str) -> Iterator[str]:
         if sqlite3.complete_statement(pending):
             yield pending
             pending = ""
+
+
+def _begin(connection: sqlite3.Connection, how: str) -> None:
+    """Begin a transaction so that nothing after this waits for another process: to read, it takes its view here."""
+    deadline = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        try:
+            connection.execute(how)
+            if how == "BEGIN":
+                connection.execute("PRAGMA schema_version").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            _end(connection, "ROLLBACK")
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
 
 
 def _end(connection: sqlite3.Connection, how: str) -> None:

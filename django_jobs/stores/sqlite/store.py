@@ -13,6 +13,7 @@ from django_jobs.stores.sqlite.ends import SqliteEnds
 from django_jobs.stores.sqlite.enqueueing import SqliteEnqueueing
 from django_jobs.stores.sqlite.faults import SqliteFaults
 from django_jobs.stores.sqlite.fleet import SqliteFleet
+from django_jobs.stores.sqlite.locking import writer_of
 from django_jobs.stores.sqlite.operating import SqliteOperating
 from django_jobs.stores.sqlite.repairing import SqliteRepairing
 from django_jobs.stores.sqlite.settling import SqliteSettling
@@ -50,6 +51,9 @@ class SqliteStore(
         if kind == "memory":
             return cls(MEMORY, options)
         return cls(Path(base_dir) / (path or ".state/jobs.sqlite3"), options)
+
+    def locked_by(self) -> int:
+        return 0 if self.database.in_memory else writer_of(self.database.path)
 
     def close(self) -> None:
         self.database.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
 from pathlib import Path
 
 from django_jobs import JobContext, Retry, Snooze, current_job, job
+from django_jobs.stores import get_store
 from tests.integration.worker_project import processes as processes
 from tests.survival.project.jobs import ledger, recorded
 
@@ -129,3 +131,34 @@ _LEAK: list[bytes] = []
 def timed() -> None:
     with recorded():
         time.sleep(30)
+
+
+@job(name="freezes")
+def freezes(path: str) -> None:
+    """Lets no other thread of its process run, from the line "held" on, until somebody writes into this pipe."""
+    end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(end, True)
+    byte, libc = ctypes.create_string_buffer(1), ctypes.PyDLL(None)
+    with recorded():
+        me = current_job()
+        assert me is not None
+        ledger.write("held", me.id, me.token)
+        libc.read(end, byte, 1)
+    os.close(end)
+
+
+@job(name="freezes_store")
+def freezes_store(path: str) -> None:
+    """The same, once, while this process writes to the store: which is what another thread of it may do."""
+    first = Path(f"{path}.once")
+    if first.exists():
+        return
+    first.touch()
+    with get_store().database.write():  # type: ignore[attr-defined]
+        freezes.func(path)
+
+
+@job(name="once_more", delivery="at_most_once")
+def once_more() -> None:
+    with recorded():
+        pass
