@@ -52,7 +52,7 @@ def busiest(stats: list[QueueStats]) -> list[QueueStats]:
 
 def trouble_url(console: Console, trouble: browse.Trouble) -> str:
     """Where to do something about it."""
-    if trouble.kind == "no_workers":
+    if trouble.kind in {"no_workers", "narrow"}:
         return console.url("workers")
     if trouble.kind in {"dead", "trimmed"}:
         return f"{console.url('jobs', 'dead')}?group=1&queue={trouble.queue}"

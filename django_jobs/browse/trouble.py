@@ -18,7 +18,7 @@ LINES = 5
 class Trouble(NamedTuple):
     """One thing to look at.  `kind` says which sentence; the page words it."""
 
-    #: "no_workers" | "latency" | "paused" | "type_paused" | "dead" | "unreported" | "trimmed" | "unknown"
+    #: "no_workers" | "narrow" | "latency" | "paused" | "type_paused" | "dead" | "unreported" | "trimmed" | "unknown"
     kind: str
     queue: str = ""
     number: int = 0
@@ -45,6 +45,8 @@ def troubles(counted: Census, workers: list[WorkerInfo]) -> list[Trouble]:
     waiting = counted.counts[State.QUEUED]
     if not workers and waiting:
         found.append(Trouble("no_workers", number=waiting))
+    closed = [(each.info.get("closed"), each.name) for each in workers]
+    found += [Trouble("narrow", "", n, name) for n, name in closed if isinstance(n, int) and n > 0][:LINES]
     stats = list(counted.queues.values())
     unknown = unknown_names(counted, workers)
     found += [Trouble("unknown", each.queue, each.jobs, each.name) for each in unknown[:LINES]]

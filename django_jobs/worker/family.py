@@ -174,6 +174,8 @@ class Family:
         #: exit status of processes that ended and are no child of ours to look after.
         self.foreign: dict[int, int] = {}
         self._numbers = 0
+        #: queues that no child claims from (see reach.py).
+        self.closed: frozenset[str] = frozenset()
         #: our ends of the channels to all that were forked here and live.
         self._channels: dict[int, Channel] = {}
         #: of the last ping; a pong of this or a later number was given after it.
@@ -191,6 +193,12 @@ class Family:
             if child.name == name:
                 child.hold(held, unasked)
 
+    def close_queues(self, queues: frozenset[str]) -> None:
+        """Nobody claims from these any more, and from all others."""
+        self.closed = queues
+        for child in self:
+            child.shared.close_queues(queues)
+
     def of(self, lane: Lane) -> list[ChildHandle]:
         """The children of that lane that take jobs."""
         return [child for child in self.children.values() if child.lane is lane and not child.retiring]
@@ -206,6 +214,7 @@ class Family:
         self._numbers += 1
         name = f"{self.name}:{self._numbers}:{token_hex(3)}"
         shared = SharedMemory(self.config.queue_names, self.config.threads_of(lane))
+        shared.close_queues(self.closed)
         pid, ours = self.fork(partial(run_child, self.store, self.config, name, lane, shared))
         child = self.children[pid] = ChildHandle(name, lane, pid, ours, shared)
         return child

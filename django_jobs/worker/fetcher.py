@@ -81,8 +81,8 @@ class Fetcher:
     @property
     def names(self) -> list[str]:
         """The queues to look into: those of workers that fetch over HTTP are theirs alone."""
-        others = theirs(self.queues)
-        return [name for name in self.queues if name not in others]
+        others, is_open = theirs(self.queues), self.shared.is_open
+        return [name for name in self.queues if name not in others and is_open(name)]
 
     def fetch(self) -> tuple[str, Claimed] | None:
         """Claim one batch, after waiting at most LONGEST_WAIT.  None: nothing came, ask again."""
@@ -132,7 +132,8 @@ class Fetcher:
             return Claimed([], [], 0, None, 0)
         if ACTIVE:
             crashpoint("claim.before_send")
-        self.shared.asks(queue)
+        if not self.shared.asks(queue):
+            return self._leave(queue)
         try:
             claimed = self.holding.claim(
                 self.store,
@@ -159,6 +160,12 @@ class Fetcher:
         if claimed.expired:
             announce_expired(queue, claimed.expired, claimed.now, self.deliver)
         return claimed
+
+    def _leave(self, queue: str) -> Claimed:
+        """The parent has closed it: who claims from it shall hear of what we were told."""
+        self.picker.claimed(queue, got=0, left=0, next_due=None, now=monotonic())
+        self.store.wake([queue], lane=self.lane)
+        return Claimed([], [], 0, None, 0)
 
     def _look(self) -> None:
         self._looked = monotonic()

@@ -12,6 +12,7 @@ from django_jobs.stores.base import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crashpoints import ACTIVE, crashpoint
 from django_jobs.worker.outage import Outage
+from django_jobs.worker.reach import Reach
 
 #: queue → token → claims: what the store has for one child.
 Held = dict[str, Mapping[int, int]]
@@ -44,6 +45,7 @@ class Heartbeat:
         command: Callable[[str], None],
         holds_nothing: Callable[[str, str, float], None] = lambda worker, queue, asked_at: None,
         holds: Callable[[str, Held, Sequence[str]], None] = lambda worker, held, unasked: None,
+        reach: Reach,
     ) -> None:
         """`asked_to_stop(child, queue, id)`, `command(word)` and `holds_nothing(child, queue, monotonic time of the
         question)`, which is to be looked into, are called with what the store answers; after each whole round
@@ -51,7 +53,7 @@ class Heartbeat:
         self.store, self.config, self.name = store, config, name
         self.workers, self.describe = workers, describe
         self.asked_to_stop, self.command, self.holds_nothing = asked_to_stop, command, holds_nothing
-        self.holds = holds
+        self.holds, self.reach = holds, reach
         self.lease = config.lease / 1000
         self.interval = self.lease / BEATS
         self.outage = Outage("Heartbeat")
@@ -65,7 +67,6 @@ class Heartbeat:
         self._steps: Iterator[None] | None = None
         #: how long the silence had lasted when people were told of it last.
         self._reminded = 0.0
-        self._is_slow = False
 
     def step(self, now: float) -> None:
         """Make the next call if it is due."""
@@ -77,7 +78,6 @@ class Heartbeat:
             next(self._steps)
         except StopIteration:
             self._steps = None
-            self._judge(monotonic() - self._began)
             self.last_round, self.due = self._began, self._began + self.interval
             self.outage.worked()
             self._reminded = 0.0
@@ -97,8 +97,10 @@ class Heartbeat:
         if workers:
             held: dict[str, Held] = {worker: {} for worker in workers}
             unasked: list[str] = []
-            for queues in self._together():
+            calls = list(self._together())
+            for n, queues in enumerate(calls, 1):
                 self._renew(queues, workers, held, unasked)
+                self.reach.judge(monotonic() - self._began, n, len(calls), sum(map(len, calls)))
                 yield
             for worker in workers:
                 self.holds(worker, held[worker], unasked)
@@ -112,23 +114,10 @@ class Heartbeat:
             # On a Cluster this is another server's business: whose leases are renewed may work unseen.
             self._showing.failed(error)
 
-    def _judge(self, seconds: float) -> None:
-        """Say once that a round takes so long that leases are in danger, and once that it does no more."""
-        slow = seconds > self.lease / 2
-        if slow and not self._is_slow:
-            logger.error(
-                "Renewing the leases in %d queues takes %.1f s, and a lease is %g s: jobs may start twice. "
-                "Give this worker fewer queues (--queues), or raise LEASE.",
-                len(self.config.queue_names),
-                seconds,
-                self.lease,
-            )
-        self._is_slow = slow
-
     def _in_order(self) -> list[str]:
         """The queues of servers that answer first; of the silent ones, who was asked longest ago; then the oldest."""
         return sorted(
-            self.config.queue_names,
+            self.reach.to_renew(),
             key=lambda queue: (self._silent.get(self.store.server_of(queue), 0.0), self._renewed.get(queue, 0.0)),
         )
 
@@ -144,7 +133,7 @@ class Heartbeat:
     def _renew(self, queues: list[str], workers: list[str], held: dict[str, Held], unasked: list[str]) -> None:
         if ACTIVE:
             crashpoint("heartbeat.before_send")
-        asked_at = monotonic()
+        asked_at, quiet = monotonic(), self.reach.quiet(queues)
         server = self.store.server_of(queues[0])
         try:
             answers = self.store.renew(queues, workers, self.config.lease)
@@ -171,6 +160,8 @@ class Heartbeat:
                 if late or worker not in answer:
                     self.holds_nothing(worker, queue, asked_at)
             self._renewed[queue] = asked_at
+            if queue in quiet:
+                self.reach.renewed(queue, answer)
 
     @property
     def silence(self) -> float:

@@ -56,6 +56,7 @@ class Portrait:
             "state": self.state,
             "started_at": self.started_at,
             "queues": self.config.queue_names,
+            "closed": len(self.family.closed),
             "knows": digest(),
             "processes": self.config.processes,
             "threads": self.config.threads,

@@ -16,7 +16,7 @@ begun, and the child hands it back itself.  What is read here counts only where 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from time import monotonic
 from typing import NamedTuple
 
@@ -67,7 +67,9 @@ class SharedMemory:
     def __init__(self, queues: Sequence[str], threads: int) -> None:
         self.queues, self.threads = list(queues), threads
         self._numbers = {queue: number for number, queue in enumerate(self.queues)}
-        self.bytes = memoryview(mmap.mmap(-1, _HEAD + threads * _THREAD))
+        #: behind the first words a byte for each queue (1 = the parent has closed it), then the threads.
+        self.start = _HEAD + len(self.queues) + -len(self.queues) % _WORD
+        self.bytes = memoryview(mmap.mmap(-1, self.start + threads * _THREAD))
         self.words = self.bytes.cast("Q")
         #: of the child: the last call and batch; queue → newest token; queue → revocations before its unanswered call.
         self._last = 0
@@ -82,14 +84,19 @@ class SharedMemory:
         self._last += 1
         return self._last
 
-    def asks(self, queue: str) -> None:
+    def is_open(self, queue: str) -> bool:
+        """May the child claim from it?"""
+        return not self.bytes[_HEAD + self._numbers[queue]]
+
+    def asks(self, queue: str) -> bool:
         """A claim call begins.  One that was not answered is made again and gets the same answer: it is as old as the
-        first."""
+        first.  False: the parent has closed the queue, and the call must not be made."""
         words = self.words
         self.before = self._unanswered.get(queue, words[_REVOKED])
         words[_ASKED_BEFORE], words[_ASKED_QUEUE] = self.before, self._numbers[queue]
         words[_NEWEST], words[_ASKED_AT] = self._newest.get(queue, 0), _now()
         words[_ASKED] = self.next_number()
+        return self.is_open(queue)
 
     def was_not_answered(self, queue: str) -> None:
         """The call failed, and may have been made."""
@@ -121,10 +128,20 @@ class SharedMemory:
         words = self.words
         since = [words[_ASKED_AT]] if words[_ASKED] else []
         for thread in range(self.threads):
-            at = (_HEAD + thread * _THREAD) // _WORD
+            at = (self.start + thread * _THREAD) // _WORD
             if words[at + _BATCH] and 0 in self._marks(thread)[: words[at + _COUNT]]:
                 since.append(words[at + _SINCE])
         return min(since) / 1000 if since else None
+
+    def close_queues(self, queues: Collection[str]) -> None:
+        """The child claims from these no more, and from all others.  SETTLED seconds later `may_ask` says of a queue
+        whether a call that began before is still under way."""
+        for number, queue in enumerate(self.queues):
+            self.bytes[_HEAD + number] = queue in queues
+
+    def may_ask(self, queue: str) -> bool:
+        """Is a claim call from this queue under way?"""
+        return self.words[_ASKED] != 0 and self.words[_ASKED_QUEUE] == self._numbers[queue]
 
     def revoke(self) -> None:
         """Nothing that was claimed before is begun from now on."""
@@ -140,7 +157,7 @@ class SharedMemory:
         return NotBegun(asked, claims)
 
     def _not_begun_by(self, thread: int) -> list[Claim]:
-        start = _HEAD + thread * _THREAD
+        start = self.start + thread * _THREAD
         at = start // _WORD
         batch, before, queue, token, claimed_at, count, length, _ = self.words[at : at + _WORDS]
         if not batch or before >= self.words[_REVOKED] or queue >= len(self.queues) or length > _TEXT:
@@ -155,7 +172,7 @@ class SharedMemory:
         ]
 
     def _marks(self, thread: int) -> bytes:
-        start = _HEAD + thread * _THREAD + _WORDS * _WORD
+        start = self.start + thread * _THREAD + _WORDS * _WORD
         return bytes(self.bytes[start : start + _CLAIMS])
 
 
@@ -164,7 +181,7 @@ class Thread:
 
     def __init__(self, shared: SharedMemory, number: int) -> None:
         self._shared, self._head = shared, shared.words
-        start = _HEAD + number * _THREAD
+        start = shared.start + number * _THREAD
         text = start + _WORDS * _WORD + _CLAIMS
         self._words = shared.words[start // _WORD : start // _WORD + _WORDS]
         self._marks = shared.bytes[start + _WORDS * _WORD : text]

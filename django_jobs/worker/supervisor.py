@@ -31,6 +31,7 @@ from django_jobs.worker.heartbeat import Heartbeat
 from django_jobs.worker.os_signals import Signals
 from django_jobs.worker.outage import Outage
 from django_jobs.worker.portrait import Portrait
+from django_jobs.worker.reach import Reach
 from django_jobs.worker.staffing import Staffing
 from django_jobs.worker.suspects import Suspects
 from django_jobs.worker.telling import say_started, say_stopped
@@ -59,6 +60,8 @@ class Supervisor:
         self.alarm = Alarm(self.staffing.keep_time_limits, self._last_resort)
         self.suspects = Suspects(self.family)
         self.frozen, self.told = FrozenChildren(store, self.family), Told(store, self.family)
+        ends_itself = config.burst or config.drain is not None
+        reach = Reach(config.queues, config.lease / 1000, self.family, keeps_all=ends_itself)
         self.portrait = Portrait(config, self.name, self.family)
         self.heartbeat = Heartbeat(
             store,
@@ -70,8 +73,8 @@ class Supervisor:
             command=self._command,
             holds_nothing=self.told.holds_nothing,
             holds=self.family.hold,
+            reach=reach,
         )
-        ends_itself = config.burst or config.drain is not None
         self.burst = Burst(store, config.queue_names, self.family, up_to=config.drain) if ends_itself else None
         self._burst_outage = Outage("Looking whether everything has run")
         #: monotonic: when what still runs is killed; None while we are not stopping.

@@ -14,6 +14,8 @@ from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
 from django_jobs.stores.running import Renewal
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat import Heartbeat
+from django_jobs.worker.reach import Reach
+from django_jobs.worker.shared_memory import SharedMemory
 
 #: Seconds that a call to a silent server takes.
 SILENCE = 5.0
@@ -42,6 +44,8 @@ class Fleet:
         self.renewed: dict[str, list[float]] = {}
         self.silent: set[str] = set()
         self.broken: set[str] = set()
+        #: queues in which nobody holds anything.
+        self.idle: set[str] = set()
 
     def server_of(self, queue: str) -> str:
         return queue[0]
@@ -57,7 +61,9 @@ class Fleet:
                 continue
             self.renewed.setdefault(queue, []).append(self.clock.now)
             asked = [f"job in {queue}"]
-            answers[queue] = {worker: Renewal(asked, {7: 1}) for worker in workers if worker in self.holders}
+            holds = {} if queue in self.idle else {7: 1}
+            asked = asked if holds else []
+            answers[queue] = {worker: Renewal(asked, holds) for worker in workers if worker in self.holders}
         self.round_trips += 1
         return answers
 
@@ -73,6 +79,20 @@ class Fleet:
             raise StoreUnavailable
 
 
+class OneChild:
+    """A family of one, which shows what it claims from."""
+
+    def __init__(self, queues: Sequence[str]) -> None:
+        self.shared, self.closed = SharedMemory(queues, 1), frozenset[str]()
+
+    def __iter__(self) -> Any:
+        return iter([self])
+
+    def close_queues(self, queues: frozenset[str]) -> None:
+        self.closed = queues
+        self.shared.close_queues(queues)
+
+
 class Beat:
     """A heartbeat on such a fleet, and what it has told its parent."""
 
@@ -82,6 +102,8 @@ class Beat:
         self.in_doubt: list[tuple[str, str]] = []
         self.held: list[tuple[str, Any, list[str]]] = []
         self.workers = ["child-1"]
+        self.family = OneChild(queues)
+        self.reach = Reach(tuple(map(QueueSettings, queues)), lease / 1000, self.family)  # type: ignore[arg-type]
         self.heart = Heartbeat(
             self.fleet,  # type: ignore[arg-type]
             WorkerConfig(queues=tuple(map(QueueSettings, queues)), lease=lease),
@@ -92,6 +114,7 @@ class Beat:
             command=self.told.append,
             holds_nothing=lambda worker, queue, asked_at: self.in_doubt.append((worker, queue)),
             holds=lambda worker, held, unasked: self.held.append((worker, held, list(unasked))),
+            reach=self.reach,
         )
 
     def calls(self) -> list[str]:
@@ -112,7 +135,8 @@ class Beat:
 @pytest.fixture
 def make_beat(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Beat]:
     clock = Clock()
-    monkeypatch.setattr("django_jobs.worker.heartbeat.monotonic", clock)
+    for module in ("heartbeat", "reach"):
+        monkeypatch.setattr(f"django_jobs.worker.{module}.monotonic", clock)
     return lambda *queues, **given: Beat(clock, *queues, **given)
 
 
@@ -167,6 +191,40 @@ def test_rounds_that_endanger_leases_are_told_once(
     beat.calls()
     beat.calls()
     assert caplog.text.count("fewer queues") == 1
+
+
+QUEUES = [f"a{n:02}" for n in range(40)]
+
+
+def test_a_worker_that_cannot_renew_in_time_claims_from_fewer_queues(make_beat: Callable[..., Beat]) -> None:
+    """Of a lease of 6 s a quarter is planned for: 15 calls of 0.1 s."""
+    beat = make_beat(*QUEUES)
+    beat.fleet.renewed_at_once, beat.fleet.takes = 1, 0.1
+    beat.heart.step(beat.clock.now)
+    beat.heart.step(beat.clock.now)
+    assert beat.family.closed == set(QUEUES[15:]), "after the second call of the first round"
+    beat.calls()
+    assert len(beat.calls()) == 41, "what is held is renewed"
+
+    beat.fleet.idle = set(QUEUES[20:])
+    beat.calls()
+    assert len(beat.calls()) == 21, "and what is not need not be"
+    assert not beat.family.shared.is_open(QUEUES[15])
+
+    beat.fleet.takes, beat.fleet.idle = 0.001, set()
+    beat.calls()
+    beat.calls()
+    assert beat.family.closed == frozenset()
+    assert len(beat.calls()) == 41
+
+
+def test_a_queue_is_renewed_while_a_claim_from_it_may_be_under_way(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat(*QUEUES)
+    beat.family.shared.asks(QUEUES[30])
+    beat.fleet.renewed_at_once, beat.fleet.takes, beat.fleet.idle = 1, 0.1, set(QUEUES)
+    for _ in range(3):
+        beat.calls()
+    assert beat.calls() == [*(f"extend {queue}" for queue in sorted([*QUEUES[:15], QUEUES[30]])), "publish"]
 
 
 def test_a_worker_without_answers_fences_itself_before_its_lease_ends(make_beat: Callable[..., Beat]) -> None:

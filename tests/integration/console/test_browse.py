@@ -240,6 +240,13 @@ def test_nothing_needs_a_person_where_all_is_well(console_store: Store, filler: 
     assert kinds(console_store) == set()
 
 
+def test_a_worker_that_has_left_some_of_its_queues_is_named(console_store: Store) -> None:
+    for n, closed in enumerate((0, 3, "rubbish", None)):
+        console_store.publish_worker(f"far:{n}", {"closed": closed}, 60_000)
+    found = browse.troubles(browse.census(), console_store.workers())
+    assert [(each.kind, each.number, each.text) for each in found] == [("narrow", 3, "far:1")]
+
+
 @pytest.mark.accepts("G78")
 def test_what_needs_a_person_is_found(console_store: Store, filler: Filler, clock: Callable[[], int]) -> None:
     filler.make(State.DEAD)

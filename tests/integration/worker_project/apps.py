@@ -15,6 +15,10 @@ class WorkerProject(AppConfig):
             from tests.integration.worker_project.receivers import listen
 
             listen(*how.split(":", 1))
+        if os.environ.get("RENEWS_ONE"):
+            from django_jobs.stores.redis import RedisStore
+
+            RedisStore.renewed_at_once = 1
         if flag := os.environ.get("NO_ROOM"):
             _refuse_forks(Path(flag))
 
