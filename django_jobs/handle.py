@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import wait
+from inspect import isawaitable
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -60,11 +61,15 @@ class JobHandle:
         """
         if self._is_final or self.state in (DEFERRED, DUPLICATE, FULL):
             return self
-        info = get_store().get(self.queue, self.id)
+        self._see(get_store().get(self.queue, self.id))
+        return self
+
+    def _see(self, info: JobInfo | None) -> None:
+        if info is None:
+            info = _left_behind(self.queue, self.id)
         if info is None:
             raise _not_found(self.id)
         self._info, self.state = info, info.state
-        return self
 
     def show(self, info: JobInfo, *, final: bool = False) -> None:
         """Take over what somebody else has looked up; `final`: nobody will ever know more."""
@@ -122,7 +127,8 @@ class JobHandle:
         """Wait until the job has ended and return its result.
 
         Raises JobFailed if it ended as dead, cancelled or expired, TimeoutError after `timeout` seconds (None = never),
-        JobNotFound if it left the store meanwhile.  A handle that was not stored, or not yet, raises JobFailed at once.
+        JobNotFound if it has left the store, which is not so for a minute after a success, whatever it returned.
+        A handle that was not stored, or not yet, raises JobFailed at once.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (end := self._begin(deadline, timeout)) is not None:
@@ -144,9 +150,7 @@ class JobHandle:
 
     def _hear(self, info: JobInfo | None) -> bool:
         """As `_look`, of what was told."""
-        if info is None:
-            raise _not_found(self.id)
-        self._info, self.state = info, info.state
+        self._see(info)
         return self._has_succeeded()
 
     def _too_late(self, timeout: float | None) -> TimeoutError:
@@ -199,7 +203,11 @@ class JobHandle:
                 told, _ = await asyncio.wait([asyncio.wrap_future(end)], timeout=_left(self, deadline, timeout))
                 if not told:
                     raise self._too_late(timeout)
-                if self._hear(told.pop().result()):
+                info = told.pop().result()
+                # Of one that has gone the store knows more, and is not asked on the loop.
+                hear = sync_to_async(self._hear, thread_sensitive=False) if info is None else self._hear
+                has_succeeded = hear(info)
+                if await has_succeeded if isawaitable(has_succeeded) else has_succeeded:
                     break
             finally:
                 end.cancel()
@@ -224,11 +232,12 @@ def get_job(id: str, queue: str | None = None) -> JobHandle:
 
     store = get_store()
     if queue is not None:
-        info = store.get(queue, id)
+        info = store.get(queue, id) or _left_behind(queue, id)
     else:
         configured = list(get_settings().queues)
         # A queue may have left the settings before its last job left the queue.
         info = store.find(configured, id) or store.find([q for q in store.queues() if q not in configured], id)
+        info = info or next((left for name in configured if (left := _left_behind(name, id))), None)
     if info is None:
         raise _not_found(id)
     return JobHandle(info.id, name_of(info.record), info.queue, info.state, info=info)
@@ -237,6 +246,13 @@ def get_job(id: str, queue: str | None = None) -> JobHandle:
 async def aget_job(id: str, queue: str | None = None) -> JobHandle:
     """Async twin of `get_job`."""
     return await sync_to_async(get_job)(id, queue)
+
+
+def _left_behind(queue: str, id: str) -> JobInfo | None:
+    """What is known of a job that is not there any more."""
+    if get_store().has_returned_none(queue, id):
+        return JobInfo(id, queue, b"", State.SUCCEEDED, result=b"null")
+    return None
 
 
 def _not_found(id: str) -> JobNotFound:

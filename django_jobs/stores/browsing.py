@@ -61,6 +61,11 @@ class BrowsingStore(ABC):
         `StoreOptions.idempotency` after its end."""
 
     @abstractmethod
+    def has_returned_none(self, queue: str, id: str) -> bool:
+        """Did this job, which is not there, succeed and return None?  Known for a minute after it has left because of
+        HISTORY, of the last 50,000 of the queue at least."""
+
+    @abstractmethod
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:

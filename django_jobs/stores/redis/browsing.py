@@ -119,6 +119,11 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             return None
         return Remembered(digest, State(state) if state in FINISHED else None, read_number(at))
 
+    def has_returned_none(self, queue: str, id: str) -> bool:
+        names = self.keys.of(queue)
+        texts = self.transport.pipeline([("GET", names[key]) for key in ("returned", "returned_before")])
+        return any(f"\n{id}\n".encode() in (text or b"") for text in texts)
+
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:

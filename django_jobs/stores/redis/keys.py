@@ -29,6 +29,8 @@ QUEUE_KEYS = {
     "fired": "hash",
     "result_at": "string",
     "trimmed_to": "string",
+    "returned": "string",
+    "returned_before": "string",
     "remembered": "hash",
     "remembered_at": "zset",
     "paused": "hash",

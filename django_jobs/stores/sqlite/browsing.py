@@ -9,7 +9,7 @@ from typing import Any
 
 from django_jobs.stores.browsing import BrowsingStore, ParkedName, Remembered
 from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.remembered import remembered
+from django_jobs.stores.sqlite.remembered import has_returned_none, remembered
 from django_jobs.stores.sqlite.unknown import parked, unknown_to_whom
 from django_jobs.values import FINISHED, NOT_READY, Attempt, JobInfo, Pause, QueueStats, State
 
@@ -70,6 +70,10 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
     def remembered(self, queue: str, id: str) -> Remembered | None:
         with self.database.read() as connection:
             return remembered(self.reading(queue, connection), id)
+
+    def has_returned_none(self, queue: str, id: str) -> bool:
+        with self.database.read() as connection:
+            return has_returned_none(self.reading(queue, connection), id)
 
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from django_jobs.stores.browsing import Remembered
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.values import FINISHED, State
+
+#: ms for which it is told that a job which has left the history returned None, and of how many at most.
+TOLD, MOST_RETURNED = 60_000, 100_000
 
 if TYPE_CHECKING:
     from django_jobs.stores.sqlite.transaction import Transaction
@@ -52,6 +56,27 @@ def forget_ids(move: Transaction, limit: int) -> int:
         else:
             move.execute("UPDATE remembered SET at = ? WHERE queue = ? AND id = ?", (move.now, move.queue, id))
     return len(ids)
+
+
+def note_returned(move: Transaction, rows: Sequence[Row]) -> None:
+    """These succeeded jobs leave the history: of those of the last minute that returned None, that is remembered."""
+    for row in rows:
+        young = row.at is not None and row.at + TOLD > move.now
+        if young and not move.value("SELECT 1 FROM results WHERE job = ?", row.job):
+            move.execute("INSERT OR REPLACE INTO returned VALUES (?, ?, ?)", (move.queue, row.id, move.now))
+
+
+def has_returned_none(move: Transaction, id: str) -> bool:
+    """See BrowsingStore."""
+    sql = "SELECT 1 FROM returned WHERE queue = ? AND id = ? AND at + ? > ?"
+    return bool(move.value(sql, move.queue, id, TOLD, move.now))
+
+
+def forget_returned(move: Transaction) -> None:
+    """Those that have been told of long enough, and the oldest of too many."""
+    sql = "SELECT at FROM returned WHERE queue = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
+    until = max(move.now - TOLD, move.value(sql, move.queue, MOST_RETURNED) or 0)
+    move.execute("DELETE FROM returned WHERE queue = ? AND at <= ?", (move.queue, until))
 
 
 def _any(move: Transaction) -> bool:

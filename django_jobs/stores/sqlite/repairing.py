@@ -11,7 +11,7 @@ from django_jobs.stores.sqlite.browsing import attempts_of, shown_result
 from django_jobs.stores.sqlite.endings import holder_is_gone
 from django_jobs.stores.sqlite.faults import EMPTY, LAST, LEFT, NOWHERE
 from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.remembered import forget_ids
+from django_jobs.stores.sqlite.remembered import forget_ids, forget_returned
 from django_jobs.stores.sqlite.rows import COLUMNS, Row
 from django_jobs.stores.sqlite.settling import MOST_STAYING, STAYS, trim_succeeded
 from django_jobs.stores.sqlite.transaction import Transaction
@@ -56,6 +56,7 @@ class SqliteRepairing(SqlitePart, RunningStore):
             if forgotten[State.DEAD.value]:
                 move.count("trimmed_dead", n=forgotten[State.DEAD.value])
             forgotten["remembered"] = forget_ids(move, limit)
+            forget_returned(move)
             move.execute("DELETE FROM waiters WHERE until <= ?", (move.now,))
             move.execute("DELETE FROM minutes WHERE queue = ? AND minute < ?", (queue, move.now - _SERIES_KEPT))
             move.execute("DELETE FROM locks WHERE queue = ? AND until > 0 AND until <= ?", (queue, move.now))

@@ -89,6 +89,12 @@ CREATE TABLE IF NOT EXISTS remembered (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS remembered_at ON remembered (queue, at);
 
+-- jobs that succeeded, returned None and have left the history lately: who asks for one is told so
+CREATE TABLE IF NOT EXISTS returned (
+    queue TEXT NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (queue, id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS returned_at ON returned (queue, at);
+
 -- jobs for whose end somebody waits: they stay a minute after it
 CREATE TABLE IF NOT EXISTS waiters (job INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 

@@ -12,6 +12,7 @@ from django_jobs.stores.sqlite.claiming import set_lease
 from django_jobs.stores.sqlite.endings import attempt_is_over, holder_is_gone, let_go_of_lost
 from django_jobs.stores.sqlite.ends import is_waited_for
 from django_jobs.stores.sqlite.part import SqlitePart
+from django_jobs.stores.sqlite.remembered import note_returned
 from django_jobs.stores.sqlite.rows import Row
 from django_jobs.stores.sqlite.transaction import SUSPECT, Transaction
 from django_jobs.stores.sqlite.unknown import learn_unknown, park
@@ -235,6 +236,7 @@ def trim_succeeded(move: Transaction, limit: int) -> int:
     rows = move.rows(
         "state = 'succeeded' AND kept_until IS NULL ORDER BY jobs.at, jobs.job LIMIT ?", min(excess, limit)
     )
+    note_returned(move, rows)
     for row in rows:
         move.remove(row, unlock=False)
     return len(rows)

@@ -8,7 +8,7 @@
 --         "+"  look into the record
 --
 -- Returns the ids whose claim is stale; nothing of theirs was touched.
---! use clock answers lines claim_end count finish trim
+--! use clock answers lines claim_end count finish trim returned
 local history, archiving = tonumber(ARGV[4]), ARGV[5] == 'archive'
 local FIRST = 8
 
@@ -169,6 +169,10 @@ if total > 0 then
     if #oldest > 0 then
         local more = redis.call('EXISTS', tries, attempts, since, remembered) > 0
         local gone_at = more and redis.call('ZMSCORE', succeeded, unpack(oldest))
+        local returned_none = young_without_result(oldest)
+        if #returned_none > 0 then
+            note_returned(returned_none)
+        end
         redis.call('ZREM', succeeded, unpack(oldest))
         redis.call('HDEL', jobs, unpack(oldest))
         redis.call('HDEL', results, unpack(oldest))

@@ -5,7 +5,7 @@
 --! use clock
 --! keys unknown offer offer_alone
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
---! keys tries attempts results checkins stops unique fired remembered remembered_at result_at trimmed_to paused
+--! keys tries attempts results checkins stops unique fired remembered remembered_at returned returned_before result_at trimmed_to paused
 --! keys answers totals minutes seq wake wake_alone archive holdings waiters ends
 local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN'}
 local wrong, sizes = {}, {}

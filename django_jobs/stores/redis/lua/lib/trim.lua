@@ -14,6 +14,25 @@ local function stays(result)
     return returned_nothing(result) and result .. 'null' or result
 end
 
+-- Those of them (oldest first) that returned None and ended within the last minute; before they go.
+local function young_without_result(ids)
+    local last = redis.call('ZSCORE', succeeded, ids[#ids])
+    if not last or tonumber(last) + STAYS <= now then
+        return {}
+    end
+    local first = redis.call('ZSCORE', succeeded, ids[1])
+    if first and (tonumber(redis.pcall('GET', result_at) or 0) or 0) < tonumber(first) then
+        return ids -- none of them returned anything else
+    end
+    local nothing = {}
+    for i, result in ipairs(redis.call('HMGET', results, unpack(ids))) do
+        if returned_nothing(result) then
+            nothing[#nothing + 1] = ids[i]
+        end
+    end
+    return nothing
+end
+
 -- Up to a thousand of them, oldest first.  `excess`: by how many there are too many.
 local function too_many(excess)
     local limit = math.min(excess, 1000)
