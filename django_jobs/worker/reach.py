@@ -73,7 +73,8 @@ class Reach:
         each, whole = seconds / done, seconds / done * calls
         if whole > self.lease * TOO_LONG:
             # One call takes as long for fewer queues.
-            fits = max(1, int(self.lease * PLANNED / each)) * -(-queues // calls)
+            # Rounded first: differences of a clock that has run for long are a little off.
+            fits = max(1, int(round(self.lease * PLANNED / each, 3))) * -(-queues // calls)
             if fits < self.most and calls > 1 and not self.keeps_all:
                 self._set(fits)
                 self._say(queues, whole, f"this worker claims from {fits} of them only, the most important ones")
