@@ -7,6 +7,7 @@ drivers at once do no harm: a job is moved, and so counted, by one of them only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclass_fields
 from threading import get_native_id
@@ -18,6 +19,7 @@ from django_jobs import operations
 from django_jobs.browse.numbers import census, queue_names
 from django_jobs.browse.search import Match
 from django_jobs.stores import get_store
+from django_jobs.stores.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.documents import BROKEN
 from django_jobs.values import FINISHED, JobInfo, State
 
@@ -147,12 +149,7 @@ def step(operation: Operation, me: str) -> None:
         return
     queue = operation.queues[operation.index]
     ids, cursor = store.ids(queue, operation.state, operation.cursor, BATCH)
-    chosen = [
-        info.id
-        for batch in operations.batches(ids)
-        for info in store.get_many(queue, batch)
-        if belongs(operation, info) and operation.match.accepts(info)
-    ]
+    chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and operation.match.accepts(info)]
     store.update_document(DOCUMENT, {f"{id}/doing/{me}": [queue, chosen]})
     done = operations.act(operation.verb, queue, chosen, run_at=operation.run_at, reason=operation.reason)
     document = store.get_document(DOCUMENT)
@@ -179,16 +176,22 @@ def settle(operation: Operation) -> None:
         except (TypeError, ValueError):  # somebody broke it: what it moved stays uncounted
             store.update_document(DOCUMENT, {key: None})
             continue
-        left = {
-            info.id
-            for batch in operations.batches(chosen)
-            for info in store.get_many(queue, batch)
-            if belongs(operation, info)
-        }
+        left = {info.id for info in look_at(queue, chosen) if belongs(operation, info)}
         by = key.replace("/doing/", "/by/")
         seen, moved, asked = store.get_document(DOCUMENT).get(by, (0, 0, 0))
         sums = [seen + len(chosen) - len(left), moved + len(chosen) - len(left), asked]
         store.update_document(DOCUMENT, {by: sums, key: None})
+
+
+def look_at(queue: str, ids: Sequence[str]) -> Iterator[JobInfo]:
+    """These jobs.  Few are read at first, and no more at once than MAX_BYTES have room for by the largest so far."""
+    at, most, largest = 0, FIRST_READ, 1
+    while at < len(ids):
+        infos = get_store().get_many(queue, ids[at : at + most])
+        at += most
+        largest = max([largest, *(len(info.record) for info in infos)])
+        most = min(operations.BATCH, most * READ_MORE, max(1, MAX_BYTES // largest))
+        yield from infos
 
 
 def belongs(operation: Operation, info: JobInfo) -> bool:

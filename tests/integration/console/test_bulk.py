@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from django_jobs import bulk, operations
 from django_jobs.browse import Match
+from django_jobs.codec import encode
 from django_jobs.stores.base import Store
-from django_jobs.values import State
+from django_jobs.stores.batches import MAX_BYTES
+from django_jobs.values import Job, JobInfo, NewJob, State
 from tests.console_data import Filler
 
 
@@ -200,3 +203,21 @@ def test_ended_operations_are_forgotten_after_a_week(console_store: Store, fille
 def test_a_verb_that_does_not_apply_is_refused(console_store: Store) -> None:
     with pytest.raises(ValueError, match="does not apply"):
         bulk.start("delete", State.RUNNING, Match())
+
+
+def test_large_jobs_are_read_a_few_at_a_time(console_store: Store, filler: Filler, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    read: list[int] = []
+    get_many = console_store.get_many
+
+    def noting(queue: str, ids: Sequence[str]) -> list[JobInfo]:
+        found = get_many(queue, ids)
+        read.append(sum(len(info.record) for info in found))
+        return found
+
+    large = b'[["' + b"x" * 900_000 + b'"],{}]'
+    for n in range(40):
+        console_store.enqueue("default", [NewJob(f"l-{n}", encode(Job(f"l-{n}", "default", "work", large, 1)))])
+    monkeypatch.setattr(console_store, "get_many", noting)
+    assert len(list(bulk.look_at("default", [f"l-{n}" for n in range(40)]))) == 40
+    assert read[0] == max(read), "as few as are read where nothing is known of their size"
+    assert max(read[1:]) <= MAX_BYTES
