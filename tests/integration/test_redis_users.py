@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -12,6 +13,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.stores.base import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.values import Added, NewJob, State
+from tests.conftest import Clock
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, state_of
 from tests.docs.pages import ROOT, blocks
 from tests.servers import running_redis, server_program
@@ -172,3 +174,29 @@ def test_nobody_reaches_beyond_the_namespace_from_a_script(server: str) -> None:
         client = redis.Redis.from_url(server, username=user, password="PASSWORD")
         with client, pytest.raises(redis.exceptions.ResponseError):
             client.eval("return redis.call('GET', 'somebody:elses')", 0)
+
+
+def test_who_may_not_run_scripts_sees_the_same_latency(redis_store: RedisStore, make_job: Any, clock: Clock) -> None:
+    store = redis_store
+    store.enqueue(Q, [make_job("old", priority=-5), make_job("limited", limit_key="k", limit=1), make_job("x")])
+    seen = []
+    for step in (
+        lambda: clock.advance(5_000),
+        lambda: store.enqueue(Q, [make_job(priority=n) for n in (3, 9, 100)]),
+        lambda: store.enqueue(Q, [make_job("due", run_at=clock.now + 100), make_job("alone", alone=True)]),
+        lambda: clock.advance(300),
+        lambda: store.promote(Q),
+        lambda: store.release(Q, store.claim(Q, "w", 5, lease=30_000).claims),
+        lambda: clock.advance(200),
+        lambda: store.claim(Q, "w", 6, lease=30_000),
+        lambda: store.pause(Q),
+        lambda: store.resume(Q),
+        lambda: clock.advance(50),
+    ):
+        step()
+        store._scripts_refused = False
+        by_script = store.stats([Q])[0]
+        store._scripts_refused = True
+        assert store.stats([Q])[0] == by_script
+        seen.append(by_script.latency)
+    assert len(set(seen)) > 4, seen
