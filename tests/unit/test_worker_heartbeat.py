@@ -199,7 +199,7 @@ QUEUES = [f"a{n:02}" for n in range(40)]
 def test_a_worker_that_cannot_renew_in_time_claims_from_fewer_queues(make_beat: Callable[..., Beat]) -> None:
     """Of a lease of 6 s a quarter is planned for: 15 calls of 0.1 s."""
     beat = make_beat(*QUEUES)
-    beat.fleet.renewed_at_once, beat.fleet.takes = 1, 0.1
+    beat.fleet.renewed_at_once, beat.fleet.takes = 1, 0.0999  # a hair less: clocks round
     beat.heart.step(beat.clock.now)
     beat.heart.step(beat.clock.now)
     assert beat.family.closed == set(QUEUES[15:]), "after the second call of the first round"
@@ -221,7 +221,7 @@ def test_a_worker_that_cannot_renew_in_time_claims_from_fewer_queues(make_beat: 
 def test_a_queue_is_renewed_while_a_claim_from_it_may_be_under_way(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat(*QUEUES)
     beat.family.shared.asks(QUEUES[30])
-    beat.fleet.renewed_at_once, beat.fleet.takes, beat.fleet.idle = 1, 0.1, set(QUEUES)
+    beat.fleet.renewed_at_once, beat.fleet.takes, beat.fleet.idle = 1, 0.0999, set(QUEUES)
     for _ in range(3):
         beat.calls()
     assert beat.calls() == [*(f"extend {queue}" for queue in sorted([*QUEUES[:15], QUEUES[30]])), "publish"]
