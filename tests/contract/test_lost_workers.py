@@ -10,31 +10,7 @@ import pytest
 from django_jobs.stores.base import Store
 from django_jobs.values import Claim, Lane, State
 from tests.contract.acts import FAILED, LEASE, Q, claim, claim_alone, enqueue, start, state_of
-
-
-def retried(store: Store, claimed: Claim, clock: Any) -> None:
-    store.retry(claimed, FAILED, 10)
-    clock.advance(10)
-    store.promote(Q)
-
-
-def retried_by_hand(store: Store, claimed: Claim, clock: Any) -> None:
-    store.retry(claimed, FAILED, 10)
-    assert store.revive(Q, [claimed.id]) == [claimed.id]
-
-
-def snoozed(store: Store, claimed: Claim, clock: Any) -> None:
-    store.snooze(claimed, 10)
-    clock.advance(10)
-    store.promote(Q)
-
-
-def released(store: Store, claimed: Claim, clock: Any) -> None:
-    assert store.release(Q, [claimed]) == []
-
-
-def handed_back(store: Store, claimed: Claim, clock: Any) -> None:
-    assert [job.id for job in store.release_worker(Q, claimed.worker)] == [claimed.id]
+from tests.contract.ways_back import handed_back, released, retried, retried_by_hand, snoozed
 
 
 def rescheduled(store: Store, claimed: Claim, clock: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from django_jobs.stores.base import Store
 from django_jobs.values import Claim, Lane, State
 from tests.contract.acts import FAILED, LEASE, Q, claim, claim_alone, complete, enqueue, info, start, state_of
+from tests.contract.ways_back import handed_back, released, retried, retried_by_hand, snoozed
 
 
 def lose_whole(store: Store, clock: Any) -> None:
@@ -53,36 +54,11 @@ def test_a_suspect_is_never_given_to_the_shared_lane(store: Store, make_job: Any
     assert claim(store, 5) == []
 
 
-def retried(store: Store, claimed: Claim, clock: Any) -> None:
-    store.retry(claimed, FAILED, 10)
-    clock.advance(10)
-    store.promote(Q)
-
-
-def retried_by_hand(store: Store, claimed: Claim, clock: Any) -> None:
-    store.retry(claimed, FAILED, 10)
-    assert store.revive(Q, [claimed.id]) == [claimed.id]
-
-
-def snoozed(store: Store, claimed: Claim, clock: Any) -> None:
-    store.snooze(claimed, 10)
-    clock.advance(10)
-    store.promote(Q)
-
-
 def parked(store: Store, claimed: Claim, clock: Any) -> None:
     store.park(claimed, "old")
     (again,) = claim_alone(store, knows="new")
     assert again.suspect
     store.release(Q, [again])
-
-
-def released(store: Store, claimed: Claim, clock: Any) -> None:
-    assert store.release(Q, [claimed]) == []
-
-
-def handed_back(store: Store, claimed: Claim, clock: Any) -> None:
-    assert [job.id for job in store.release_worker(Q, claimed.worker)] == [claimed.id]
 
 
 def its_process_died(store: Store, claimed: Claim, clock: Any) -> None:
