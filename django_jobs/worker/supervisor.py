@@ -57,7 +57,7 @@ class Supervisor:
         self.clerk = ClerkWatch(self.family, tickers)
         self.debts = Debts(store, config.queue_names, crash_loop.forgive, self.clerk.announce)
         self.staffing = Staffing(config, self.family, self.debts, crash_loop, self._give_up)
-        self.alarm = Alarm(self.staffing.keep_time_limits, self._last_resort)
+        self.alarm = Alarm(self._keep_time, self._last_resort)
         self.suspects = Suspects(self.family)
         self.frozen, self.told = FrozenChildren(store, self.family), Told(store, self.family)
         ends_itself = config.burst or config.drain is not None
@@ -118,15 +118,12 @@ class Supervisor:
         self._see_signals(now)
         self.staffing.reap(now)
         self.clerk.look_after(now)
-        self.staffing.keep_time_limits(now)
+        self._keep_time(now)
         with self.alarm.looking():
             self._keep_leases(now)
         if self.deadline is None:
             self.staffing.fill_up(now)
-        elif now >= self.deadline:
-            for child in self.family:
-                child.kill("drain")
-        elif not self.family:
+        elif now < self.deadline and not self.family:
             self.deadline = now
         self.suspects.step(now)
         if self.heartbeat.outage.is_on:
@@ -140,6 +137,13 @@ class Supervisor:
             self.stop("everything has run")
         if self.deadline is None and self.config.max_memory and self.portrait.is_new:
             self.staffing.replace_fat_children()
+
+    def _keep_time(self, now: float) -> None:
+        """End what runs for too long: the jobs over their limit, and all of them when the drain is over."""
+        self.staffing.keep_time_limits(now)
+        if self.deadline is not None and now >= self.deadline:
+            for child in self.family:
+                child.kill("drain")
 
     def _is_over(self) -> bool:
         if self.deadline is None or self.family:
