@@ -29,6 +29,9 @@ WAITS = 1.0
 #: LOOK and WAITS this keeps "handed back within 10 s"; a child that computes in Python answers in milliseconds, on a
 #: machine with twenty times as many processes as processors within a second.
 SILENT, LOOKS = 3.0, 3
+#: Seconds without an answer of a child that has locked the store all the time.  The parent may have waited 4.5 s for
+#: the lock itself before it looks, and 20 s are promised for all.
+LOCKS = 2.0
 
 
 @dataclass(slots=True)
@@ -54,30 +57,45 @@ class FrozenChildren:
         self.store, self.family = store, family
         self.due = 0.0
         self._watched: dict[int, _Watch] = {}
+        #: the child that held the lock of a store in a file at the last look, and since when at every look (monotonic).
+        self._locked_by = (0, 0.0)
+        self._is_locked = False
+        #: when to look at the lock again (monotonic).
+        self.lock_due = 0.0
         self._outage = Outage("Handing back what a frozen process has not begun")
 
-    def step(self, now: float, *, store_answers: bool = True) -> None:
+    def step(self, now: float) -> None:
         """Look at the children if it is time."""
         if now < self.due:
             return
         self.due = now + LOOK
         self._watched = {pid: watch for pid, watch in self._watched.items() if pid in self.family.children}
         for child in self.family:
-            if not child.channel.is_open or child.killed_for:
-                continue
-            if store_answers:
+            if child.channel.is_open and not child.killed_for:
                 self._look(child, now)
-            else:
-                self._free_the_store(child, now)
 
-    def _free_the_store(self, child: ChildHandle, now: float) -> None:
+    def store_is_locked(self, now: float) -> bool:
         """A store in a file has one lock.  A child that was frozen while another thread of it wrote holds up everybody,
-        its own job too, which could not end: this process is ended.  What it held runs again, uncharged."""
-        if child.pinged_at is None:
-            child.ping(self.family.serial)
-        elif now - child.pinged_at > SILENT / 2 and self.store.locked_by() == child.pid:
-            logger.error("%s does not answer, and holds the lock of the store: it is ended", child.name)
-            child.kill("fenced")
+        its own job too, which could not end: this process is ended.  What it held runs again, uncharged.
+
+        True while that may be so: a call to the store would only wait."""
+        if now < self.lock_due:
+            return self._is_locked
+        self.lock_due = now + LOOK / 2
+        pid = self.store.locked_by()
+        child = self.family.children.get(pid)
+        if child is None or child.killed_for:
+            pid = 0
+        if pid != self._locked_by[0]:
+            self._locked_by = (pid, now)
+        self._is_locked = child is not None and pid != 0 and now > self._locked_by[1]
+        if child is not None and self._is_locked:
+            if child.pinged_at is None:
+                child.ping(self.family.serial)
+            elif now - max(child.pinged_at, self._locked_by[1]) >= LOCKS:
+                logger.error("%s does not answer, and holds the lock of the store: it is ended", child.name)
+                child.kill("fenced")
+        return self._is_locked
 
     def _look(self, child: ChildHandle, now: float) -> None:
         if child.pinged_at is None:

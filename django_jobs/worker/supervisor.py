@@ -119,6 +119,8 @@ class Supervisor:
         self.staffing.reap(now)
         self.clerk.look_after(now)
         self._keep_time(now)
+        if self.frozen.store_is_locked(now):
+            return
         with self.alarm.looking():
             self._keep_leases(now)
         if self.deadline is None:
@@ -127,7 +129,6 @@ class Supervisor:
             self.deadline = now
         self.suspects.step(now)
         if self.heartbeat.outage.is_on:
-            self.frozen.step(now, store_answers=False)
             return  # one call that waits for a silent store is enough per turn: the children need us
         with self.alarm.looking():
             self.debts.step(now)
@@ -151,7 +152,7 @@ class Supervisor:
         return not (self.debts or self.clerk.untold) or monotonic() > self.deadline + LAST_WORDS
 
     def _pause(self, now: float) -> float:
-        moments = [self.heartbeat.due, self.staffing.next_moment(now)]
+        moments = [self.heartbeat.due, self.staffing.next_moment(now), self.frozen.lock_due]
         if self.deadline is not None and now < self.deadline:
             moments.append(self.deadline)
         if not self.heartbeat.outage.is_on:

@@ -14,7 +14,6 @@ from uuid import uuid4
 import pytest
 
 from django_jobs.codec import encode
-from django_jobs.stores.sqlite.connection import BUSY_TIMEOUT as LOCKED
 from django_jobs.values import Controls, Job, NewJob, Options, State
 from tests.integration.workers import WorkerSite, site
 from tests.support.pace import Pace
@@ -24,8 +23,9 @@ from tests.survival.waiting import wait_until
 
 __all__ = ["site"]
 
-#: Seconds within which what a frozen process has not begun is begun elsewhere.
-PROMISED = 10.0
+#: Seconds within which what a frozen process has not begun is begun elsewhere: on Redis; and in a file that the process
+#: may have locked, so that it has to be ended first.
+PROMISED, PROMISED_OF_A_FILE = 10.0, 20.0
 MANY = 4_000
 
 
@@ -87,22 +87,32 @@ def freeze(site: WorkerSite, valve: Valve, *, once: bool = False) -> list[str]:
 def test_what_a_frozen_process_has_not_begun_runs_elsewhere(
     site: WorkerSite, valve: Valve, pace: Pace, processes: int
 ) -> None:
+    # A process frozen inside a write locks the file of the embedded store for seconds: no lease must end meanwhile.
+    site.jobs_settings["LEASE"] = 30
     pool = site.pool(processes=processes, threads=4)
     quick = freeze(site, valve)
     frozen = held_by(site)
     began = monotonic()
 
     wait_until(lambda: not begun_later(site, quick), "everything has begun", every=0.1)
-    pace.within(began, PROMISED, "begun elsewhere")
+    is_file = site.store_setting.startswith("embedded")
+    pace.within(began, PROMISED_OF_A_FILE if is_file else PROMISED, "begun elsewhere")
     assert all(site.info(id).crashes == 0 for id in quick[:50])
 
     valve.open()
     later = put_many(site, [("work", [])] * 200)
     for id in (*quick, *later):
         site.wait(id)
-    assert set(starts(site).values()) == {1}, "no job runs twice"
-    assert not any(site.info(id).attempts for id in quick)
-    assert is_at_work(site, frozen, pool), pool.text()
+    twice = {id for id, times in starts(site).items() if times > 1}
+    assert not any(site.info(id).crashes for id in quick)
+    if is_alive(frozen):
+        assert not twice
+        assert not any(site.info(id).attempts for id in quick)
+        assert is_at_work(site, frozen, pool), pool.text()
+    else:
+        # It was frozen inside a write to the file, which locks out everybody, so its parent ended it.
+        assert is_file, pool.text()
+        assert twice <= {event.id for event in site.ledger.read() if event.kind == "start" and event.pid == frozen}
     assert pool.stop() == 0
 
 
@@ -164,7 +174,7 @@ def test_a_frozen_process_that_has_locked_the_store_is_ended(tmp_path: Path, val
         frozen = held_by(site)
         began = monotonic()
         wait_until(lambda: not is_alive(frozen), "it is ended")
-        pace.within(began, 2 * LOCKED + PROMISED / 5, "two calls that wait for the lock")
+        pace.within(began, PROMISED, "it is ended")
         info = site.wait(locking)
         assert (info.crashes, info.attempts) == (0, ())
         assert "holds the lock of the store" in pool.text()
