@@ -28,8 +28,8 @@ SERVERS = [
 SHORT = [
     "tests/unit",
     "tests/contract",
-    "tests/integration/test_tasks_backend.py",
-    "tests/integration/test_on_commit.py",
+    "tests/integration/project/test_tasks_backend.py",
+    "tests/integration/enqueue/test_on_commit.py",
     "tests/integration/console/test_pages.py",
     "tests/integration/console/test_actions.py",
     "tests/integration/console/test_surroundings.py",

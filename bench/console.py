@@ -66,9 +66,9 @@ def run(args: argparse.Namespace, marks: str) -> None:
 
 def fill(number: int) -> None:
     """Straight into the keys, as bury and enqueue leave them: through the verbs it takes ten times as long."""
-    from django_jobs.codec import encode
+    from django_jobs.core.values import Attempt, Job, Options
+    from django_jobs.serialization.record import encode
     from django_jobs.stores import get_store
-    from django_jobs.values import Attempt, Job, Options
 
     store: Any = get_store()
     now = store.now()
@@ -181,7 +181,7 @@ def retry_all(args: argparse.Namespace, marks: str) -> None:
     from django.test import Client
 
     from bench.running import workers
-    from django_jobs import bulk
+    from django_jobs.operations import bulk
     from django_jobs.stores import get_store
 
     store: Any = get_store()

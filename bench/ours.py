@@ -62,8 +62,8 @@ def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> N
     """With so many jobs waiting behind: the rate of a bare claim + complete loop, that of one worker process, and Redis
     bytes per waiting job."""
     from bench.jobs import noop
+    from django_jobs.core.values import Done
     from django_jobs.stores import get_store
-    from django_jobs.values import Done
 
     client, store, numbers = redis.Redis.from_url(env["BENCH_STORE"]), get_store(), {}
     for size in sizes:

@@ -14,7 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from django_jobs.context import JobContext, RunningJob, current_job
+    from django_jobs.core.context import JobContext, RunningJob, current_job
+    from django_jobs.core.values import State
+    from django_jobs.enqueue.decorator import JobFunction, job
+    from django_jobs.enqueue.handle import JobHandle, aget_job, get_job
     from django_jobs.exceptions import (
         Discard,
         DuplicateJob,
@@ -34,10 +37,7 @@ if TYPE_CHECKING:
         UnknownJob,
         UnknownQueue,
     )
-    from django_jobs.handle import JobHandle, aget_job, get_job
-    from django_jobs.job_function import JobFunction, job
-    from django_jobs.results import MissingResult
-    from django_jobs.values import State
+    from django_jobs.serialization.results import MissingResult
 
 __version__ = "0.1.0"
 __all__ = [
@@ -72,11 +72,11 @@ __all__ = [
 
 #: Where each name is, looked up at first use: `import django_jobs` must cost nothing and need no settings.
 _HOMES = {
-    "django_jobs.context": ("JobContext", "RunningJob", "current_job"),
-    "django_jobs.values": ("State",),
-    "django_jobs.handle": ("JobHandle", "aget_job", "get_job"),
-    "django_jobs.job_function": ("JobFunction", "job"),
-    "django_jobs.results": ("MissingResult",),
+    "django_jobs.core.context": ("JobContext", "RunningJob", "current_job"),
+    "django_jobs.core.values": ("State",),
+    "django_jobs.enqueue.handle": ("JobHandle", "aget_job", "get_job"),
+    "django_jobs.enqueue.decorator": ("JobFunction", "job"),
+    "django_jobs.serialization.results": ("MissingResult",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -12,8 +12,9 @@ class DjangoJobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_jobs import discovery, registry, remote
+        from django_jobs import remote
         from django_jobs.checks import register_checks
+        from django_jobs.core import discovery, registry
 
         register_checks()
         registry.add_resolver(remote.definition_of, remote.type_names)

@@ -17,17 +17,17 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
-from django_jobs import discovery, registry
-from django_jobs.authorizer import find_authorizer
 from django_jobs.conf import get_settings, raw_setting, surroundings
-from django_jobs.cron import parse
-from django_jobs.definition import JobDefinition
+from django_jobs.conf.authorizer import find_authorizer
+from django_jobs.conf.store_address import check_deployment, check_store
+from django_jobs.conf.values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
+from django_jobs.core import discovery, registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options import DEFAULTABLE, check_options
 from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob
-from django_jobs.job_options import DEFAULTABLE, check_options
 from django_jobs.middleware import build, try_out
-from django_jobs.schedule_sources import schedule_problems
-from django_jobs.setting_values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
-from django_jobs.store_setting import check_deployment, check_store
+from django_jobs.schedules.cron import parse
+from django_jobs.schedules.sources import schedule_problems
 
 TAG = "django_jobs"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from django_jobs.context import current_job
+from django_jobs.core.context import current_job
 
 logger = logging.getLogger("django_jobs.worker")
 

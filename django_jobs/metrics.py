@@ -10,12 +10,12 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_jobs import registry
 from django_jobs.browse import queue_names
 from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.values import QueueStats, State
 from django_jobs.remote import known
 from django_jobs.stores import get_store
-from django_jobs.values import QueueStats, State
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Names that no code here knows share one label: whoever can enqueue must not be able to fill Prometheus.

@@ -16,17 +16,17 @@ import redis
 from django.db.backends.signals import connection_created
 from hypothesis import HealthCheck, settings
 
-from django_jobs import registry
-from django_jobs.codec import encode
+from django_jobs.core import registry
+from django_jobs.core.values import Controls, Job, NewJob, Options
+from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Controls, Job, NewJob, Options
-from django_jobs.worker.outage import cut_off
-from tests.cluster import running_cluster
-from tests.servers import running_redis
+from django_jobs.worker.retry import cut_off
+from tests.support.cluster import running_cluster
 from tests.support.pace import Pace
+from tests.support.servers import running_redis
 from tests.support.side_by_side import (
     pytest_collection_modifyitems,
     pytest_configure_node,

@@ -148,7 +148,7 @@ def test_no_file_is_longer_than_300_lines():
 def test_the_walls_are_looked_at():
     """The tests above would pass on an empty folder."""
     assert len(python_files()) > 20
-    assert "django_jobs.stores.base" in set(imports_of(PACKAGE / "stores" / "sqlite" / "store.py"))
+    assert "django_jobs.stores.contract.store" in set(imports_of(PACKAGE / "stores" / "sqlite" / "store.py"))
 
 
 def test_every_rank_names_modules_that_exist():

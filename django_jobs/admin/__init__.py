@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.contrib import admin
 from django.contrib.admin import AdminSite
 
-from django_jobs.admin.api import ApiTokenAdmin, RemoteJobTypeAdmin
-from django_jobs.admin.archive import ArchivedJobAdmin
-from django_jobs.admin.dashboard import DashboardAdmin
-from django_jobs.admin.schedule_rows import ScheduleAdmin
+from django_jobs.admin.models.api import ApiTokenAdmin, RemoteJobTypeAdmin
+from django_jobs.admin.models.archive import ArchivedJobAdmin
+from django_jobs.admin.models.dashboard import DashboardAdmin
+from django_jobs.admin.models.schedules import ScheduleAdmin
 from django_jobs.models import ApiToken, ArchivedJob, Dashboard, RemoteJobType, Schedule
 
 __all__ = ["DashboardAdmin", "register"]

@@ -11,11 +11,11 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 from ninja.parser import Parser
 
-from django_jobs.api import acting, history, numbers, queues, schedules, types, work
-from django_jobs.api.border import guarded, nothing_here
-from django_jobs.api.principal import authenticate
-from django_jobs.api.problems import answer_for
-from django_jobs.api.schemas import ProblemDocument
+from django_jobs.api.common.principal import authenticate
+from django_jobs.api.common.problems import answer_for
+from django_jobs.api.common.request_guard import guarded, nothing_here
+from django_jobs.api.common.schemas import ProblemDocument
+from django_jobs.api.endpoints import actions, history, numbers, queues, schedules, types, work
 from django_jobs.conf import get_settings
 from django_jobs.stores import maker_of
 
@@ -46,7 +46,7 @@ def make_api() -> NinjaAPI:
         auth=authenticate,
         parser=StrictParser(),
     )
-    for router in (acting.router, work.router, types.router, queues.router, schedules.router, history.router):
+    for router in (actions.router, work.router, types.router, queues.router, schedules.router, history.router):
         api.add_router("", router)
     api.add_router("", numbers.router)
     for kind in (Exception, HttpError, ValidationError):

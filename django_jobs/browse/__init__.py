@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from django_jobs.browse.counts import Census, Series, census, queue_stats, series
 from django_jobs.browse.groups import ErrorGroup, Groups, group_errors, signature_of
+from django_jobs.browse.health import Trouble, troubles, unknown_names
 from django_jobs.browse.listing import Position, listing
-from django_jobs.browse.numbers import Census, Series, census, queue_stats, series
 from django_jobs.browse.pages import PAGE, Page, page, queue_names
 from django_jobs.browse.search import Match, Scan, error_groups, find, scan
 from django_jobs.browse.snapshot import publish_snapshot
-from django_jobs.browse.trouble import Trouble, troubles, unknown_names
 
 __all__ = [
     "PAGE",

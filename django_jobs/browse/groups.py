@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from django_jobs.codec import name_of
-from django_jobs.values import Attempt, JobInfo
+from django_jobs.core.values import Attempt, JobInfo
+from django_jobs.serialization.record import name_of
 
 #: What differs between two messages of the same error: quoted text, numbers, long hexadecimal words.
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3,6}\b|0x[0-9a-fA-F]+|\d+(?:\.\d+)*")

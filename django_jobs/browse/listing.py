@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from django_jobs.browse.search import SCAN
+from django_jobs.core.values import JobInfo, State
 from django_jobs.stores import get_store
-from django_jobs.values import JobInfo, State
 
 
 class Position(NamedTuple):

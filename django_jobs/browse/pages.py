@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import merge
 
-from django_jobs.browse.numbers import Census, census, queue_names
+from django_jobs.browse.counts import Census, census, queue_names
+from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
-from django_jobs.values import FINISHED, JobInfo, State
 
 __all__ = ["PAGE", "Page", "order_key", "page", "queue_names"]
 

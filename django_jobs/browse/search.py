@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from django_jobs import payloads
+from django_jobs.browse.counts import Census, census
 from django_jobs.browse.groups import Groups, group_errors, signature_of
-from django_jobs.browse.numbers import Census, census
 from django_jobs.browse.pages import MERGE_QUEUES, newest_first
-from django_jobs.codec import name_of
+from django_jobs.core.values import JobInfo, State
+from django_jobs.serialization import payloads
+from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.values import JobInfo, State
 
 #: So many jobs are looked at by one search, so many are shown: a search costs the same whatever the number of jobs.
 SCAN = 2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django_jobs.browse.numbers import (
+from django_jobs.browse.counts import (
     LIVE_QUEUES,
     MINUTE,
     PERIODS,
@@ -16,8 +16,8 @@ from django_jobs.browse.numbers import (
     read_buckets,
     write_stats,
 )
+from django_jobs.core.values import State
 from django_jobs.stores import get_store
-from django_jobs.values import State
 
 #: Younger than this, another worker's snapshot is good enough.
 FRESH = 4_000

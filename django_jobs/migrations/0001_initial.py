@@ -2,7 +2,7 @@
 
 import django.core.validators
 import django.utils.timezone
-import django_jobs.models.schedule
+import django_jobs.schedules.models
 import django_jobs.models.token
 from django.db import migrations, models
 
@@ -73,8 +73,8 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=100, unique=True, verbose_name='name')),
                 ('job', models.CharField(help_text='The name of a registered job.', max_length=200, verbose_name='job')),
                 ('cron', models.CharField(help_text='Minute, hour, day of month, month, day of week. Six fields have seconds first.', max_length=200, verbose_name='cron expression')),
-                ('args', models.JSONField(blank=True, default=django_jobs.models.schedule.no_arguments, help_text='A JSON list.', verbose_name='arguments')),
-                ('kwargs', models.JSONField(blank=True, default=django_jobs.models.schedule.no_keywords, help_text='A JSON object.', verbose_name='keyword arguments')),
+                ('args', models.JSONField(blank=True, default=django_jobs.schedules.models.no_arguments, help_text='A JSON list.', verbose_name='arguments')),
+                ('kwargs', models.JSONField(blank=True, default=django_jobs.schedules.models.no_keywords, help_text='A JSON object.', verbose_name='keyword arguments')),
                 ('timezone', models.CharField(blank=True, help_text="Such as Europe/Paris. Empty: the project's time zone.", max_length=64, verbose_name='time zone')),
                 ('missed', models.CharField(choices=[('one', 'run once'), ('skip', 'leave out'), ('all', 'run each (at most 100)')], default='one', max_length=4, verbose_name='missed runs')),
                 ('overlap', models.CharField(choices=[('allow', 'run beside it'), ('skip', 'leave out')], default='allow', max_length=5, verbose_name='when the last one still runs')),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from django_jobs.models.archive import ArchivedJob
+from django_jobs.archive.models import ArchivedJob
 from django_jobs.models.dashboard import Dashboard
-from django_jobs.models.remote import RemoteJobType
-from django_jobs.models.schedule import Schedule
 from django_jobs.models.token import ApiToken
+from django_jobs.remote.models import RemoteJobType
+from django_jobs.schedules.models import Schedule
 
 __all__ = ["ApiToken", "ArchivedJob", "Dashboard", "RemoteJobType", "Schedule"]

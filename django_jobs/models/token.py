@@ -12,7 +12,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs import payloads
+from django_jobs.serialization import payloads
 
 #: Secrets start with this, so that scanners for leaked secrets can find them.
 PREFIX = "djt_"

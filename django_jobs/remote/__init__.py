@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_jobs.remote.knowledge import (
+from django_jobs.remote.type_cache import (
     REFRESH,
     be_told,
     definition_of,

@@ -1,4 +1,4 @@
-"""The arguments of a job for programs that are not ours: JSON without the marks of tagged.py."""
+"""The arguments of a job for programs that are not ours: JSON without the marks of serialization/json_types.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def stored_data(call: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Stored JSON without the marks of tagged.py, for readers that do not know them: dates are text, tuples lists."""
+    """Stored JSON without the marks of serialization/json_types.py, for readers that do not know them: dates are text, tuples lists."""
     if isinstance(value, list):
         return [plain(item) for item in value]
     if not isinstance(value, dict):

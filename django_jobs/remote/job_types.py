@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from django.db import close_old_connections
 
-from django_jobs import registry
-from django_jobs.definition import JobDefinition
-from django_jobs.models import RemoteJobType
-from django_jobs.outcome import SnoozeFor
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.outcome import SnoozeFor
+from django_jobs.remote.models import RemoteJobType
 from django_jobs.remote.push import push
 
 #: Milliseconds until a pull job that a Django worker met is offered again: its worker may be reading its queue by then.

@@ -1,4 +1,4 @@
-"""One HTTP POST, as careful as a server that posts to addresses from a form must be (see targets.py)."""
+"""One HTTP POST, as careful as a server that posts to addresses from a form must be (see remote/targets.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 from time import monotonic
 from typing import Any
 
-from django_jobs.targets import Target, parse_target, resolve
+from django_jobs.remote.targets import Target, parse_target, resolve
 
 #: Seconds for everything after the name is resolved: a server that sends a byte now and then gains nothing.
 TIME_LIMIT = 10.0

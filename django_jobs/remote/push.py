@@ -8,13 +8,13 @@ from http.client import HTTPException
 from time import sleep
 from typing import Any
 
-from django_jobs.arguments import dump_value
 from django_jobs.conf import get_settings
-from django_jobs.context import RunningJob, current_job
+from django_jobs.core.context import RunningJob, current_job
+from django_jobs.core.outcome import HandedOver
 from django_jobs.exceptions import JobsError
-from django_jobs.outcome import HandedOver
 from django_jobs.remote.data import plain
 from django_jobs.remote.posting import post
+from django_jobs.serialization.arguments import dump_value
 
 #: Holders whose name starts with this report over HTTP: no lease of theirs is renewed by a parent process.
 HOLDER = "remote:"

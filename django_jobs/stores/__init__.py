@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_jobs.conf import Settings, get_settings
-from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.stores.contract.store import Store, StoreOptions
 
 _lock = Lock()
 _current: Store | None = None

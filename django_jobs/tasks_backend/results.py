@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django_jobs import arguments, registry
-from django_jobs.codec import decode
-from django_jobs.context import RunningJob
+from django_jobs.core import registry
+from django_jobs.core.context import RunningJob
+from django_jobs.core.values import Attempt, Job, JobInfo, State
 from django_jobs.exceptions import CorruptRecord, UnknownJob
-from django_jobs.results import load_result, worker_of
+from django_jobs.serialization import arguments
+from django_jobs.serialization.record import decode
+from django_jobs.serialization.results import load_result, worker_of
 from django_jobs.tasks_backend.compat import (
     Task,
     TaskError,
@@ -20,7 +22,6 @@ from django_jobs.tasks_backend.compat import (
     TaskResultStatus,
 )
 from django_jobs.tasks_backend.task import TaskDefinition
-from django_jobs.values import Attempt, Job, JobInfo, State
 
 #: Where a job's meta says what the store does not keep exactly: microseconds, the alias, the time it was meant for.
 META = "task"

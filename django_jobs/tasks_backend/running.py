@@ -9,14 +9,14 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from django_jobs.context import RunningJob, current_job
+from django_jobs.core.context import RunningJob, current_job
+from django_jobs.core.values import Attempt
 from django_jobs.exceptions import Fail, StoreError
-from django_jobs.results import dump_result
+from django_jobs.serialization.results import dump_result
 from django_jobs.stores import get_store
 from django_jobs.tasks_backend.compat import Task, TaskContext, TaskResult
 from django_jobs.tasks_backend.plain import as_json_makes_it
 from django_jobs.tasks_backend.results import result_of_running
-from django_jobs.values import Attempt
 
 #: In the context of the attempt: its result as it was when it began, and what the function returned.
 BEGAN, RETURNED = "_task_result", "_task_returned"

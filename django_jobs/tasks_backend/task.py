@@ -9,10 +9,10 @@ from typing import Any
 
 from django.utils import timezone
 
-from django_jobs import registry
-from django_jobs.definition import JobDefinition
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options import check_options
 from django_jobs.exceptions import InvalidJob
-from django_jobs.job_options import check_options
 from django_jobs.tasks_backend.compat import Task
 
 

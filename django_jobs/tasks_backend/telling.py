@@ -22,8 +22,8 @@ from django_jobs.tasks_backend.results import error_of, result_of, result_of_run
 from django_jobs.tasks_backend.running import BEGAN, RETURNED, attempts_before
 
 if TYPE_CHECKING:
+    from django_jobs.events.signal_events import Notice
     from django_jobs.tasks_backend.task import TaskDefinition
-    from django_jobs.worker.notices import Notice
 
 STARTED, SUCCEEDED = "job_started", "job_succeeded"
 

@@ -12,9 +12,9 @@ from django.contrib.admin import AdminSite
 from django.contrib.admin.sites import all_sites, site
 from django.core.exceptions import ImproperlyConfigured
 
+from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
-from django_jobs.values import State
-from django_jobs.written import duration, exact, moment
+from django_jobs.formatting import duration, exact, moment
 
 register = template.Library()
 
@@ -33,7 +33,7 @@ def state_count(counts: dict[str, int], state: str) -> int:
 @register.filter
 def state_label(state: str) -> Any:
     """The word for a state."""
-    from django_jobs.admin.words import STATES
+    from django_jobs.admin.common.labels import STATES
 
     return STATES[State(state)]
 
@@ -47,9 +47,10 @@ def console_url(context: template.Context, name: str, *parts: str) -> str:
 @register.simple_tag(takes_context=True)
 def jobs_overview(context: template.Context) -> dict[str, Any]:
     """The overview for the app's own index page; {} for those who may not see it."""
-    from django_jobs.admin import overview, permissions
-    from django_jobs.admin.console import Console
-    from django_jobs.admin.navigation import navigation
+    from django_jobs.admin.common import permissions
+    from django_jobs.admin.common.console import Console
+    from django_jobs.admin.common.navigation import navigation
+    from django_jobs.admin.pages import overview
 
     request = context["request"]
     if not permissions.may(request, permissions.VIEW):

@@ -12,17 +12,18 @@ from unittest.mock import patch
 from django.core.signals import setting_changed
 from django.test import override_settings
 
-from django_jobs import enqueue, new_job, registry
-from django_jobs.calls import Calls
 from django_jobs.conf import get_settings, raw_setting
-from django_jobs.definition import JobDefinition
-from django_jobs.handle import JobHandle
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import State
+from django_jobs.enqueue import request, submit
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.methods import Calls
 from django_jobs.stores import use_store
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
 from django_jobs.testing.running import Running, definition_of
 from django_jobs.testing.seen import EnqueuedJob, call_text, same_call, seen
 from django_jobs.testing.store import MemoryStore
-from django_jobs.values import State
 
 _SOONEST_FIRST = [State.QUEUED, State.BLOCKED, State.RETRY, State.SCHEDULED]
 #: `at` is compared with a time that was "now plus a delay" a moment ago.
@@ -46,8 +47,8 @@ class Jobs(Running):
     def __enter__(self) -> Jobs:
         self.store = MemoryStore(clock=self.now_ms)
         use_store(self.store)
-        self._stack.enter_context(patch.object(enqueue, "in_transaction", in_transaction_of_the_code))
-        self._stack.enter_context(patch.object(new_job, "now_ms", self.now_ms))
+        self._stack.enter_context(patch.object(submit, "in_transaction", in_transaction_of_the_code))
+        self._stack.enter_context(patch.object(request, "now_ms", self.now_ms))
         # Settings that change put the store aside; this one stays for the whole test.
         setting_changed.connect(self._stay)
         return self

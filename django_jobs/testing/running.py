@@ -7,18 +7,18 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_jobs import registry
-from django_jobs.calls import Calls
 from django_jobs.conf import get_settings
-from django_jobs.context import RunningJob
-from django_jobs.definition import JobDefinition
-from django_jobs.handle import JobHandle
+from django_jobs.core import registry
+from django_jobs.core.context import RunningJob
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.outcome import Succeeded
+from django_jobs.core.values import Claim, Lane, State
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.methods import Calls
+from django_jobs.execution.executor import Executor
 from django_jobs.middleware import load
-from django_jobs.outcome import Succeeded
 from django_jobs.testing.commits import run_commit_callbacks
 from django_jobs.testing.store import MemoryStore
-from django_jobs.values import Claim, Lane, State
-from django_jobs.worker.executor import Executor
 
 _WORKER, _LEASE_MS, _BATCH = "test", 365 * 86_400_000, 1000
 #: Rounds of `run_all`: jobs that enqueue themselves for ever are a mistake that a test should name.

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django_jobs.arguments import load
-from django_jobs.codec import decode
-from django_jobs.definition import JobDefinition
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import JobInfo, State
+from django_jobs.enqueue.handle import JobHandle
 from django_jobs.exceptions import InvalidArguments
-from django_jobs.handle import JobHandle
-from django_jobs.values import JobInfo, State
+from django_jobs.serialization.arguments import load
+from django_jobs.serialization.record import decode
 
 
 class EnqueuedJob(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from django_jobs.stores.base import StoreOptions
+from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.sqlite import SqliteStore
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django_jobs.conf import QueueSettings
-from django_jobs.values import Lane
+from django_jobs.core.values import Lane
 
 
 @dataclass(frozen=True, slots=True)

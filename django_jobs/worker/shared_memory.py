@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from time import monotonic
 from typing import NamedTuple
 
-from django_jobs.values import Claim
+from django_jobs.core.values import Claim
 
 #: Seconds between a write of one side and a look of the other that relies on it.
 SETTLED = 0.1

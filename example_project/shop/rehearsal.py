@@ -16,9 +16,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from django_jobs import JobContext
+from django_jobs.core.values import Lane
+from django_jobs.events.announce import announce_recovered
 from django_jobs.stores import get_store
-from django_jobs.values import Lane
-from django_jobs.worker.announce import announce_recovered
 from shop.forms import RehearsalForm
 
 QUEUE = "rehearsal"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from django_jobs.codec import encode
+from django_jobs.core.values import Job, NewJob, Options
+from django_jobs.serialization.record import encode
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Job, NewJob, Options
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

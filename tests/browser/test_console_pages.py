@@ -9,11 +9,11 @@ import pytest
 from django.contrib.admin.utils import quote
 from playwright.sync_api import Page
 
-from django_jobs import bulk
 from django_jobs.browse import Match
+from django_jobs.core.values import State
+from django_jobs.operations import bulk
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import State
-from tests.console_data import MARKUP, fill_hostile, fill_typical
+from tests.support.console_data import MARKUP, fill_hostile, fill_typical
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from django_jobs.core.values import State
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import State
-from tests.console_data import Filler, fill_typical
+from tests.support.console_data import Filler, fill_typical
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from django_jobs import registry
-from django_jobs.definition import JobDefinition
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
 from django_jobs.stores.sqlite import SqliteStore
-from tests.console_data import fill_typical, send_receipt
+from tests.support.console_data import fill_typical, send_receipt
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

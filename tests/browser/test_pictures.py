@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from django_jobs.core.values import Attempt, Controls, Done, State
 from django_jobs.stores import use_store
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Attempt, Controls, Done, State
-from tests.console_data import TRACEBACK, Filler, shop_jobs, worker_info
+from tests.support.console_data import TRACEBACK, Filler, shop_jobs, worker_info
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from django_jobs.codec import decode
-from django_jobs.stores.base import Store
-from django_jobs.values import Added, Attempt, Claim, Done, JobInfo, Lane, NewJob, State
+from django_jobs.core.values import Added, Attempt, Claim, Done, JobInfo, Lane, NewJob, State
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.store import Store
 
 Q = "default"
 LEASE = 30_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from django_jobs.stores.base import Store
-from django_jobs.values import State
+from django_jobs.core.values import State
+from django_jobs.stores.contract.store import Store
 from tests.contract.modelled import Model
 
 Q = "default"

@@ -5,10 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from django_jobs.codec import encode
-from django_jobs.stores.base import StoreOptions
-from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import (
+from django_jobs.core.values import (
     FINISHED,
     WAITING,
     Added,
@@ -22,6 +19,9 @@ from django_jobs.values import (
     NewJob,
     State,
 )
+from django_jobs.serialization.record import encode
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.sqlite import SqliteStore
 from tests.contract.invariants import IDS, CheckedMachine, Q
 from tests.contract.modelled import Entry, Model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from django_jobs.values import FINISHED, WAITING, Controls, State
+from django_jobs.core.values import FINISHED, WAITING, Controls, State
 
 
 @dataclass

@@ -13,13 +13,13 @@ import pytest
 from django.dispatch import Signal
 
 from django_jobs import signals
-from django_jobs.job_options import JobOptions
+from django_jobs.conf.values import KEYS, QUEUE_KEYS
+from django_jobs.core.options import JobOptions
+from django_jobs.core.values import State
 from django_jobs.management.commands.runworkers import Command as RunWorkers
 from django_jobs.management.jobs_commands import SUBCOMMANDS
-from django_jobs.setting_values import KEYS, QUEUE_KEYS
-from django_jobs.stores.redis import scripts
+from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.keys import QUEUE_KEYS as REDIS_KEYS
-from django_jobs.values import State
 from tests.docs.pages import PAGES, ROOT, blocks, column, links, name
 from tools.acceptance import SOURCE, marks
 

@@ -15,7 +15,8 @@ import pytest
 from django.test import override_settings
 from django.utils.module_loading import import_string
 
-from django_jobs import checks, registry
+from django_jobs import checks
+from django_jobs.core import registry
 from django_jobs.testing import Jobs
 from tests.docs.pages import PAGES, blocks, name
 

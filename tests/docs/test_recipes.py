@@ -9,9 +9,9 @@ import pytest
 from django.test import override_settings
 
 from django_jobs import job
+from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
-from django_jobs.worker.executor import Executor
+from django_jobs.stores.contract.store import Store
 from tests.docs.pages import ROOT, blocks
 
 sentry_sdk = pytest.importorskip("sentry_sdk")

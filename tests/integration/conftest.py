@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_jobs import registry
+from django_jobs.core import registry
 from django_jobs.pytest_plugin import jobs
 from tests.integration import sample_jobs
 from tests.integration.databases import Server
-from tests.postgres import Postgres, from_url, programs, running_postgres
 from tests.support.missing import missing
+from tests.support.postgres import Postgres, from_url, programs, running_postgres
 
 __all__ = ["jobs"]
 

@@ -10,9 +10,9 @@ from typing import Any
 from uuid import uuid4
 
 from tests.integration.workers import WorkerSite
-from tests.postgres import Postgres
-from tests.survival.pools import ROOT
-from tests.survival.waiting import wait_until
+from tests.support.pools import ROOT
+from tests.support.postgres import Postgres
+from tests.support.waiting import wait_until
 
 #: alias → what the project says of its connections.
 KINDS: dict[str, dict[str, Any]] = {

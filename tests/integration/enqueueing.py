@@ -9,7 +9,7 @@ import pytest
 from django.test import override_settings
 
 from django_jobs import JobHandle
-from django_jobs.codec import decode
+from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
 from tests.integration import sample_jobs
 

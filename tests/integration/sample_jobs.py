@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django_jobs import JobContext, Snooze, job, registry
+from django_jobs import JobContext, Snooze, job
+from django_jobs.core import registry
 
 #: (name, arguments) of every run; fixtures of the tests empty it.
 ran: list[tuple[str, Any]] = []

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from django.test import override_settings
 
-from django_jobs import registry
-from django_jobs.definition import JobDefinition
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import Done, Lane
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store, use_store
-from django_jobs.values import Done, Lane
 
 START = datetime(2026, 11, 20, 10, 0, 30, tzinfo=UTC)
 

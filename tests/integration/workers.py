@@ -10,13 +10,13 @@ from uuid import uuid4
 
 import pytest
 
-from django_jobs.codec import encode
-from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.core.values import Controls, Job, JobInfo, NewJob, Options, State
+from django_jobs.serialization.record import encode
+from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Controls, Job, JobInfo, NewJob, Options, State
-from tests.survival.pools import Pool, Site
-from tests.survival.waiting import wait_until
+from tests.support.pools import Pool, Site
+from tests.support.waiting import wait_until
 
 #: Of the keyword arguments of `put`: the others are of Options.
 CONTROLS = ("at_most_once", "priority", "expires_at", "limit_key", "limit")

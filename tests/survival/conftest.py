@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from django_jobs.stores.base import StoreOptions
+from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
-from tests.survival.pools import Site
-from tests.survival.servers import RedisServer
+from tests.support.pools import Site
+from tests.support.redis_process import RedisServer
 
 
 class Clock:

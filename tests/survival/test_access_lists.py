@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from django_jobs.stores.base import StoreOptions
+from django_jobs.core.values import State
+from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import State
 from tests.docs.pages import ROOT, blocks
+from tests.support.redis_process import RedisServer
+from tests.support.walking import QUEUE, Walk
 from tests.survival.conftest import Clock
-from tests.survival.servers import RedisServer
-from tests.survival.walking import QUEUE, Walk
 
 USERS = ("worker", "producer", "viewer")
 

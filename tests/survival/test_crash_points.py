@@ -7,12 +7,12 @@ from time import monotonic
 
 import pytest
 
+from tests.support.checker import repeated_for_no_reason
 from tests.support.dose import dose
 from tests.support.pace import Pace
-from tests.survival.checker import repeated_for_no_reason
-from tests.survival.pools import Pool, Producer, Site
-from tests.survival.processes import send_signal
-from tests.survival.waiting import wait_until
+from tests.support.pools import Pool, Producer, Site
+from tests.support.processes import send_signal
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from django_jobs.stores.base import StoreOptions
+from django_jobs.core.values import State
+from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import State
+from tests.support.checker import judge, repeated_for_no_reason
 from tests.support.dose import dose
-from tests.survival.checker import judge, repeated_for_no_reason
-from tests.survival.pools import Site
-from tests.survival.processes import is_stopped, send_signal
-from tests.survival.waiting import wait_until
+from tests.support.pools import Site
+from tests.support.processes import is_stopped, send_signal
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.timeout(dose(600, long=1200))]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.codec import decode, encode
-from django_jobs.stores.base import StoreOptions
+from django_jobs.core.values import Attempt, Controls, Done, Job, NewJob
+from django_jobs.serialization.record import decode, encode
+from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
-from django_jobs.values import Attempt, Controls, Done, Job, NewJob
 from tests.support.dose import dose
+from tests.support.redis_process import RedisServer
 from tests.survival.conftest import Clock
-from tests.survival.servers import RedisServer
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 

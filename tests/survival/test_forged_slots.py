@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from django_jobs.codec import decode
+from django_jobs.core.values import Attempt, Claim, Done
+from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import Attempt, Claim, Done
+from tests.support.checker import most_at_once
 from tests.support.dose import dose
-from tests.survival.checker import most_at_once
-from tests.survival.ledger import Event
-from tests.survival.nuisance import Nuisance
-from tests.survival.pools import Site
-from tests.survival.waiting import wait_until
+from tests.support.fault_injector import Nuisance
+from tests.support.ledger import Event
+from tests.support.pools import Site
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 import pytest
 
-from django_jobs.codec import encode
-from django_jobs.values import Controls, Job, NewJob, Options, State
+from django_jobs.core.values import Controls, Job, NewJob, Options, State
+from django_jobs.serialization.record import encode
 from tests.integration.workers import WorkerSite, site
 from tests.support.pace import Pace
-from tests.survival.pools import Pool
-from tests.survival.processes import is_alive, send_signal
-from tests.survival.waiting import wait_until
+from tests.support.pools import Pool
+from tests.support.processes import is_alive, send_signal
+from tests.support.waiting import wait_until
 
 __all__ = ["site"]
 

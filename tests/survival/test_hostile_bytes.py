@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.codec import encode
+from django_jobs.core.values import Job, NewJob, State
 from django_jobs.exceptions import StoreError
+from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import Job, NewJob, State
+from tests.support.corruptor import BYTES, Vandal
 from tests.support.dose import dose
+from tests.support.pools import Site
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
+from tests.support.walking import QUEUE, Walk
 from tests.survival.conftest import Clock
-from tests.survival.pools import Site
-from tests.survival.servers import RedisServer
-from tests.survival.vandal import BYTES, Vandal
-from tests.survival.waiting import wait_until
-from tests.survival.walking import QUEUE, Walk
 
 
 def look(store: RedisStore, queue: str) -> None:

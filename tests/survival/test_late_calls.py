@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from django_jobs.codec import encode
+from django_jobs.core.values import Added, Claim, Done, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.base import StoreOptions
-from django_jobs.stores.redis import RedisStore, scripts
-from django_jobs.stores.redis.errors import StoreLate
-from django_jobs.stores.redis.transport import Transport
-from django_jobs.values import Added, Claim, Done, Job, NewJob, State
+from django_jobs.serialization.record import encode
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection import scripts
+from django_jobs.stores.redis.connection.errors import StoreLate
+from django_jobs.stores.redis.connection.transport import Transport
 from tests.support.dose import dose
+from tests.support.dumps import difference, dump
+from tests.support.redis_process import RedisServer
+from tests.support.walking import FAILED, QUEUE, Walk
 from tests.survival.conftest import Clock
-from tests.survival.dumps import difference, dump
-from tests.survival.servers import RedisServer
-from tests.survival.walking import FAILED, QUEUE, Walk
 
 pytestmark = pytest.mark.redis
 

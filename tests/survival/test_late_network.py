@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.support.checker import judge
 from tests.support.dose import dose
-from tests.survival.checker import judge
-from tests.survival.pools import Site
-from tests.survival.proxy import Proxy
-from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from tests.support.pools import Site
+from tests.support.proxy import Proxy
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(300, long=1800))]
 

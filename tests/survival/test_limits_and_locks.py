@@ -6,13 +6,13 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.codec import decode
+from django_jobs.serialization.record import decode
+from tests.support.chaos import Storm
+from tests.support.checker import most_at_once
 from tests.support.dose import dose
 from tests.support.pace import Pace
-from tests.survival.checker import most_at_once
-from tests.survival.pools import Site
-from tests.survival.storms import Storm
-from tests.survival.waiting import wait_until
+from tests.support.pools import Site
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 

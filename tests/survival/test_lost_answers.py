@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.codec import encode
+from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, NewJob
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.base import StoreOptions
+from django_jobs.serialization.record import encode
+from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.scripts import Script
-from django_jobs.values import PLAIN, Added, Controls, Done, Job, NewJob
-from tests.survival.servers import RedisServer
+from django_jobs.stores.redis.connection.scripts import Script
+from tests.support.redis_process import RedisServer
 
 
 class Deaf:

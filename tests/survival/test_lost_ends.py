@@ -8,16 +8,17 @@ from threading import Thread
 import pytest
 
 from django_jobs import signals
-from django_jobs.codec import encode
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.outcome import Cancelled, Dead, Outcome, RetryIn, SnoozeFor, Succeeded
+from django_jobs.core.values import Attempt, Claim, Done, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.outcome import Cancelled, Dead, Outcome, RetryIn, SnoozeFor, Succeeded
-from django_jobs.stores.redis import RedisStore, persistence, scripts
-from django_jobs.values import Attempt, Claim, Done, Job, NewJob, State
-from django_jobs.worker.attempted import Attempted
-from django_jobs.worker.settler import Settler
-from tests.survival.proxy import Proxy
-from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from django_jobs.serialization.record import encode
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection import retry, scripts
+from django_jobs.worker.child.settler import Settler
+from tests.support.proxy import Proxy
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis
 
@@ -58,7 +59,7 @@ def proxy(quiet_server: RedisServer) -> Iterator[Proxy]:
 @pytest.fixture
 def far(near: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisStore]:
     """The same store behind the proxy, soon out of patience."""
-    monkeypatch.setattr(persistence, "LAST_TRY", 0.1)
+    monkeypatch.setattr(retry, "LAST_TRY", 0.1)
     store = RedisStore.from_setting(proxy.url)
     yield store
     store.close()

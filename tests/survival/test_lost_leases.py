@@ -11,11 +11,11 @@ import pytest
 
 from django_jobs.stores.redis.fsck import fsck
 from tests.support.pace import Pace
-from tests.survival.pools import Pool, Site
-from tests.survival.processes import is_alive, send_signal
-from tests.survival.proxy import Proxy
-from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from tests.support.pools import Pool, Site
+from tests.support.processes import is_alive, send_signal
+from tests.support.proxy import Proxy
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 

@@ -9,14 +9,14 @@ import pytest
 from django.test import override_settings
 
 from django_jobs import job
-from django_jobs.codec import encode
-from django_jobs.outcome import SnoozeFor, Succeeded
+from django_jobs.core.outcome import SnoozeFor, Succeeded
+from django_jobs.core.values import Claim, Controls, Job, Lane, NewJob, State
+from django_jobs.execution.executor import Executor
+from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import Claim, Controls, Job, Lane, NewJob, State
-from django_jobs.worker.executor import Executor
-from tests.survival.processes import send_signal
-from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from tests.support.processes import send_signal
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
@@ -80,7 +80,7 @@ def test_with_a_replica_it_starts(store: RedisStore, replica: RedisServer) -> No
 def test_without_it_waits_uncounted_and_starts_once_when_one_is_back(
     store: RedisStore, replica: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_jobs.worker.replicas._last_told", -1e9)
+    monkeypatch.setattr("django_jobs.execution.replicas._last_told", -1e9)
     assert replica.process is not None
     send_signal(replica.process.pid, signal.SIGSTOP)
     attempted = Executor().run(claimed(store, "tests.replicas.charge"), store)

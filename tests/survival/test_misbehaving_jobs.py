@@ -7,13 +7,13 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.values import State
+from django_jobs.core.values import State
 from tests.support.dose import dose
 from tests.support.pace import Pace
-from tests.survival.pools import Site
-from tests.survival.processes import is_alive, send_signal
+from tests.support.pools import Site
+from tests.support.processes import is_alive, send_signal
+from tests.support.waiting import wait_until
 from tests.survival.project.kinds import ENDLESS, POISON
-from tests.survival.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=900, long=900))]
 

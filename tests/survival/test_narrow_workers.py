@@ -7,11 +7,11 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.values import State
+from django_jobs.core.values import State
 from tests.integration.workers import WorkerSite
-from tests.survival.proxy import Proxy
-from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from tests.support.proxy import Proxy
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
 
 #: One round over all of them takes longer than the lease.
 QUEUES, DELAY, LEASE = ["default", *(f"q{n:02}" for n in range(80))], 0.1, 6

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from django_jobs.codec import decode
-from django_jobs.stores.base import StoreOptions
+from django_jobs.core.values import Done, Lane
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
-from django_jobs.values import Done, Lane
 from tests.support.dose import dose
-from tests.survival.pools import Producer, Site
-from tests.survival.servers import RedisServer
+from tests.support.pools import Producer, Site
+from tests.support.redis_process import RedisServer
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, long=1800))]
 

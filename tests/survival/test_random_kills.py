@@ -7,13 +7,13 @@ from time import monotonic
 import pytest
 
 from django_jobs.stores.redis.fsck import fsck
+from tests.support.chaos import Storm
+from tests.support.checker import most_at_once, repeated_for_no_reason
 from tests.support.dose import dose
-from tests.survival.checker import most_at_once, repeated_for_no_reason
-from tests.survival.ledger import Event
-from tests.survival.pools import Site
-from tests.survival.servers import RedisServer
-from tests.survival.storms import Storm
-from tests.survival.waiting import wait_until
+from tests.support.ledger import Event
+from tests.support.pools import Site
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=3600))]
 

@@ -8,16 +8,16 @@ from time import monotonic
 import pytest
 import redis
 
-from django_jobs.codec import encode
+from django_jobs.core.values import PLAIN, Controls, Done, Job, Lane, NewJob
+from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore, reconciling
 from django_jobs.stores.redis.fsck import fsck
 from django_jobs.stores.redis.keys import QUEUE_KEYS
 from django_jobs.stores.redis.reconciling import REPAIRED_AT_ONCE, STEP
-from django_jobs.values import PLAIN, Controls, Done, Job, Lane, NewJob
 from tests.support.dose import dose
+from tests.support.dumps import difference, dump
 from tests.support.pace import Pace
 from tests.survival.conftest import Clock
-from tests.survival.dumps import difference, dump
 
 QUEUE = "damaged"
 LEASE = 2_000

@@ -11,15 +11,15 @@ from time import monotonic
 import pytest
 import redis
 
-from django_jobs.stores.redis import scripts
+from django_jobs.stores.redis.connection import scripts
 from tests.support.dose import dose
+from tests.support.fault_injector import Nuisance
 from tests.support.pace import Pace
-from tests.survival.nuisance import Nuisance
-from tests.survival.pools import Site
-from tests.survival.processes import send_signal
-from tests.survival.proxy import Proxy
-from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
+from tests.support.pools import Site
+from tests.support.processes import send_signal
+from tests.support.proxy import Proxy
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from django_jobs.codec import encode
+from django_jobs.core.values import Attempt, Claim, Done, Job, NewJob, State
+from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import Attempt, Claim, Done, Job, NewJob, State
 from tests.survival.conftest import Clock
 
 pytestmark = pytest.mark.redis

@@ -7,15 +7,16 @@ from collections import Counter
 
 import pytest
 
-from django_jobs.stores.redis import RedisStore, scripts
+from django_jobs.core.values import Claim, Done
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection import scripts
+from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.fsck import Snapshot, fsck
-from django_jobs.stores.redis.transport import Transport
-from django_jobs.values import Claim, Done
 from tests.support.dose import dose
+from tests.support.dumps import difference, dump
+from tests.support.redis_process import RedisServer
+from tests.support.walking import FAILED, QUEUE, Walk
 from tests.survival.conftest import Clock
-from tests.survival.dumps import difference, dump
-from tests.survival.servers import RedisServer
-from tests.survival.walking import FAILED, QUEUE, Walk
 
 SEEDS = range(dose(5, ci=20, long=60))
 STEPS = 250

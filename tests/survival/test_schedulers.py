@@ -14,16 +14,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.core.values import Done
+from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Done
 from tests.support.dose import dose
-from tests.survival.pools import ROOT, Site
-from tests.survival.processes import die_with_parent
+from tests.support.pools import ROOT, Site
+from tests.support.processes import die_with_parent
+from tests.support.redis_process import RedisServer
+from tests.support.waiting import wait_until
 from tests.survival.project.scheduler import Clock
-from tests.survival.servers import RedisServer
-from tests.survival.waiting import wait_until
 from tests.unit.test_cron_against_a_scanner import Expression, Field, scan
 
 pytestmark = [pytest.mark.survival, pytest.mark.timeout(dose(600, ci=1800, long=3600))]

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from django_jobs.codec import decode
-from django_jobs.values import State
+from django_jobs.core.values import State
+from django_jobs.serialization.record import decode
 from tests.support.pace import Pace
-from tests.survival.pools import Pool, Site
-from tests.survival.waiting import wait_until
+from tests.support.pools import Pool, Site
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_jobs.stores.redis import RedisStore, scripts
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection import scripts
+from tests.support.redis_process import RedisServer
+from tests.support.walking import Walk
 from tests.survival.conftest import Clock
-from tests.survival.servers import RedisServer
-from tests.survival.walking import Walk
 
 _KEYWORDS = "and break do else elseif end false for function if in local nil not or repeat return then true until while"
 _GIVEN = "KEYS ARGV redis cjson string table math tonumber tostring type pairs ipairs unpack pcall error select next"

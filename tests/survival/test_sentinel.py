@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.survival.checker import judge
-from tests.survival.pools import Site
-from tests.survival.processes import die_with_parent
-from tests.survival.servers import RedisServer, free_port
+from tests.support.checker import judge
+from tests.support.pools import Site
+from tests.support.processes import die_with_parent
+from tests.support.redis_process import RedisServer, free_port
+from tests.support.waiting import wait_until
 from tests.survival.test_failover import replica
-from tests.survival.waiting import wait_until
 
 __all__ = ["replica"]
 pytestmark = [pytest.mark.survival, pytest.mark.redis]

@@ -8,12 +8,12 @@ from time import monotonic
 
 import pytest
 
+from tests.support.checker import repeated_for_no_reason
 from tests.support.dose import dose
 from tests.support.pace import Pace
-from tests.survival.checker import repeated_for_no_reason
-from tests.survival.pools import Pool, Site
-from tests.survival.processes import catches, send_signal
-from tests.survival.waiting import wait_until
+from tests.support.pools import Pool, Site
+from tests.support.processes import catches, send_signal
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 #: How often a worker is told to stop at a random moment.

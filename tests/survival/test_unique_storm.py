@@ -7,11 +7,11 @@ from itertools import takewhile
 
 import pytest
 
+from tests.support.chaos import Storm
+from tests.support.checker import overlapping_lives
 from tests.support.dose import dose
-from tests.survival.checker import overlapping_lives
-from tests.survival.ledger import Event
-from tests.survival.pools import Site
-from tests.survival.storms import Storm
+from tests.support.ledger import Event
+from tests.support.pools import Site
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=3600))]
 

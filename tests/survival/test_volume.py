@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from django_jobs.codec import encode
+from django_jobs.core.values import Added, Job, NewJob
+from django_jobs.serialization.record import encode
 from django_jobs.stores.redis.fsck import fsck
-from django_jobs.values import Added, Job, NewJob
-from tests.survival.pools import Site
-from tests.survival.waiting import wait_until
+from tests.support.pools import Site
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(600)]
 

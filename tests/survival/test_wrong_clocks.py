@@ -6,11 +6,11 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.codec import decode, encode
-from django_jobs.values import Job, NewJob, State
+from django_jobs.core.values import Job, NewJob, State
+from django_jobs.serialization.record import decode, encode
+from tests.support.ledger import Writer
 from tests.support.pace import Pace
-from tests.survival.ledger import Writer
-from tests.survival.pools import Site
+from tests.support.pools import Site
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 

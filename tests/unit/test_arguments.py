@@ -16,8 +16,8 @@ from django.contrib.auth.models import Group, User
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs import arguments
 from django_jobs.exceptions import Discard, Fail, PayloadError
+from django_jobs.serialization import arguments
 
 VALID_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 ZONES = st.sampled_from(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.codec import FORMAT, decode, encode, has_controls, name_of
+from django_jobs.core.values import Controls, Job, Options
 from django_jobs.exceptions import CorruptRecord, NewerRecord
-from django_jobs.values import Controls, Job, Options
+from django_jobs.serialization.record import FORMAT, decode, encode, has_controls, name_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\t"), min_size=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.context import JobContext, RunningJob, StopRequests, current_job, running
+from django_jobs.core.context import JobContext, RunningJob, StopRequests, current_job, running
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.logs import JobContextFilter
 

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from django_jobs.cron import fires_between, jitter_ms, latest_fires, next_fire, parse
 from django_jobs.exceptions import InvalidCron
+from django_jobs.schedules.cron import fires_between, jitter_ms, latest_fires, next_fire, parse
 
 NEW_YORK = ZoneInfo("America/New_York")
 PARIS = ZoneInfo("Europe/Paris")
@@ -198,7 +198,7 @@ class TestLatest:
 
     def test_a_year_of_seconds_is_not_walked(self, monkeypatch):
         calls = []
-        monkeypatch.setattr("django_jobs.cron.next_fire", lambda *a: calls.append(a) or next_fire(*a))
+        monkeypatch.setattr("django_jobs.schedules.cron.next_fire", lambda *a: calls.append(a) or next_fire(*a))
         end = datetime(2026, 6, 1, tzinfo=UTC)
         (last,) = latest_fires("* * * * * *", end - timedelta(days=365), end, PARIS, 1)
         assert last == end

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from django_jobs.cron import fires_between, latest_fires
+from django_jobs.schedules.cron import fires_between, latest_fires
 from tests.support.dose import dose
 
 ZONES = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo"]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_jobs import InvalidArguments, InvalidJob, JobContext, UnknownJob, job, registry
-from django_jobs.definition import HIDDEN
-from django_jobs.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
+from django_jobs import InvalidArguments, InvalidJob, JobContext, UnknownJob, job
+from django_jobs.core import registry
+from django_jobs.core.definition import HIDDEN
+from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
 
 
 def plain(order_id: int, copy: bool = False) -> str:

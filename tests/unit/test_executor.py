@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from django_jobs.context import JobContext, RunningJob, current_job
+from django_jobs.core.context import JobContext, RunningJob, current_job
+from django_jobs.core.values import State
 from django_jobs.exceptions import Discard, Fail, Retry, Snooze
-from django_jobs.values import State
-from django_jobs.worker.executor import Executor
+from django_jobs.execution.executor import Executor
 from tests.unit.workbench import Bench, bench
 
 __all__ = ["bench"]

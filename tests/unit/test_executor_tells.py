@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from django_jobs import signals
-from django_jobs.context import current_job
-from django_jobs.definition import JobDefinition
+from django_jobs.core.context import current_job
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import State
 from django_jobs.exceptions import Discard, Fail, Snooze
-from django_jobs.values import State
-from django_jobs.worker.executor import Executor
+from django_jobs.execution.executor import Executor
 from tests.unit.workbench import Bench, bench
 
 __all__ = ["bench"]
@@ -134,9 +134,10 @@ def _snoozes():
 @pytest.mark.parametrize("func", [_fails, _snoozes])
 def test_a_job_that_was_asked_to_stop_is_told_as_cancelled(memory_store, make_job, caplog, func):
     """The store decides between again and cancelled; signals, the log and the caller hear what it did."""
-    from django_jobs import registry, signals
-    from django_jobs.outcome import Cancelled
-    from django_jobs.worker.executor import Executor
+    from django_jobs import signals
+    from django_jobs.core import registry
+    from django_jobs.core.outcome import Cancelled
+    from django_jobs.execution.executor import Executor
 
     heard = []
 

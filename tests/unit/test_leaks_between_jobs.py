@@ -12,7 +12,7 @@ from django.core.cache import caches
 from django.urls import get_script_prefix, get_urlconf, set_script_prefix, set_urlconf
 from django.utils import timezone, translation
 
-from django_jobs.worker.executor import Executor
+from django_jobs.execution.executor import Executor
 from tests.unit.workbench import Bench, bench
 
 __all__ = ["bench"]

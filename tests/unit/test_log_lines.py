@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_jobs.codec import encode
-from django_jobs.outcome import Cancelled, Dead, Outcome, RetryIn, Succeeded
-from django_jobs.values import Attempt, Claim, Job, Recovered, State
-from django_jobs.worker.announce import announce, announce_expired, announce_recovered
-from django_jobs.worker.attempted import Attempted
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.outcome import Cancelled, Dead, Outcome, RetryIn, Succeeded
+from django_jobs.core.values import Attempt, Claim, Job, Recovered, State
+from django_jobs.events.announce import announce, announce_expired, announce_recovered
+from django_jobs.serialization.record import encode
 
 ENQUEUED = 1_800_000_000_000
 RECORD = encode(Job("a", "q", "shop.pay", b'[["4111-1111"],{}]', ENQUEUED))

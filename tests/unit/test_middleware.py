@@ -13,10 +13,10 @@ from django.core.management.base import CommandError
 from django.test import override_settings
 
 from django_jobs.checks import check_settings
-from django_jobs.context import JobContext, RunningJob, current_job
+from django_jobs.core.context import JobContext, RunningJob, current_job
+from django_jobs.core.values import State
+from django_jobs.execution.executor import Executor
 from django_jobs.middleware import build, load, wrap
-from django_jobs.values import State
-from django_jobs.worker.executor import Executor
 from tests.unit.workbench import Bench, bench
 
 __all__ = ["bench"]

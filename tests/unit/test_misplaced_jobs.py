@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
+from django_jobs.core.values import NewJob
+from django_jobs.events.signal_events import Notice
 from django_jobs.signals import job_dead
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import NewJob
-from django_jobs.worker.chores import Chores
-from django_jobs.worker.notices import Notice
-from tests.contract.test_repair import misplace
+from django_jobs.worker.maintenance.tasks import Chores
+from tests.contract.operating.test_repair import misplace
 
 
 def test_a_job_whose_place_was_lost_is_announced_as_dead_once(

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.exceptions import Discard, Fail, Retry, Snooze
-from django_jobs.outcome import (
+from django_jobs.core.outcome import (
     DAY_MS,
     MAX_DELAY_MS,
     AnyFailure,
@@ -26,6 +25,7 @@ from django_jobs.outcome import (
     formula_ms,
     milliseconds,
 )
+from django_jobs.exceptions import Discard, Fail, Retry, Snooze
 
 
 class Policy(AnyFailure):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from django_jobs import payloads
-from django_jobs.arguments import dump
-from django_jobs.codec import encode
-from django_jobs.tagged_text import LENGTH, readable
-from django_jobs.values import Attempt, Job, JobInfo, State
-from tests.console_data import shop_jobs
+from django_jobs.core.values import Attempt, Job, JobInfo, State
+from django_jobs.serialization import payloads
+from django_jobs.serialization.arguments import dump
+from django_jobs.serialization.display import LENGTH, readable
+from django_jobs.serialization.record import encode
+from tests.support.console_data import shop_jobs
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 from redis.sentinel import SentinelConnectionPool
 
-from django_jobs.store_setting import _OPTIONS
+from django_jobs.conf.store_address import _OPTIONS
 from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.addresses import CONNECT_TIMEOUT, SOCKET_TIMEOUT, pool_from_setting, redacted
+from django_jobs.stores.redis.connection.addresses import CONNECT_TIMEOUT, SOCKET_TIMEOUT, pool_from_setting, redacted
 
 CACHES = {
     "default": {

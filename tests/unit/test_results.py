@@ -12,11 +12,11 @@ from django.db.models import TextChoices
 from django.http import HttpResponse
 
 from django_jobs import JobHandle, MissingResult
-from django_jobs.arguments import dump_value
-from django_jobs.payloads import job_payload
-from django_jobs.results import dump_result, load_result, why_missing
-from django_jobs.tagged_text import readable
-from django_jobs.values import JobInfo, State
+from django_jobs.core.values import JobInfo, State
+from django_jobs.serialization.arguments import dump_value
+from django_jobs.serialization.display import readable
+from django_jobs.serialization.payloads import job_payload
+from django_jobs.serialization.results import dump_result, load_result, why_missing
 from tests.unit.workbench import Bench, bench
 
 __all__ = ["bench"]

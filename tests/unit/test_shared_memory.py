@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.values import Claim
+from django_jobs.core.values import Claim
 from django_jobs.worker.shared_memory import Asked, SharedMemory, Thread
 
 

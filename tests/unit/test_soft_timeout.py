@@ -9,10 +9,10 @@ import pytest
 
 from django_jobs import JobContext
 from django_jobs.checks import check_jobs
-from django_jobs.definition import JobDefinition
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.registry import register, unregister
+from django_jobs.core.values import State
 from django_jobs.exceptions import InvalidJob
-from django_jobs.registry import register, unregister
-from django_jobs.values import State
 from tests.unit.workbench import Bench, bench
 
 __all__ = ["bench"]

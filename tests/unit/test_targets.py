@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.targets import ForbiddenAddress, is_public, parse_target, resolve
+from django_jobs.remote.targets import ForbiddenAddress, is_public, parse_target, resolve
 
 
 @pytest.mark.parametrize(

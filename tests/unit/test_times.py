@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.definition import JobDefinition
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options import LONGEST
+from django_jobs.enqueue.request import check_id, delay_ms, moment, new_id
 from django_jobs.exceptions import InvalidArguments
-from django_jobs.job_options import LONGEST
-from django_jobs.new_job import check_id, delay_ms, moment, new_id
 
 DURATIONS = (
     st.floats(0.001, LONGEST)

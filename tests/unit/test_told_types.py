@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from django_jobs.conf import QueueSettings
+from django_jobs.core.values import Lane
 from django_jobs.exceptions import NotKnownYet
-from django_jobs.remote import knowledge
+from django_jobs.remote import type_cache
 from django_jobs.remote.job_types import RemoteType
-from django_jobs.remote.knowledge import MISSED, MOST_MISSED, Known
-from django_jobs.values import Lane
-from django_jobs.worker.channel import pair
+from django_jobs.remote.type_cache import MISSED, MOST_MISSED, Known
+from django_jobs.worker.child.fetcher import Fetcher
+from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.clock import StoreClock
-from django_jobs.worker.family import ChildHandle
-from django_jobs.worker.fetcher import Fetcher
-from django_jobs.worker.gate import Gate
+from django_jobs.worker.ipc import pair
+from django_jobs.worker.parent.children import ChildHandle
 from django_jobs.worker.shared_memory import SharedMemory
 from tests.conftest import Seconds
 
@@ -28,7 +28,7 @@ PULLED = RemoteType("php.pulled", "pull", "at_least_once", 3, 0, 60, "", "")
 def told(settings: Any, time: Seconds, monkeypatch: pytest.MonkeyPatch) -> Known:
     """Nothing yet; and whoever asks the database has failed."""
     settings.DJANGO_JOBS = {"STORE": "memory", "QUEUES": {"default": {}, "pull": {}, "push": {}}, "API": {}}
-    monkeypatch.setattr(knowledge, "read_rows", lambda: pytest.fail("the database is asked"))
+    monkeypatch.setattr(type_cache, "read_rows", lambda: pytest.fail("the database is asked"))
     known = Known(time)
     known.is_told = True
     return known
@@ -81,7 +81,7 @@ def test_a_worker_whose_queues_are_all_of_pull_workers_asks_the_store_nothing(
     told: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told.learn(0.0, [PULLED])
-    monkeypatch.setattr(knowledge, "_known", told)
+    monkeypatch.setattr(type_cache, "_known", told)
     gate = Gate()
     gate.ended.set()  # so that it need not wait
     store: Any = None

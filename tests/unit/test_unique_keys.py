@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.arguments import canonical
-from django_jobs.definition import JobDefinition
+from django_jobs.core.definition import JobDefinition
+from django_jobs.enqueue.unique_keys import digest_of_arguments, digest_of_key, limit_key
 from django_jobs.exceptions import InvalidArguments, PayloadError
-from django_jobs.uniqueness import digest_of_arguments, digest_of_key, limit_key
+from django_jobs.serialization.arguments import canonical
 
 
 def receipt(order_id: Any, copy: Any = False, *extra: Any, note: Any = None, **more: Any) -> None: ...

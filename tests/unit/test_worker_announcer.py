@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from django_jobs.worker import announcer
-from django_jobs.worker.announcer import Untold
-from django_jobs.worker.notices import Notice, from_words, to_words
+from django_jobs.events.signal_events import Notice, from_words, to_words
+from django_jobs.worker import signal_sender
+from django_jobs.worker.signal_sender import Untold
 
 
 class Line:
@@ -37,7 +37,7 @@ def untold(*ids: str) -> Untold:
 
 
 def test_notices_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcer, "AT_ONCE", 2)
+    monkeypatch.setattr(signal_sender, "AT_ONCE", 2)
     waiting, line = untold("a", "b", "c"), Line()
     waiting.give(line)  # type: ignore[arg-type]
     waiting.give(line)  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_what_a_dead_clerk_had_not_begun_goes_to_the_next(monkeypatch: pytest.Mo
 def test_no_more_is_kept_than_memory_is_meant_for_and_the_log_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(announcer, "MOST", 2)
+    monkeypatch.setattr(signal_sender, "MOST", 2)
     waiting, line = untold("a", "b", "c"), Line()
     waiting.give(line)  # type: ignore[arg-type]
     assert line.ids == ["a", "b"]

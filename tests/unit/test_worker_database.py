@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from django_jobs.worker import database
+from django_jobs.runtime import database_connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,7 +31,7 @@ def fail(*_: Any) -> None:
     raise RuntimeError("the driver is out of order")
 
 
-@pytest.mark.parametrize("tidy", [database.before_job, database.after_job])
+@pytest.mark.parametrize("tidy", [database_connections.before_job, database_connections.after_job])
 def test_a_connection_whose_driver_fails_is_given_up_and_the_worker_goes_on(
     connection: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tidy: Any
 ) -> None:
@@ -48,7 +48,7 @@ def test_a_transaction_that_was_left_open_goes_even_if_its_connection_cannot_be_
 ) -> None:
     transaction.atomic().__enter__()
     monkeypatch.setattr(connection, "close", fail)
-    database.after_job()
+    database_connections.after_job()
 
     assert not connections["default"].in_atomic_block
     assert "is given up" in caplog.text
@@ -57,12 +57,12 @@ def test_a_transaction_that_was_left_open_goes_even_if_its_connection_cannot_be_
 def test_a_connection_that_lay_idle_is_asked_before_it_is_used(
     connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database.after_job()
-    database.before_job()
+    database_connections.after_job()
+    database_connections.before_job()
     assert not connection.health_check_enabled, "a busy worker does not pay for it"
 
-    monkeypatch.setattr(database, "IDLE", -1.0)
-    database.before_job()
+    monkeypatch.setattr(database_connections, "IDLE", -1.0)
+    database_connections.before_job()
     assert connection.health_check_enabled
 
 
@@ -70,11 +70,11 @@ def test_a_pool_of_connections_is_closed_before_a_fork(connection: Any, monkeypa
     closed = []
     monkeypatch.setattr(connection, "_connection_pools", {}, raising=False)
     monkeypatch.setattr(connection, "close_pool", lambda: closed.append(connection.alias), raising=False)
-    database.close_all()
+    database_connections.close_all()
     assert closed == [], "there is none, and none is made"
 
     connection._connection_pools["default"] = object()
-    database.close_all()
+    database_connections.close_all()
     assert closed == ["default"]
 
 
@@ -84,7 +84,7 @@ def test_a_transaction_that_was_opened_behind_django_s_back_ends_with_its_job(
 ) -> None:
     connection.cursor().execute(begin)
     assert not connection.in_atomic_block
-    database.after_job("Job 7 (shop.pay)")
+    database_connections.after_job("Job 7 (shop.pay)")
 
     assert connections["default"] is not connection
     assert "Job 7 (shop.pay) left a transaction open on database 'default'" in caplog.text
@@ -97,7 +97,7 @@ def test_a_connection_that_is_idle_stays_and_costs_no_query(
     connection.close_at = None
     connection.cursor().execute("SELECT 1")
     with django_assert_num_queries(0, connection=connection):
-        database.after_job()
+        database_connections.after_job()
     assert connections["default"] is connection
     assert caplog.text == ""
 
@@ -117,4 +117,4 @@ def test_a_connection_that_is_idle_stays_and_costs_no_query(
     ],
 )
 def test_each_driver_is_asked_in_its_own_way(raw: Any, is_open: bool) -> None:
-    assert database._in_transaction(SimpleNamespace(connection=raw)) is is_open  # type: ignore[arg-type]
+    assert database_connections._in_transaction(SimpleNamespace(connection=raw)) is is_open  # type: ignore[arg-type]

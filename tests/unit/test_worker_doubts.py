@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from django_jobs.context import RunningJob
+from django_jobs.core.context import RunningJob
+from django_jobs.core.values import Claim
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.base import Store
-from django_jobs.values import Claim
-from django_jobs.worker.doubts import Doubts
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.child.lease_check import Doubts
 from tests.contract.acts import Q, claim, claim_alone, complete, start
 
 

@@ -12,25 +12,25 @@ from typing import Any
 import pytest
 
 from django_jobs.conf import QueueSettings
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.outcome import Succeeded
+from django_jobs.core.values import Claim, Lane
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.outcome import Succeeded
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Claim, Lane
-from django_jobs.worker.attempted import Attempted
-from django_jobs.worker.channel import pair
-from django_jobs.worker.chores import RECONCILE, Chores
+from django_jobs.worker.child.event_loop import EventLoop
+from django_jobs.worker.child.gate import Gate
+from django_jobs.worker.child.holdings import Holding
+from django_jobs.worker.child.settler import Settler
+from django_jobs.worker.child.thread import Runner
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
-from django_jobs.worker.event_loop import EventLoop
-from django_jobs.worker.family import ChildHandle, StartedJob
-from django_jobs.worker.gate import Gate
-from django_jobs.worker.holding import Holding
-from django_jobs.worker.runner import Runner
-from django_jobs.worker.settler import Settler
+from django_jobs.worker.ipc import pair
+from django_jobs.worker.maintenance.tasks import RECONCILE, Chores
+from django_jobs.worker.parent.children import ChildHandle, StartedJob
+from django_jobs.worker.parent.pool import Staffing
+from django_jobs.worker.parent.supervisor import Supervisor
 from django_jobs.worker.shared_memory import SharedMemory
-from django_jobs.worker.staffing import Staffing
-from django_jobs.worker.supervisor import Supervisor
-from tests.survival.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class Releasing:
@@ -130,7 +130,7 @@ def test_a_job_is_not_killed_for_the_time_of_the_one_before_it(
     has_ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[int] = []
-    monkeypatch.setattr("django_jobs.worker.family.kill_group", killed.append)
+    monkeypatch.setattr("django_jobs.worker.parent.children.kill_group", killed.append)
     ours, theirs = pair()
     shared = SharedMemory(["q"], 1)
     child = ChildHandle("w:1", Lane.ALONE, 4711, ours, shared)

@@ -11,10 +11,10 @@ import pytest
 
 from django_jobs.conf import QueueSettings
 from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
-from django_jobs.stores.running import Renewal
+from django_jobs.stores.contract.running import Renewal
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.heartbeat import Heartbeat
-from django_jobs.worker.reach import Reach
+from django_jobs.worker.parent.heartbeat import Heartbeat
+from django_jobs.worker.parent.reach import Reach
 from django_jobs.worker.shared_memory import SharedMemory
 
 #: Seconds that a call to a silent server takes.

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from django_jobs.exceptions import StoreFull, StoreUnavailable
-from django_jobs.worker.outage import LONGEST_PAUSE, Outage
+from django_jobs.worker.retry import LONGEST_PAUSE, Outage
 
 
 def test_an_outage_is_said_once_and_its_pauses_grow_to_a_limit(caplog: pytest.LogCaptureFixture) -> None:
@@ -54,7 +54,7 @@ def test_who_is_refused_says_so_though_others_cannot_reach_the_store(caplog: pyt
 FORKING = """
 import logging, os
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.worker.outage import Outage
+from django_jobs.worker.retry import Outage
 
 logging.basicConfig(format="%(message)s")
 Outage("The parent").failed(StoreUnavailable("Redis is away."))

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.outcome import Succeeded
+from django_jobs.core.values import Claim, NewJob, Recovered, State
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.outcome import Succeeded
-from django_jobs.stores.batches import MAX_BYTES
+from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Claim, NewJob, Recovered, State
-from django_jobs.worker.attempted import Attempted
-from django_jobs.worker.channel import pair
-from django_jobs.worker.chores import Chores
-from django_jobs.worker.settler import Settler, calls_of
-from django_jobs.worker.sizing import BatchSizer
-from django_jobs.worker.steward import INTERVAL, SLOW, Steward
-from tests.survival.waiting import wait_until
+from django_jobs.worker.child.batch_monitor import INTERVAL, SLOW, Steward
+from django_jobs.worker.child.batch_size import BatchSizer
+from django_jobs.worker.child.settler import Settler, calls_of
+from django_jobs.worker.ipc import pair
+from django_jobs.worker.maintenance.tasks import Chores
+from tests.support.waiting import wait_until
 
 # -- the steward -------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ def test_leases_are_spared_once_and_recovered_after_it_however_short_they_are(
 ) -> None:
     """Waiting for the grace to end is no outage: it must not begin the grace again."""
     clock = [monotonic()]
-    monkeypatch.setattr("django_jobs.worker.chores.monotonic", lambda: clock[0])
+    monkeypatch.setattr("django_jobs.worker.maintenance.tasks.monotonic", lambda: clock[0])
     store = Quiet()
     store.answers["now"] = 0
     chores = Chores(store, ["a"], lease)  # type: ignore[arg-type]

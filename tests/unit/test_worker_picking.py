@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from django_jobs.conf import QueueSettings
-from django_jobs.stores.running import Outlook
+from django_jobs.stores.contract.running import Outlook
+from django_jobs.worker.child.batch_size import LARGEST, BatchSizer
+from django_jobs.worker.child.queue_selector import LONGEST_REST, QueuePicker
 from django_jobs.worker.crash_loop import MOST_LOOPS, CrashLoop
-from django_jobs.worker.picking import LONGEST_REST, QueuePicker
-from django_jobs.worker.sizing import LARGEST, BatchSizer
 
 
 def picker(weights: dict[str, int], *, strict: bool = False, seed: int = 7) -> QueuePicker:

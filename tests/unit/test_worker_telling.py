@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from django_jobs.conf import QueueSettings
-from django_jobs.outcome import Succeeded
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.outcome import Succeeded
+from django_jobs.core.values import Lane, NewJob
+from django_jobs.events import receivers as module
+from django_jobs.events.receivers import Telling
+from django_jobs.events.signal_events import Notice
+from django_jobs.execution.executor import Executor
 from django_jobs.signals import job_expired, job_started, job_succeeded, worker_stopped
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Lane, NewJob
-from django_jobs.worker import telling as module
-from django_jobs.worker.attempted import Attempted
+from django_jobs.worker.child.fetcher import Fetcher
+from django_jobs.worker.child.gate import Gate
+from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.clock import StoreClock
-from django_jobs.worker.executor import Executor
-from django_jobs.worker.fetcher import Fetcher
-from django_jobs.worker.gate import Gate
-from django_jobs.worker.notices import Notice
-from django_jobs.worker.settler import Settler
-from django_jobs.worker.telling import Telling
 from tests.conftest import Clock
 from tests.unit.workbench import Bench, bench
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from django_jobs.definition import JobDefinition
-from django_jobs.registry import digest, register, unregister
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.registry import digest, register, unregister
+from django_jobs.core.values import Claim, NewJob
+from django_jobs.execution.executor import Executor
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.values import Claim, NewJob
-from django_jobs.worker.executor import Executor
 from tests.conftest import Clock
 
 

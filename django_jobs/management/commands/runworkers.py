@@ -15,16 +15,17 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 import django_jobs
-from django_jobs import middleware, registry
+from django_jobs import middleware
 from django_jobs.conf import QueueSettings, Settings, get_settings, surroundings
+from django_jobs.core import registry
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.stores import get_store
-from django_jobs.stores.base import Store
-from django_jobs.worker.burst import waiting_now
+from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.duties import duties
-from django_jobs.worker.reload import start_again
-from django_jobs.worker.supervisor import Supervisor
+from django_jobs.worker.maintenance.agenda import duties
+from django_jobs.worker.parent.burst import waiting_now
+from django_jobs.worker.parent.reload import start_again
+from django_jobs.worker.parent.supervisor import Supervisor
 
 DRAIN = (
     "run the jobs that wait now, take none that comes later, and exit. Now waits what is queued at the start, or was "

@@ -8,10 +8,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_jobs import browse, bulk, operations
+from django_jobs import browse, operations
+from django_jobs.core.values import State
 from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
-from django_jobs.values import State
+from django_jobs.operations import bulk
 
 
 def retry_arguments(parser: ArgumentParser) -> None:

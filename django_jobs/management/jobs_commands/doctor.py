@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 
 from django.core import checks
 
-from django_jobs import browse, registry
-from django_jobs.codec import name_of
+from django_jobs import browse
 from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.values import State
+from django_jobs.events.announce import announce_misplaced
+from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import StoreError, UnknownJob
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain
+from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.base import MAX_BATCH
-from django_jobs.values import State
-from django_jobs.worker.announce import announce_misplaced
-from django_jobs.worker.telling import deliver_here
+from django_jobs.stores.contract.store import MAX_BATCH
 
 #: The oldest server whose commands the scripts use.
 OLDEST = (6, 2)

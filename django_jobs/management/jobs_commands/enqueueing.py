@@ -10,10 +10,10 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
-from django_jobs.arguments import dump
-from django_jobs.enqueue import enqueue_by_name
+from django_jobs.enqueue.submit import enqueue_by_name
 from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.serialization.arguments import dump
 
 
 def arguments(parser: ArgumentParser) -> None:

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django_jobs import browse
-from django_jobs.browse.numbers import LIVE_QUEUES
-from django_jobs.codec import name_of
+from django_jobs.browse.counts import LIVE_QUEUES
+from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
 from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, plain, table
 from django_jobs.operations import check_queue
-from django_jobs.payloads import iso, job_payload
+from django_jobs.serialization.payloads import iso, job_payload
+from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.values import JobInfo, QueueStats, State, WorkerInfo
 
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 #: `list --limit` may ask for so many; the rest is for the HTTP API's cursors.

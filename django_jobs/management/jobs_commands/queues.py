@@ -8,7 +8,8 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_jobs import browse, operations, registry
+from django_jobs import browse, operations
+from django_jobs.core import registry
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
 from django_jobs.stores import get_store
 

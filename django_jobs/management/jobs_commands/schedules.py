@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_jobs import schedule_state, schedules
+from django_jobs import schedules
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, table
+from django_jobs.schedules import state as schedule_state
 from django_jobs.stores import get_store
 
 HEADINGS = ("schedule", "job", "cron", "time zone", "state", "next run", "last run")

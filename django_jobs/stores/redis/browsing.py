@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
+from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State, WorkerInfo
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.browsing import BrowsingStore, ParkedName, Remembered, add_up
-from django_jobs.stores.documents import read_worker
-from django_jobs.stores.redis.part import read_attempts, read_claim, read_number, read_tries, texts
+from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered, add_up
+from django_jobs.stores.contract.documents import read_worker
+from django_jobs.stores.redis.base import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
-from django_jobs.values import FINISHED, NOT_READY, JobInfo, State, WorkerInfo
 
 #: A running page is sorted after reading; more running jobs than this are not walked for it.
 MOST_RUNNING = 10_000
@@ -39,7 +39,7 @@ MOST_NAMES = 100
 
 
 class RedisBrowsing(RedisStats, BrowsingStore):
-    """See stores/browsing.py for what each method promises."""
+    """See stores/contract/browsing.py for what each method promises."""
 
     def get(self, queue: str, id: str) -> JobInfo | None:
         found = self._look_up(queue, [id], whole=True)

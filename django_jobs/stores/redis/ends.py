@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django_jobs.stores.ends import EndsStore
-from django_jobs.stores.redis.part import RedisPart, texts
+from django_jobs.stores.contract.ends import EndsStore
+from django_jobs.stores.redis.base import RedisPart, texts
 
 
 class RedisEnds(RedisPart, EndsStore):
-    """See stores/ends.py for what each method promises."""
+    """See stores/contract/ends.py for what each method promises."""
 
     def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:
         last, *over = self._run("watch", queue, *ids)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django_jobs.codec import decode
+from django_jobs.core.values import FINISHED, PLAIN, WAITING, Controls, State
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.serialization.record import decode
+from django_jobs.stores.redis.base import read_claim, read_holdings
 from django_jobs.stores.redis.keys import QUEUE_KEYS
-from django_jobs.stores.redis.part import read_claim, read_holdings
 from django_jobs.stores.redis.stats import PLACES
 from django_jobs.stores.redis.store import RedisStore
-from django_jobs.values import FINISHED, PLAIN, WAITING, Controls, State
 
 _READ = {
     "hash": ("HGETALL",),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import floor
 from typing import Any
 
-from django_jobs.codec import enqueued_ms
-from django_jobs.stores.redis.part import read_number
-from django_jobs.stores.redis.transport import AnyTransport, Argument
+from django_jobs.serialization.record import enqueued_ms
+from django_jobs.stores.redis.base import read_number
+from django_jobs.stores.redis.connection.transport import AnyTransport, Argument
 
 #: From one priority to the next (lua/lib/score.lua).
 STEP = 2**45

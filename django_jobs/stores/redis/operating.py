@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django_jobs.stores.documents import read_entry
-from django_jobs.stores.operating import OperatingStore
-from django_jobs.stores.redis.part import RedisPart, texts, unsigned_line
-from django_jobs.stores.redis.transport import Argument
-from django_jobs.values import Edited, State
+from django_jobs.core.values import Edited, State
+from django_jobs.stores.contract.documents import read_entry
+from django_jobs.stores.contract.operating import OperatingStore
+from django_jobs.stores.redis.base import RedisPart, texts, unsigned_line
+from django_jobs.stores.redis.connection.transport import Argument
 
 #: Which key holds the ids of a state, for walking them; blocked and running live in hashes, queued in two lanes.
 WALKED = {
@@ -28,7 +28,7 @@ WALKED = {
 
 
 class RedisOperating(RedisPart, OperatingStore):
-    """See stores/operating.py for what each method promises."""
+    """See stores/contract/operating.py for what each method promises."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
         flat = texts(self._run_once("cancel", queue, self._archiving, *ids)) if ids else []

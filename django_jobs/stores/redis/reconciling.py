@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+from django_jobs.core.values import Faults
+from django_jobs.stores.contract.running import MAX_BATCH, MISPLACED, RunningStore
+from django_jobs.stores.redis.base import RedisPart, attempt_line, chunks, read_claim, texts
+from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.keys import QUEUE_KEYS
-from django_jobs.stores.redis.part import RedisPart, attempt_line, chunks, read_claim, texts
-from django_jobs.stores.redis.scripts import load
-from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
-from django_jobs.values import Faults
 
 #: A claim found without a lease gets one this long (ms): time for its worker, if it lives, to renew it.
 GRACE = 10_000
@@ -72,7 +72,7 @@ class _Walk:
 
 
 class RedisReconciling(RedisPart, RunningStore):
-    """See stores/running.py for what each method promises."""
+    """See stores/contract/running.py for what each method promises."""
 
     def reconcile(
         self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None

@@ -6,8 +6,10 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
+from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.redis.part import (
+from django_jobs.stores.contract.running import MAX_BATCH, Outlook, Renewal, RunningStore
+from django_jobs.stores.redis.base import (
     RedisPart,
     is_suspect,
     read_claim,
@@ -16,9 +18,7 @@ from django_jobs.stores.redis.part import (
     read_tries,
     texts,
 )
-from django_jobs.stores.redis.transport import Argument, Call
-from django_jobs.stores.running import MAX_BATCH, Outlook, Renewal, RunningStore
-from django_jobs.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
+from django_jobs.stores.redis.connection.transport import Argument, Call
 
 _ADDED = {word.value.encode(): word for word in Added}
 #: Queues of one call: one command for each of most of them.
@@ -27,7 +27,7 @@ _IN_DOUBT = "The job may or may not exist; enqueue with the same job_id is safe 
 
 
 class RedisRunning(RedisPart, RunningStore):
-    """See stores/running.py for what each method promises."""
+    """See stores/contract/running.py for what each method promises."""
 
     _known_queues: frozenset[str] = frozenset()
 

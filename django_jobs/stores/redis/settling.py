@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.codec import has_controls, name_of
-from django_jobs.stores.batches import MAX_BYTES
-from django_jobs.stores.redis.part import (
+from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
+from django_jobs.serialization.record import has_controls, name_of
+from django_jobs.stores.contract.batches import MAX_BYTES
+from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
+from django_jobs.stores.redis.base import (
     RedisPart,
     attempt_line,
     read_claim,
@@ -16,15 +18,13 @@ from django_jobs.stores.redis.part import (
     texts,
     unsigned_line,
 )
-from django_jobs.stores.redis.transport import Argument
-from django_jobs.stores.running import MAX_BATCH, RunningStore
-from django_jobs.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
+from django_jobs.stores.redis.connection.transport import Argument
 
 _LOST = unsigned_line("worker_lost", "The worker died or lost its lease while it held the job.")
 
 
 class RedisSettling(RedisPart, RunningStore):
-    """See stores/running.py for what each method promises."""
+    """See stores/contract/running.py for what each method promises."""
 
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
         if not done:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.redis.base import RedisPart, read_number
 from django_jobs.stores.redis.oldest import Oldest
-from django_jobs.stores.redis.part import RedisPart, read_number
-from django_jobs.values import Pause, QueueStats, State
 
 #: In the order of lua/stats.lua; two places make one state twice.
 PLACES = (

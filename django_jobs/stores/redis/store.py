@@ -5,19 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from django_jobs.core.values import Lane
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.base import Store, StoreOptions
-from django_jobs.stores.redis.addresses import cluster_from_setting, pool_from_setting, redacted
+from django_jobs.stores.contract.running import Outlook
+from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis.browsing import RedisBrowsing
+from django_jobs.stores.redis.connection.addresses import cluster_from_setting, pool_from_setting, redacted
+from django_jobs.stores.redis.connection.transport import ClusterTransport, Transport
 from django_jobs.stores.redis.ends import RedisEnds
 from django_jobs.stores.redis.operating import RedisOperating
 from django_jobs.stores.redis.reconciling import RedisReconciling
 from django_jobs.stores.redis.running import RedisRunning
 from django_jobs.stores.redis.settling import RedisSettling
-from django_jobs.stores.redis.transport import ClusterTransport, Transport
 from django_jobs.stores.redis.upkeep import RedisUpkeep
-from django_jobs.stores.running import Outlook
-from django_jobs.values import Lane
 
 
 class RedisStore(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from django_jobs.stores.batches import FIRST_READ, MAX_BYTES, READ_MORE
-from django_jobs.stores.redis.part import RedisPart, chunks, read_attempts, read_tries
-from django_jobs.stores.running import MAX_BATCH, RunningStore
-from django_jobs.values import Attempt, JobInfo, State
+from django_jobs.core.values import Attempt, JobInfo, State
+from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
+from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
+from django_jobs.stores.redis.base import RedisPart, chunks, read_attempts, read_tries
 
 #: Minutes of the charts, and remembered answers, older than this are dropped (ms).
 SERIES_KEPT = 25 * 3_600_000
@@ -19,7 +19,7 @@ TIDY_EVERY = 300.0
 
 
 class RedisUpkeep(RedisPart, RunningStore):
-    """See stores/running.py for what each method promises."""
+    """See stores/contract/running.py for what each method promises."""
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         o = self.options

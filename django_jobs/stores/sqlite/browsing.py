@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.stores.browsing import BrowsingStore, ParkedName, Remembered
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.remembered import has_returned_none, remembered
-from django_jobs.stores.sqlite.unknown import parked, unknown_to_whom
-from django_jobs.values import FINISHED, NOT_READY, Attempt, JobInfo, Pause, QueueStats, State
+from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, Pause, QueueStats, State
+from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered
+from django_jobs.stores.sqlite.base import SqlitePart
+from django_jobs.stores.sqlite.database.remembered import has_returned_none, remembered
+from django_jobs.stores.sqlite.database.unknown import parked, unknown_to_whom
 
 _INFO = (
     "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at, since"
@@ -25,7 +25,7 @@ _MOST_VALUES = 900
 
 
 class SqliteBrowsing(SqlitePart, BrowsingStore):
-    """See stores/browsing.py for what each method promises."""
+    """See stores/contract/browsing.py for what each method promises."""
 
     def get(self, queue: str, id: str) -> JobInfo | None:
         with self.database.read() as connection:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_jobs.codec import name_line
-from django_jobs.stores.batches import FIRST_READ, MAX_BYTES, READ_MORE, in_batches
-from django_jobs.stores.running import MAX_BATCH, Outlook, RunningStore
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.rows import COLUMNS, Row
-from django_jobs.stores.sqlite.transaction import ADMIT, SUSPECT, Transaction
-from django_jobs.stores.sqlite.unknown import admit_known, is_parked, park, unknown_to
-from django_jobs.values import Claim, Claimed, Lane, State
+from django_jobs.core.values import Claim, Claimed, Lane, State
+from django_jobs.serialization.record import name_line
+from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE, in_batches
+from django_jobs.stores.contract.running import MAX_BATCH, Outlook, RunningStore
+from django_jobs.stores.sqlite.base import SqlitePart
+from django_jobs.stores.sqlite.database.rows import COLUMNS, Row
+from django_jobs.stores.sqlite.database.transaction import ADMIT, SUSPECT, Transaction
+from django_jobs.stores.sqlite.database.unknown import admit_known, is_parked, park, unknown_to
 
 #: jobs looked at and passed over by one claim; the next claim goes on behind them.
 PASS_OVER = 1000
@@ -22,7 +22,7 @@ _NEXT_PAUSED = (
 
 
 class SqliteClaiming(SqlitePart, RunningStore):
-    """See stores/running.py for what each method promises."""
+    """See stores/contract/running.py for what each method promises."""
 
     def claim(
         self,

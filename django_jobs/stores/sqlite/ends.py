@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django_jobs.stores.ends import AT_ONCE, EndsStore
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import FINISHED
+from django_jobs.core.values import FINISHED
+from django_jobs.stores.contract.ends import AT_ONCE, EndsStore
+from django_jobs.stores.sqlite.base import SqlitePart
+from django_jobs.stores.sqlite.database.transaction import Transaction
 
 #: ms for which the store knows that somebody waits; who still does says so before.
 _KNOWN_FOR = 60_000
@@ -19,7 +19,7 @@ _ENDED = ", ".join(f"'{state.value}'" for state in sorted(FINISHED))
 
 
 class SqliteEnds(SqlitePart, EndsStore):
-    """See stores/ends.py for what each method promises."""
+    """See stores/contract/ends.py for what each method promises."""
 
     def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:
         with self.writing(queue) as move:

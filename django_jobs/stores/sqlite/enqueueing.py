@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from django_jobs.codec import decode, encode, enqueued_ms, with_expiry, with_time
+from django_jobs.core.values import WAITING, Added, Controls, NewJob, State
 from django_jobs.exceptions import CorruptRecord
-from django_jobs.stores.running import MAX_BATCH, RunningStore
-from django_jobs.stores.sqlite.editing import edit
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.remembered import is_remembered, remember
-from django_jobs.stores.sqlite.rows import Row
-from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import WAITING, Added, Controls, NewJob, State
+from django_jobs.serialization.record import decode, encode, enqueued_ms, with_expiry, with_time
+from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
+from django_jobs.stores.sqlite.base import SqlitePart
+from django_jobs.stores.sqlite.database.editing import edit
+from django_jobs.stores.sqlite.database.remembered import is_remembered, remember
+from django_jobs.stores.sqlite.database.rows import Row
+from django_jobs.stores.sqlite.database.transaction import Transaction
 
 
 class SqliteEnqueueing(SqlitePart, RunningStore):
-    """See stores/running.py for what each method promises."""
+    """See stores/contract/running.py for what each method promises."""
 
     def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
         if len(jobs) > MAX_BATCH:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.stores.browsing import BrowsingStore
-from django_jobs.stores.running import MAX_BATCH
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.values import FINISHED, Faults, State
+from django_jobs.core.values import FINISHED, Faults, State
+from django_jobs.stores.contract.browsing import BrowsingStore
+from django_jobs.stores.contract.running import MAX_BATCH
+from django_jobs.stores.sqlite.base import SqlitePart
 
 #: greater than any row number.
 LAST = 2**63 - 1
@@ -30,7 +30,7 @@ LEFT = (
 
 
 class SqliteFaults(SqlitePart, BrowsingStore):
-    """See stores/browsing.py for what it promises."""
+    """See stores/contract/browsing.py for what it promises."""
 
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
         found: dict[str, list[str]] = {}

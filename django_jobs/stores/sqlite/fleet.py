@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from django_jobs.stores.base import Store
-from django_jobs.stores.documents import read_entry, read_worker
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.values import WorkerInfo
+from django_jobs.core.values import WorkerInfo
+from django_jobs.stores.contract.documents import read_entry, read_worker
+from django_jobs.stores.contract.store import Store
+from django_jobs.stores.sqlite.base import SqlitePart
 
 
 class SqliteFleet(SqlitePart, Store):
-    """See stores/operating.py and stores/browsing.py for what each method promises."""
+    """See stores/contract/operating.py and stores/contract/browsing.py for what each method promises."""
 
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
         now = self.now()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from django_jobs.codec import decode
+from django_jobs.core.values import FINISHED, PLAIN, WAITING, Attempt, Controls, Edited, State
 from django_jobs.exceptions import CorruptRecord
-from django_jobs.stores.operating import OperatingStore
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.operating import OperatingStore
+from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import admit_resumed
-from django_jobs.stores.sqlite.editing import edit
-from django_jobs.stores.sqlite.endings import is_ending, keep_slot
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.rows import Row
-from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import FINISHED, PLAIN, WAITING, Attempt, Controls, Edited, State
+from django_jobs.stores.sqlite.database.editing import edit
+from django_jobs.stores.sqlite.database.endings import is_ending, keep_slot
+from django_jobs.stores.sqlite.database.rows import Row
+from django_jobs.stores.sqlite.database.transaction import Transaction
 
 _REVIVABLE = frozenset(set(State) - {State.QUEUED, State.RUNNING, State.SUCCEEDED})
 #: jobs of a type that come back in the call that opens it.
@@ -21,7 +21,7 @@ _RESUMED = 500
 
 
 class SqliteOperating(SqlitePart, OperatingStore):
-    """See stores/operating.py for what each method promises."""
+    """See stores/contract/operating.py for what each method promises."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
         states: dict[str, State] = {}

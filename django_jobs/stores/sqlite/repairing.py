@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.stores.batches import MAX_BYTES
-from django_jobs.stores.running import MAX_BATCH, MISPLACED, RunningStore
+from django_jobs.core.values import JobInfo, State
+from django_jobs.stores.contract.batches import MAX_BYTES
+from django_jobs.stores.contract.running import MAX_BATCH, MISPLACED, RunningStore
+from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.browsing import attempts_of, shown_result
-from django_jobs.stores.sqlite.endings import holder_is_gone
+from django_jobs.stores.sqlite.database.endings import holder_is_gone
+from django_jobs.stores.sqlite.database.remembered import forget_ids, forget_returned
+from django_jobs.stores.sqlite.database.rows import COLUMNS, Row
+from django_jobs.stores.sqlite.database.transaction import Transaction
 from django_jobs.stores.sqlite.faults import EMPTY, LAST, LEFT, NOWHERE
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.remembered import forget_ids, forget_returned
-from django_jobs.stores.sqlite.rows import COLUMNS, Row
 from django_jobs.stores.sqlite.settling import MOST_STAYING, STAYS, trim_succeeded
-from django_jobs.stores.sqlite.transaction import Transaction
-from django_jobs.values import JobInfo, State
 
 #: ms that the minutes series goes back.
 _SERIES_KEPT = 25 * 3_600_000
@@ -24,7 +24,7 @@ _LIMITS = 100
 
 
 class SqliteRepairing(SqlitePart, RunningStore):
-    """See stores/running.py for what each method promises."""
+    """See stores/contract/running.py for what each method promises."""
 
     #: queue → the last job, the last limit with waiters and the last lock that a round of repairs has looked at.
     _round: dict[str, int]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from django_jobs.codec import name_line
+from django_jobs.core.values import Attempt, Claim, Done, Killed, Recovered, State
 from django_jobs.exceptions import StoreError
-from django_jobs.stores.running import MAX_BATCH, Renewal, RunningStore
+from django_jobs.serialization.record import name_line
+from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
+from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import set_lease
-from django_jobs.stores.sqlite.endings import attempt_is_over, holder_is_gone, let_go_of_lost
+from django_jobs.stores.sqlite.database.endings import attempt_is_over, holder_is_gone, let_go_of_lost
+from django_jobs.stores.sqlite.database.remembered import note_returned
+from django_jobs.stores.sqlite.database.rows import Row
+from django_jobs.stores.sqlite.database.transaction import SUSPECT, Transaction
+from django_jobs.stores.sqlite.database.unknown import learn_unknown, park
 from django_jobs.stores.sqlite.ends import is_waited_for
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.remembered import note_returned
-from django_jobs.stores.sqlite.rows import Row
-from django_jobs.stores.sqlite.transaction import SUSPECT, Transaction
-from django_jobs.stores.sqlite.unknown import learn_unknown, park
-from django_jobs.values import Attempt, Claim, Done, Killed, Recovered, State
 
 LOST = "The worker died or lost its lease while it held the job."
 _REMOTE = "remote:"
@@ -25,7 +25,7 @@ STAYS, MOST_STAYING = 60_000, 100_000
 
 
 class SqliteSettling(SqlitePart, RunningStore):
-    """See stores/running.py for what each method promises."""
+    """See stores/contract/running.py for what each method promises."""
 
     def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
         with self.writing(queue) as move:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from django_jobs.stores.base import Store, StoreOptions
+from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.sqlite.browsing import SqliteBrowsing
 from django_jobs.stores.sqlite.claiming import SqliteClaiming
-from django_jobs.stores.sqlite.connection import MEMORY, Database
+from django_jobs.stores.sqlite.database.connection import MEMORY, Database
 from django_jobs.stores.sqlite.ends import SqliteEnds
 from django_jobs.stores.sqlite.enqueueing import SqliteEnqueueing
 from django_jobs.stores.sqlite.faults import SqliteFaults

@@ -7,11 +7,11 @@ import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from django_jobs.stores.running import RunningStore
+from django_jobs.core.values import Lane
+from django_jobs.stores.contract.running import RunningStore
+from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import lane_parts, outlook_of
-from django_jobs.stores.sqlite.part import SqlitePart
-from django_jobs.stores.sqlite.unknown import is_parked
-from django_jobs.values import Lane
+from django_jobs.stores.sqlite.database.unknown import is_parked
 
 #: a test's clock moves without telling anybody: look at it this often (seconds).
 _CLOCK_POLL = 0.02
@@ -31,7 +31,7 @@ class _View(NamedTuple):
 
 
 class SqliteWaiting(SqlitePart, RunningStore):
-    """See stores/running.py.
+    """See stores/contract/running.py.
 
     Each thread remembers what it had seen when it was last told to look, and is told again only after a change: a
     queue whose jobs may not run now (its limit is reached) wakes nobody.

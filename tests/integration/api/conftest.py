@@ -12,10 +12,10 @@ from django.http import HttpResponse
 from django.test import Client
 
 from django_jobs import remote
+from django_jobs.execution.executor import Executor
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
-from django_jobs.worker.executor import Executor
+from django_jobs.stores.contract.store import Store
 from tests.integration.api import work
 
 SETTINGS: dict[str, Any] = {

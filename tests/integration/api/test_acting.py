@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from django_jobs.stores.base import Store
-from django_jobs.worker.archiver import Archiver
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.maintenance.archiver import Archiver
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import Api

@@ -11,9 +11,9 @@ from django.db import connection
 from django.http import HttpRequest
 from django.test import Client
 
-from django_jobs.api.principal import Principal
+from django_jobs.api.common.principal import Principal
 from django_jobs.models import ApiToken
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from tests.integration.api.conftest import ALL, SETTINGS, Api
 
 CALLS = [
@@ -171,7 +171,7 @@ def test_who_may_only_enqueue_never_sees_arguments_results_or_errors(store: Stor
     api = Api("enqueue")
     made = api.put("v1/jobs/tests.swallow/1", {"data": ["secret-7"]})
     (held,) = store.claim("small", "w", 1, lease=1000).claims
-    from django_jobs.values import Attempt
+    from django_jobs.core.values import Attempt
 
     store.bury(held, Attempt(1, "failed", 1, error="secret-7", traceback="secret-7"))
     answers = [made, api.put("v1/jobs/tests.swallow/1", {"data": ["secret-7"]}), api.get("v1/jobs/1")]

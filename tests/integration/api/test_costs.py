@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from django_jobs.handle import JobHandle
-from django_jobs.new_job import NewJobRequest
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.request import NewJobRequest
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from tests.docs.pages import ROOT
 from tests.integration.api.conftest import SETTINGS, Api
 

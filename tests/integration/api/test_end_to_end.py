@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.support.missing import need
-from tests.survival.servers import free_port
+from tests.support.redis_process import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 REMOTE = ROOT / "example_project" / "remote"
@@ -180,7 +180,7 @@ def settle(site: Site, count: int) -> None:
 def call_all(site: Site) -> None:
     """What an operator does who does not want to wait for the back-off."""
     code = (
-        "from django_jobs.stores import get_store; from django_jobs.values import State; s = get_store();"
+        "from django_jobs.stores import get_store; from django_jobs.core.values import State; s = get_store();"
         "s.revive('push', s.ids('push', State.RETRY)[0])"
     )
     site.manage("shell", "-c", code)

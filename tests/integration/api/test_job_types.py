@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_jobs.models import RemoteJobType
-from django_jobs.remote import knowledge
+from django_jobs.remote import type_cache
 from tests.integration.api.conftest import Api
 
 
@@ -50,7 +50,7 @@ class TestTypes:
         self, api: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = [100.0]
-        monkeypatch.setattr(knowledge, "_known", knowledge.Known(lambda: now[0]))
+        monkeypatch.setattr(type_cache, "_known", type_cache.Known(lambda: now[0]))
         assert api.put("v1/jobs/php.late/1").status_code == 404
         RemoteJobType.objects.create(name="php.late", queue="pull")
         now[0] += 4.0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from django_jobs.codec import decode
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from django_jobs.worker.archiver import Archiver
+from django_jobs.core.values import State
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.maintenance.archiver import Archiver
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import Api

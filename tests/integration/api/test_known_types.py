@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from django_jobs import registry
+from django_jobs.core import registry
 from django_jobs.exceptions import NotKnownYet, UnknownJob
 from django_jobs.models import RemoteJobType
-from django_jobs.remote import knowledge
-from django_jobs.remote.knowledge import MISSED, REFRESH, Known
+from django_jobs.remote import type_cache
+from django_jobs.remote.type_cache import MISSED, REFRESH, Known
 from tests.conftest import Seconds
 from tests.integration.api.conftest import SETTINGS, Api
 
@@ -76,7 +76,7 @@ def test_a_database_that_is_away_leaves_what_was_known(
     def away() -> Any:
         raise OperationalError("gone")
 
-    monkeypatch.setattr(knowledge, "read_rows", away)
+    monkeypatch.setattr(type_cache, "read_rows", away)
     for _ in range(3):
         time.now += REFRESH
         assert types.definition_of("php.x")
@@ -92,7 +92,7 @@ def test_a_type_that_may_exist_while_the_rows_cannot_be_read_is_for_later(
     def away() -> Any:
         raise OperationalError("gone")
 
-    monkeypatch.setattr(knowledge, "read_rows", away)
+    monkeypatch.setattr(type_cache, "read_rows", away)
     answer = api.put("v1/jobs/php.perhaps/1")
     assert (answer.status_code, answer["Retry-After"]) == (503, "5")
 

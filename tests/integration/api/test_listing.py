@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
 

@@ -16,7 +16,7 @@ import pytest
 
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from tests.integration.api.conftest import ALL, SETTINGS
 
 TOGETHER = 10

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_jobs import metrics
 from django_jobs.models import ApiToken
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
 

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 from django_jobs.api.urls import api as the_api
 from django_jobs.api.urls import describe_errors
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from tests.integration.api.conftest import ALL, SETTINGS, Api
 
 DOCUMENT = describe_errors(the_api.get_openapi_schema(path_prefix="/jobs/"))

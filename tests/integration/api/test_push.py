@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from django_jobs import remote
+from django_jobs.core.values import State
+from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.models import RemoteJobType
 from django_jobs.remote import posting, push
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from django_jobs.worker.remote import RemoteWatch
+from django_jobs.stores.contract.store import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
 from tests.integration.api.receiver import Receiver, receiving
@@ -82,8 +82,8 @@ def test_a_job_is_posted_with_credentials_accepted_and_ended_by_its_report(
 def test_a_report_that_is_quicker_than_the_answer_counts(
     api: Api, store: Store, receiver: Receiver, work_off: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_jobs.values import Claim
-    from django_jobs.worker.remote import succeed
+    from django_jobs.core.values import Claim
+    from django_jobs.execution.remote_reports import succeed
 
     def report(body: dict[str, Any]) -> None:
         info = store.get("push", body["id"])

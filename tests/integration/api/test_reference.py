@@ -7,7 +7,7 @@ import re
 import pytest
 
 from django_jobs.api.urls import api as the_api
-from django_jobs.setting_values import PARTS
+from django_jobs.conf.values import PARTS
 from tests.docs.pages import ROOT, column
 from tests.integration.api.conftest import Api
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from django_jobs import signals
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from django_jobs.worker.remote import RemoteWatch
-from django_jobs.worker.telling import here
+from django_jobs.core.values import State
+from django_jobs.events.receivers import here
+from django_jobs.execution.remote_reports import RemoteWatch
+from django_jobs.stores.contract.store import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
 

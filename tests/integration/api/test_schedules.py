@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from django_jobs import schedule_state, schedules
+from django_jobs import schedules
 from django_jobs.models import Schedule
+from django_jobs.schedules import state
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import SETTINGS, Api
@@ -86,10 +87,10 @@ def test_pause_and_resume_sent_twice_are_the_same_as_once(api: Api, store: Store
     assert (schedules.paused_at(entry), state_of(api)) == (since, "paused")
 
     assert api.post(f"{NIGHTLY}/resume").json()["state"] == "on"
-    begun = schedule_state.read_state(store).since(entry)
+    begun = state.read_state(store).since(entry)
     clock.advance(5000)
     assert api.post(f"{NIGHTLY}/resume").status_code == 200
-    assert schedule_state.read_state(store).since(entry) == begun, "what was due since the first call must still fire"
+    assert state.read_state(store).since(entry) == begun, "what was due since the first call must still fire"
 
 
 def test_what_is_not_there_or_cannot_run_says_so(api: Api) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_jobs import job, registry
+from django_jobs import job
+from django_jobs.core import registry
 
 ran: list[Any] = []
 

@@ -9,8 +9,8 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
-from tests.console_data import Filler, shop_jobs
+from django_jobs.stores.contract.store import Store
+from tests.support.console_data import Filler, shop_jobs
 
 BASE = "/admin/django_jobs/dashboard/"
 PERMISSIONS = ("view_jobs", "retry_jobs", "delete_jobs", "pause_queues", "run_schedules", "manage_workers")

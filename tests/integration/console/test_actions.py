@@ -7,12 +7,12 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
 from django.test import Client
 
-from django_jobs import bulk
-from django_jobs.codec import decode
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from tests.console_data import Filler, worker_info
+from django_jobs.core.values import State
+from django_jobs.operations import bulk
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
+from tests.support.console_data import Filler, worker_info
 
 pytestmark = pytest.mark.django_db
 
@@ -65,8 +65,8 @@ def test_the_progress_page_goes_on_by_itself(
     console_store: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "BATCH", 5)
-    monkeypatch.setattr("django_jobs.admin.job_actions.FIRST_STRETCH", 0.0)
-    monkeypatch.setattr("django_jobs.admin.bulk_pages.STRETCH", 0.0)
+    monkeypatch.setattr("django_jobs.admin.jobs.actions.FIRST_STRETCH", 0.0)
+    monkeypatch.setattr("django_jobs.admin.jobs.bulk.STRETCH", 0.0)
     for _ in range(200):
         filler.make(State.DEAD)
     page = root.post(f"{BASE}jobs/dead/", {"verb": "delete", "scope": "all", "confirmed": "1"})["Location"]

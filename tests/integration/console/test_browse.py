@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from django_jobs import browse
-from django_jobs.browse import Match, groups, numbers, pages, search
-from django_jobs.stores.base import Store
-from django_jobs.values import Attempt, Done, JobInfo, State
-from tests.console_data import Filler
+from django_jobs.browse import Match, counts, groups, pages, search
+from django_jobs.core.values import Attempt, Done, JobInfo, State
+from django_jobs.stores.contract.store import Store
+from tests.support.console_data import Filler
 
 
 def ids(jobs: list[JobInfo]) -> list[str]:
@@ -168,7 +168,7 @@ def test_a_series_has_every_minute_of_the_hour(console_store: Store, filler: Fil
 @pytest.fixture
 def few_live(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three queues are many."""
-    monkeypatch.setattr(numbers, "LIVE_QUEUES", 2)
+    monkeypatch.setattr(counts, "LIVE_QUEUES", 2)
     monkeypatch.setattr("django_jobs.browse.snapshot.LIVE_QUEUES", 2)
 
 
@@ -184,7 +184,7 @@ def test_a_snapshot_says_the_same_as_asking(
     fill(filler)
     console_store.pause("mail", reason="why")
     asked, hour, day = browse.census(), browse.series("hour"), browse.series("day")
-    monkeypatch.setattr(numbers, "LIVE_QUEUES", 2)
+    monkeypatch.setattr(counts, "LIVE_QUEUES", 2)
     monkeypatch.setattr("django_jobs.browse.snapshot.LIVE_QUEUES", 2)
     assert browse.publish_snapshot()
     told = browse.census()
@@ -213,7 +213,7 @@ def test_a_series_goes_on_from_snapshot_to_snapshot(
 def test_an_old_snapshot_is_not_believed(console_store: Store, filler: Filler, few_live: None, clock: Any) -> None:
     fill(filler)
     browse.publish_snapshot()
-    clock.advance(numbers.SNAPSHOT_LIFE + 1)
+    clock.advance(counts.SNAPSHOT_LIFE + 1)
     counted = browse.census()
     assert counted.at == 0
     assert counted.missing == 2

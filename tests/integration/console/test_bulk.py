@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from django_jobs import bulk, operations
+from django_jobs import operations
 from django_jobs.browse import Match
-from django_jobs.codec import encode
-from django_jobs.stores.base import Store
-from django_jobs.stores.batches import MAX_BYTES
-from django_jobs.values import Job, JobInfo, NewJob, State
-from tests.console_data import Filler
+from django_jobs.core.values import Job, JobInfo, NewJob, State
+from django_jobs.operations import bulk
+from django_jobs.serialization.record import encode
+from django_jobs.stores.contract.batches import MAX_BYTES
+from django_jobs.stores.contract.store import Store
+from tests.support.console_data import Filler
 
 
 @pytest.fixture(autouse=True)

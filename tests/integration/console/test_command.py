@@ -11,12 +11,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from django_jobs import registry
+from django_jobs.core import registry
+from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from tests.console_data import MARKUP, Filler, fill_hostile, fill_typical, worker_info
+from django_jobs.stores.contract.store import Store
+from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical, worker_info
 
 
 def jobs(*words: str) -> str:

@@ -11,15 +11,15 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from django_jobs import registry
+from django_jobs.core import registry
+from django_jobs.core.values import NewJob, State
+from django_jobs.events.receivers import here
 from django_jobs.signals import job_dead
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import NewJob, State
-from django_jobs.worker.telling import here
-from tests.console_data import worker_info
-from tests.contract.test_repair import misplace
+from tests.contract.operating.test_repair import misplace
+from tests.support.console_data import worker_info
 
 MakeJob = Callable[..., NewJob]
 

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_jobs import operations, registry
-from django_jobs.codec import decode
-from django_jobs.definition import JobDefinition
-from django_jobs.enqueue import enqueue_by_name
+from django_jobs import operations
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import State
+from django_jobs.enqueue.submit import enqueue_by_name
 from django_jobs.exceptions import DuplicateJob, InvalidArguments, JobMoved, JobNotFound, PayloadError
-from django_jobs.payloads import HIDDEN
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from tests.console_data import Filler
+from django_jobs.serialization.payloads import HIDDEN
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.store import Store
+from tests.support.console_data import Filler
 
 
 def bill(account_id: int, amount: int = 1) -> None:

@@ -10,11 +10,11 @@ import pytest
 from django.contrib.admin.utils import quote
 from django.test import Client
 
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from tests.console_data import MARKUP, Filler, fill_hostile, fill_typical
+from django_jobs.core.values import State
+from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
 from tests.integration.console.test_who_may_do_what import PAGES
+from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical
 
 pytestmark = pytest.mark.django_db
 

@@ -8,12 +8,13 @@ import pytest
 from django.template import Context, Template
 from django.test import Client
 
-from django_jobs import job, registry
-from django_jobs.job_function import JobFunction
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from tests.console_data import Filler
+from django_jobs import job
+from django_jobs.core import registry
+from django_jobs.core.values import State
+from django_jobs.enqueue.decorator import JobFunction
+from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
+from tests.support.console_data import Filler
 
 runs: list[str] = []
 

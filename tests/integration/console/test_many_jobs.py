@@ -10,12 +10,12 @@ import pytest
 import redis
 from django.test import Client
 
-from django_jobs.codec import encode
+from django_jobs.core.values import Job, NewJob, Options, State
+from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import Job, NewJob, Options, State
-from tests.console_data import Filler, shop_jobs, worker_info
 from tests.integration.console.conftest import BASE
+from tests.support.console_data import Filler, shop_jobs, worker_info
 
 pytestmark = [pytest.mark.django_db, pytest.mark.redis]
 

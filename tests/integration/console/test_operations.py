@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from django_jobs import operations, signals
-from django_jobs.codec import decode
+from django_jobs.core.values import State
+from django_jobs.events.receivers import here
 from django_jobs.exceptions import CorruptRecord, InvalidArguments, JobNotFound, UnknownJob, UnknownQueue
-from django_jobs.payloads import HIDDEN
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from django_jobs.worker.telling import here
-from tests.console_data import Filler
+from django_jobs.serialization.payloads import HIDDEN
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.store import Store
+from tests.support.console_data import Filler
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from tests.console_data import Filler, fill_typical, worker_info
+from django_jobs.core.values import State
+from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
+from tests.support.console_data import Filler, fill_typical, worker_info
 
 pytestmark = pytest.mark.django_db
 

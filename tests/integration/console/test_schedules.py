@@ -7,8 +7,9 @@ from django.contrib.admin.models import LogEntry
 from django.core.exceptions import ValidationError
 from django.test import override_settings
 
-from django_jobs import registry, schedules
-from django_jobs.definition import JobDefinition
+from django_jobs import schedules
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
 from django_jobs.models import Schedule
 from django_jobs.stores import use_store
 

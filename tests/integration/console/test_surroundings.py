@@ -12,14 +12,14 @@ from django.test import Client, override_settings
 from django.urls import path
 
 from django_jobs import admin as console
+from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores import use_store
-from django_jobs.stores.base import Store
+from django_jobs.stores.contract.store import Store
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import State
-from tests.console_data import Filler
 from tests.integration.console.conftest import BASE
 from tests.integration.console.test_who_may_do_what import PAGES
+from tests.support.console_data import Filler
 
 pytestmark = pytest.mark.django_db
 

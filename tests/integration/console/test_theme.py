@@ -6,13 +6,13 @@ import pytest
 from django.apps import apps
 from django.test import Client
 
-from django_jobs import bulk
 from django_jobs.browse import Match
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from tests.console_data import Filler, fill_typical
+from django_jobs.core.values import State
+from django_jobs.operations import bulk
+from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
 from tests.integration.console.test_who_may_do_what import PAGES
+from tests.support.console_data import Filler, fill_typical
 
 pytestmark = pytest.mark.django_db
 

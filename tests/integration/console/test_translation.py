@@ -11,9 +11,9 @@ import pytest
 from django.test import Client, override_settings
 
 import django_jobs
-from django_jobs.stores.base import Store
-from tests.console_data import fill_typical
+from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
+from tests.support.console_data import fill_typical
 
 FOLDER = Path(django_jobs.__file__).parent / "locale" / "de" / "LC_MESSAGES"
 STRING = r'"(?:[^"\\]|\\.)*"'

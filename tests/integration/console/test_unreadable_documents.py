@@ -9,13 +9,14 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from django_jobs import browse, bulk
-from django_jobs.browse import Match, numbers
-from django_jobs.stores.base import Store
+from django_jobs import browse
+from django_jobs.browse import Match, counts
+from django_jobs.core.values import State
+from django_jobs.operations import bulk
+from django_jobs.stores.contract.store import Store
 from django_jobs.stores.redis import RedisStore
-from django_jobs.values import State
-from tests.console_data import Filler, worker_info
 from tests.integration.console.conftest import BASE
+from tests.support.console_data import Filler, worker_info
 
 pytestmark = pytest.mark.django_db
 
@@ -120,7 +121,7 @@ def test_broken_facts_of_schedules_leave_the_page(console_store: Store, root: Cl
 def test_a_broken_snapshot_counts_as_none_and_is_replaced(
     console_store: Store, filler: Filler, root: Client, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numbers, "LIVE_QUEUES", 2)
+    monkeypatch.setattr(counts, "LIVE_QUEUES", 2)
     monkeypatch.setattr("django_jobs.browse.snapshot.LIVE_QUEUES", 2)
     for queue in ("default", "mail", "photos"):
         filler.make(State.DEAD, queue=queue)

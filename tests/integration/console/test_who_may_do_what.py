@@ -9,12 +9,12 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
 from django.test import Client
 
-from django_jobs import bulk
 from django_jobs.browse import Match
-from django_jobs.stores.base import Store
-from django_jobs.values import State
-from tests.console_data import Filler, fill_typical, worker_info
+from django_jobs.core.values import State
+from django_jobs.operations import bulk
+from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE, PERMISSIONS
+from tests.support.console_data import Filler, fill_typical, worker_info
 
 pytestmark = pytest.mark.django_db
 

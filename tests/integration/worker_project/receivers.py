@@ -8,7 +8,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_jobs.enqueue import enqueue_by_name
+from django_jobs.enqueue.submit import enqueue_by_name
 from django_jobs.signals import job_cancelled, job_dead, job_failed, job_retried, job_started
 from tests.survival.project.jobs import ledger
 

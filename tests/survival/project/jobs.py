@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from django.conf import settings
 
 from django_jobs import current_job, job
-from tests.survival.ledger import Writer
+from tests.support.ledger import Writer
 from tests.survival.project.kinds import ENDLESS, POISON
 
 ledger = Writer(settings.LEDGER)

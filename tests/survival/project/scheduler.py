@@ -49,7 +49,7 @@ class Clock:
 def serve(clock: Clock, place: int) -> None:
     """Look whenever the time has changed, as all the others do at the same moment."""
     from django_jobs.exceptions import StoreError
-    from django_jobs.worker.periodic import Periodic
+    from django_jobs.schedules.scheduler import Periodic
 
     periodic, seen, pause = Periodic(), 0, Event()
     while True:

@@ -16,7 +16,7 @@ local up_to, knows = tonumber(ARGV[11]), ARGV[12]
 local place, kind = lane == 'shared' and queued or alone, lane == 'shared' and 's' or 'a'
 local lane_wake = lane == 'shared' and wake or wake_alone
 local lowest = lane == 'clear' and '0' or '-inf' -- suspects stand below zero
-local NEAR = 3000 -- ms: longer than a free worker goes without a look round (worker/fetcher.py: LOOK_ROUND)
+local NEAR = 3000 -- ms: longer than a free worker goes without a look round (worker/child/fetcher.py: LOOK_ROUND)
 local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
 
 local function tries_of(ids, size)

@@ -1,4 +1,4 @@
--- How many bytes of records one answer carries; as MAX_BYTES, FIRST_READ and READ_MORE in stores/batches.py.
+-- How many bytes of records one answer carries; as MAX_BYTES, FIRST_READ and READ_MORE in stores/contract/batches.py.
 local MOST_BYTES, FIRST_READ, READ_MORE = 4 * 1024 * 1024, 16, 8
 
 -- Leave only as many of these jobs as the answer should still carry, which has `bytes` so far; the first stays anyway.

@@ -1,4 +1,4 @@
--- What scripts read of a record (codec.py); they never write one, but for the last line.
+-- What scripts read of a record (serialization/record.py); they never write one, but for the last line.
 
 local decoded = {} -- one call meets many jobs of one type, whose controls are the same text
 local start, same = '', nil -- the first four lines of the last record, and what they say

@@ -1,0 +1,1 @@
+"""What the pages of the console share: addresses, labels, navigation, permissions, rendering."""

@@ -1,0 +1,88 @@
+"""What every page of the console needs from its request: addresses, permissions, messages, the log, rendering."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from django_jobs import browse
+from django_jobs.admin.common import permissions
+from django_jobs.admin.common.addresses import quote
+from django_jobs.admin.common.navigation import navigation
+from django_jobs.models import Dashboard
+
+#: So many ids are written into one log entry; the count is always exact.
+LOGGED_IDS = 20
+
+
+class Console:
+    """One request to the console."""
+
+    def __init__(self, request: HttpRequest, site: AdminSite) -> None:
+        self.request, self.site = request, site
+
+    @cached_property
+    def counted(self) -> browse.Census:
+        """The numbers of all queues: asked once per request."""
+        return browse.census()
+
+    def url(self, name: str, *parts: str) -> str:
+        """The address of a page: `console.url("job", queue, id)`.  Parts may hold any character."""
+        arguments = [quote(part) for part in parts]
+        return reverse(f"admin:django_jobs_{name}", args=arguments, current_app=self.site.name)
+
+    def may(self, permission: str) -> bool:
+        """Has the user this permission?"""
+        return permissions.may(self.request, permission)
+
+    def require(self, permission: str) -> None:
+        """Raise PermissionDenied unless the user has it."""
+        if not self.may(permission):
+            raise PermissionDenied
+
+    def allowed(self, verbs: list[str]) -> list[str]:
+        """Those of these verbs that the user may do."""
+        return [verb for verb in verbs if self.may(permissions.VERBS[verb])]
+
+    def render(
+        self, template: str, title: str, context: dict[str, Any], *, here: str = "", status: int = 200
+    ) -> HttpResponse:
+        """A page: `here` is the entry of the navigation that it belongs to."""
+        self.request.current_app = self.site.name
+        everything = {
+            **self.site.each_context(self.request),
+            "title": title,
+            "opts": Dashboard._meta,
+            "console": self,
+            "sections": navigation(self.url, self.counted.counts, here) if status != 503 else [],
+            **context,
+        }
+        path = f"admin/django_jobs/dashboard/{template}"
+        return TemplateResponse(self.request, path, everything, status=status).render()
+
+    def back(self, url: str, level: int, message: str) -> HttpResponse:
+        """Say what was done and go to a page."""
+        messages.add_message(self.request, level, message)
+        return HttpResponseRedirect(url)
+
+    def log(self, message: str, *, about: str, ids: list[str] | None = None, deletion: bool = False) -> None:
+        """Leave a LogEntry: who, what, how many, and the first ids."""
+        listed = ", ".join(ids[:LOGGED_IDS]) if ids else ""
+        more = ", …" if ids and len(ids) > LOGGED_IDS else ""
+        LogEntry.objects.create(
+            user_id=cast(int, self.request.user.pk),
+            content_type_id=ContentType.objects.get_for_model(Dashboard).pk,
+            object_id=about[:1000],
+            object_repr=about[:200],
+            action_flag=DELETION if deletion else CHANGE,
+            change_message=f"{message} {listed}{more}".strip(),
+        )

@@ -1,0 +1,52 @@
+"""The tabs over every page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from django.utils.translation import gettext as _
+
+from django_jobs.admin.common import labels
+from django_jobs.core.values import State
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One tab: `count` is None where a number would say nothing."""
+
+    key: str
+    label: str
+    url: str
+    current: bool
+    count: int | None = None
+    alarm: bool = False
+    children: list[Section] = field(default_factory=list)
+
+
+def navigation(url: Callable[..., str], counts: Mapping[str, int], here: str) -> list[Section]:
+    """The tabs; those of the states carry their counts.  `url` as Console.url, `here` = the key of the current one."""
+
+    def section(key: str, label: str, name: str) -> Section:
+        return Section(key, label, url(name), key == here)
+
+    states = [
+        Section(
+            state.value,
+            str(labels.STATES[state]),
+            url("jobs", state.value),
+            state.value == here,
+            counts[state],
+            alarm=state is State.DEAD and counts[state] > 0,
+        )
+        for state in State
+    ]
+    return [
+        section("overview", _("Overview"), "dashboard_changelist"),
+        section("queues", _("Queues"), "queues"),
+        *states,
+        section("workers", _("Workers"), "workers"),
+        section("schedules", _("Schedules"), "schedules"),
+        section("bulk", _("Bulk operations"), "bulk"),
+        section("history", _("History"), "history"),
+    ]

@@ -1,0 +1,1 @@
+"""Pages about jobs: lists, one job, actions on one and on many."""

@@ -1,0 +1,61 @@
+"""Bulk operations: which there are, how far they got; go on, stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
+
+from django_jobs.admin.common import labels, permissions
+from django_jobs.admin.common.addresses import unquote
+from django_jobs.admin.common.console import Console
+from django_jobs.operations import bulk
+
+#: So long (s) the page drives an operation before it is shown again.
+STRETCH = 1.0
+
+
+def bulk_list(console: Console) -> HttpResponse:
+    """The operations, latest first."""
+    rows = [row(operation) for operation in bulk.operations_list()]
+    return console.render(
+        "bulk_list.html", _("Bulk operations"), {"rows": rows, "unreadable": bulk.unreadable()}, here="bulk"
+    )
+
+
+def row(operation: bulk.Operation) -> dict[str, Any]:
+    """An operation and its words."""
+    return {
+        "operation": operation,
+        "label": labels.verb_label(operation.verb, operation.state),
+        "state": labels.STATES[operation.state],
+        "report": labels.report(operation.verb, operation.moved, operation.asked),
+    }
+
+
+def bulk_page(console: Console, id: str) -> HttpResponse:
+    """GET: progress.  POST: go on for a moment (workers do the same in the background), or stop."""
+    operation = bulk.get(unquote(id))
+    if operation is None:
+        raise Http404
+    if console.request.method == "POST":
+        return post(console, operation)
+    context = row(operation) | {"may": console.may(permissions.VERBS[operation.verb])}
+    return console.render("bulk.html", _("Bulk operation"), context, here="bulk")
+
+
+def post(console: Console, operation: bulk.Operation) -> HttpResponse:
+    """Drive it or end it; who may not do the verb may do neither."""
+    console.require(permissions.VERBS[operation.verb])
+    url = console.url("bulk_operation", operation.id)
+    if console.request.POST.get("do") == "stop":
+        bulk.stop(operation.id)
+        said = _("The operation ends after the batch it is in.")
+        console.log(said, about=operation.id)
+        return console.back(url, messages.SUCCESS, said)
+    bulk.drive(operation.id, STRETCH)
+    response = HttpResponse(status=303)
+    response["Location"] = url
+    return response

@@ -1,0 +1,179 @@
+"""One job: everything that is known of it, and what can be done."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
+
+from django_jobs import operations
+from django_jobs.admin.common import labels, permissions
+from django_jobs.admin.common.addresses import unquote
+from django_jobs.admin.common.console import Console
+from django_jobs.admin.jobs import actions
+from django_jobs.admin.jobs.forms import ArgumentsForm
+from django_jobs.admin.jobs.rows import checkin
+from django_jobs.browse import Match
+from django_jobs.core.values import FINISHED, WAITING, Job, JobInfo, Pause, State
+from django_jobs.exceptions import (
+    CorruptRecord,
+    DuplicateJob,
+    InvalidArguments,
+    JobMoved,
+    JobNotFound,
+    PayloadError,
+    UnknownJob,
+)
+from django_jobs.serialization import payloads
+from django_jobs.serialization.display import readable
+from django_jobs.serialization.record import decode, name_of
+from django_jobs.stores import get_store
+
+#: States in which arguments can be edited: the job waits, or can be run again.
+EDITABLE = WAITING | operations.VERBS["retry"]
+#: Raw bytes of a record that cannot be read: so many are shown.
+RAW = 20_000
+
+
+def job_page(console: Console, queue: str, id: str) -> HttpResponse:
+    """GET: the job.  POST: a verb on it."""
+    queue, id = unquote(queue), unquote(id)
+    if console.request.method == "POST":
+        return post(console, queue, id)
+    info = get_store().get(queue, id)
+    if info is None:
+        return gone(console, queue, id)
+    return console.render("job.html", title_of(info), context_of(console, info), here=info.state.value)
+
+
+def gone(console: Console, queue: str, id: str) -> HttpResponse:
+    """No such job: it may have left the history, which is no error of the reader's."""
+    return console.render("gone.html", _("This job is gone"), {"queue": queue, "id": id}, status=404)
+
+
+def title_of(info: JobInfo) -> str:
+    """The name; jobs that cannot be read may have none."""
+    return name_of(info.record)[:200] or _("Unreadable job")
+
+
+def post(console: Console, queue: str, id: str) -> HttpResponse:
+    """The same actions as in lists, on one job; afterwards its page again, or the list if it is gone."""
+    info = get_store().get(queue, id)
+    if info is None:
+        return gone(console, queue, id)
+    verb = console.request.POST.get("verb", "")
+    if verb in operations.VERBS and info.state not in operations.VERBS[verb]:
+        return console.back(console.url("job", queue, id), messages.WARNING, _("The job has moved on meanwhile."))
+    response = actions.post(console, info.state, Match(queue), only=(queue, id))
+    if verb == "delete" and response.status_code == 302:
+        response["Location"] = console.url("jobs", info.state.value)
+    return response
+
+
+def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
+    """What the page shows."""
+    verbs = [verb for verb in operations.VERBS if info.state in operations.VERBS[verb]]
+    context: dict[str, Any] = {
+        "info": info,
+        "state": info.state.value,
+        "state_label": labels.STATES[info.state],
+        "explained": labels.EXPLAINED[info.state],
+        "verbs": [
+            (verb, labels.verb_label(verb, info.state), labels.VERBS[verb].destructive)
+            for verb in console.allowed(verbs)
+        ],
+        "checkin": checkin(info) if info.checkin else None,
+        "attempts": list(reversed(info.attempts)),
+        "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
+        "finished": info.state in FINISHED,
+        "pause": pause_over(console, info),
+    }
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord as error:
+        raw = info.record[:RAW].decode(errors="backslashreplace")
+        return context | {"corrupt": str(error), "raw": raw, "size": len(info.record)}
+    return context | readable_part(console, info, job)
+
+
+def pause_over(console: Console, info: JobInfo) -> Pause | None:
+    """What keeps a job that waits from starting though workers are free, as counted for the head of the page."""
+    stats = console.counted.queues.get(info.queue)
+    if stats is None or info.state in FINISHED or info.state is State.RUNNING:
+        return None
+    return stats.paused or stats.paused_types.get(name_of(info.record))
+
+
+def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
+    """What the record says."""
+    known = payloads.definition_of(job.name)
+    arguments = payloads.named_arguments(job)
+    return {
+        "job": job,
+        "known": known is not None,
+        "soft_timeout": round(known.soft_timeout * 1000) if known is not None and known.soft_timeout else None,
+        "arguments": arguments,
+        "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",
+        "meta": [(key, readable(value)) for key, value in (payloads.meta_of(job) or {}).items()],
+        "waited": waited(info, job),
+        "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
+        "may_edit": bool(known and arguments is not None)
+        and info.state in EDITABLE
+        and console.may(permissions.VERBS["edit"]),
+    }
+
+
+def waited(info: JobInfo, job: Job) -> int | None:
+    """How long it waits for a worker, or did before the attempt that runs (ms)."""
+    if info.state not in (State.QUEUED, State.RUNNING):
+        return None
+    until = info.at if info.state is State.RUNNING else get_store().now()
+    return max(0, until - payloads.ready_ms(info, job))
+
+
+def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
+    """Other arguments: for a job that goes on waiting, or to be run now.  GET: the form."""
+    queue, id = unquote(queue), unquote(id)
+    console.require(permissions.VERBS["edit"])
+    info = get_store().get(queue, id)
+    if info is None:
+        return gone(console, queue, id)
+    try:
+        job = decode(id, queue, info.record)
+    except CorruptRecord as error:
+        raise Http404 from error
+    call = payloads.arguments_of(job)
+    if call is None or info.state not in EDITABLE:
+        return console.back(console.url("job", queue, id), messages.WARNING, _("This job cannot be edited as it is."))
+    text = json.dumps(call, indent=2, ensure_ascii=False)
+    form = ArgumentsForm(console.request.POST or None, initial={"arguments": text})
+    if console.request.method == "POST" and form.is_valid():
+        try:
+            said = edit(queue, id, form.cleaned_data["arguments"], run="wait" not in console.request.POST)
+        except (InvalidArguments, PayloadError, UnknownJob, JobNotFound, JobMoved, DuplicateJob) as error:
+            form.add_error("arguments", str(error))
+        else:
+            console.log(said, about=f"{queue}/{id}", ids=[id])
+            return console.back(console.url("job", queue, id), messages.SUCCESS, said)
+    definition = payloads.definition_of(job.name)
+    context = {
+        "form": form,
+        "info": info,
+        "job": job,
+        "signature": str(definition.signature) if definition else "",
+        "may_wait": info.state in WAITING,
+        "may_run": info.state in operations.VERBS["retry"],
+    }
+    return console.render("edit.html", _("Edit arguments"), context, here=info.state.value)
+
+
+def edit(queue: str, id: str, call: tuple[list[Any], dict[str, Any]], *, run: bool) -> str:
+    """Do it, and say what was done."""
+    if run:
+        operations.edit_and_retry(queue, id, *call)
+        return _("The job was queued with other arguments.")
+    operations.edit(queue, id, *call)
+    return _("The job has other arguments and goes on waiting.")

@@ -1,0 +1,141 @@
+"""A job as a row of a list: which columns a state has, and what stands in them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django.utils.translation import gettext as _
+
+from django_jobs.admin.common.addresses import quote
+from django_jobs.core.values import PLAIN, Job, JobInfo, State
+from django_jobs.exceptions import CorruptRecord
+from django_jobs.serialization.display import readable
+from django_jobs.serialization.payloads import as_json, named_arguments
+from django_jobs.serialization.record import decode, name_of
+
+#: A preview of arguments, errors and results: one line each.
+PREVIEW = 140
+
+
+class Cell(NamedTuple):
+    """One value; `kind` says how the template writes it."""
+
+    #: "text" | "moment" | "duration" | "error" | "checkin" | "number"
+    kind: str
+    value: Any
+    more: Any = ""
+    #: the heading of its column, for screens too narrow for columns.
+    label: str = ""
+
+
+class Row(NamedTuple):
+    """One job of a list."""
+
+    info: JobInfo
+    name: str
+    #: what the checkbox sends.
+    reference: str
+    arguments: str
+    corrupt: bool
+    cells: list[Cell]
+
+
+def columns(state: State) -> list[str]:
+    """The headings after job, queue and arguments."""
+    return {
+        State.SCHEDULED: [_("Runs"), _("Priority")],
+        State.QUEUED: [_("Enqueued"), _("Priority"), _("Failures")],
+        State.RUNNING: [_("Started"), _("Last check-in"), _("Worker")],
+        State.RETRY: [_("Next attempt"), _("Attempts"), _("Error")],
+        State.BLOCKED: [_("Enqueued"), _("Held back by")],
+        State.SUCCEEDED: [_("Finished"), _("Took"), _("Result")],
+        State.DEAD: [_("Died"), _("Attempts"), _("Error")],
+        State.CANCELLED: [_("Cancelled"), _("Why")],
+        State.EXPIRED: [_("Expired"), _("Enqueued")],
+    }[state]
+
+
+def row(info: JobInfo) -> Row:
+    """The row of one job; one that cannot be read shows the beginning of its bytes."""
+    reference = f"{quote(info.queue)}/{quote(info.id)}"
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord:
+        raw = info.record[:PREVIEW].decode(errors="backslashreplace")
+        return Row(info, name_of(info.record)[:PREVIEW], reference, raw, True, cells(info, None))
+    return Row(info, job.name, reference, preview(job), False, cells(info, job))
+
+
+def preview(job: Job) -> str:
+    """The arguments on one line."""
+    shown = named_arguments(job)
+    if shown is None:
+        return cut(job.args.decode(errors="backslashreplace"))
+    return cut(", ".join(f"{name}={value}" for name, value in shown))
+
+
+def cells(info: JobInfo, job: Job | None) -> list[Cell]:
+    """What stands in the columns of the job's state."""
+    return [cell._replace(label=label) for cell, label in zip(values(info, job), columns(info.state), strict=True)]
+
+
+def values(info: JobInfo, job: Job | None) -> list[Cell]:
+    """The same without the headings."""
+    enqueued = Cell("moment", job.enqueued_at if job else 0)
+    priority = Cell("number", job.controls.priority if job else "")
+    at, last = Cell("moment", info.at), error_cell(info)
+    made = info.failures + info.crashes
+    tried = Cell("text", f"{made}/{job.options.max_attempts}" if job else made)
+    match info.state:
+        case State.SCHEDULED:
+            return [at, priority]
+        case State.QUEUED:
+            return [enqueued, priority, Cell("number", made or "")]
+        case State.RUNNING:
+            return [at, Cell("checkin", checkin(info)), Cell("text", cut(info.worker))]
+        case State.RETRY | State.DEAD:
+            return [at, tried, last]
+        case State.BLOCKED:
+            if info.parked_at:
+                return [enqueued, Cell("text", _("no worker that met it knows it"))]
+            key = (job.controls if job else PLAIN).limit_key
+            limit = _("limit of %(n)d on %(key)s") % {"n": job.controls.limit, "key": key} if job and key else ""
+            return [enqueued, Cell("text", cut(limit or _("a pause of its job type")))]
+        case State.SUCCEEDED:
+            return [at, Cell("duration", info.run_ms), Cell("text", result(info))]
+        case State.CANCELLED:
+            return [at, last]
+        case _:
+            return [at, enqueued]
+
+
+def error_cell(info: JobInfo) -> Cell:
+    """Class and message of the last attempt that ended badly."""
+    if not info.attempts:
+        return Cell("error", "", "")
+    last = info.attempts[-1]
+    return Cell("error", cut(last.error_type.rpartition(".")[2] or last.outcome), cut(last.error))
+
+
+def checkin(info: JobInfo) -> dict[str, Any]:
+    """The last check-in in a known shape: message, percent (or None), at (ms or 0)."""
+    said = info.checkin if isinstance(info.checkin, dict) else {}
+    progress, at = said.get("progress"), said.get("at")
+    known = isinstance(progress, int | float) and 0 <= progress <= 1
+    return {
+        "message": cut(str(said.get("message") or "")),
+        "percent": round(progress * 100) if known and progress is not None else None,
+        "at": int(at) if isinstance(at, int | float) else 0,
+    }
+
+
+def result(info: JobInfo) -> str:
+    """The returned value on one line; nothing for None."""
+    value = as_json(info.result)
+    return "" if value is None else cut(readable(value))
+
+
+def cut(text: str) -> str:
+    """One line of a list."""
+    line = " ".join(text[: PREVIEW * 4].split())
+    return line if len(line) <= PREVIEW else f"{line[:PREVIEW]}…"

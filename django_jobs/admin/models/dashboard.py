@@ -1,0 +1,85 @@
+"""The ModelAdmin of the model without a table: the console's addresses, behind permission and a store that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.urls import URLPattern, path
+from django.utils.translation import gettext as _
+
+from django_jobs.admin.common import permissions
+from django_jobs.admin.common.console import Console
+from django_jobs.admin.jobs import bulk, listing
+from django_jobs.admin.jobs import page as job_page
+from django_jobs.admin.pages import history, overview, queues, schedules, workers
+from django_jobs.exceptions import StoreError
+
+View = Callable[..., HttpResponse]
+
+READ, CHANGE = ["GET", "HEAD"], ["GET", "HEAD", "POST"]
+
+#: (route, view, name, methods): every address of the console.  A part in a route is quoted as the admin quotes keys.
+ROUTES: list[tuple[str, View, str, list[str]]] = [
+    ("", overview.overview, "dashboard_changelist", READ),
+    ("queues/", queues.queue_list, "queues", READ),
+    ("queues/<str:queue>/", queues.queue_page, "queue", CHANGE),
+    ("jobs/<str:state>/", listing.job_list, "jobs", CHANGE),
+    ("job/<str:queue>/<str:id>/", job_page.job_page, "job", CHANGE),
+    ("job/<str:queue>/<str:id>/edit/", job_page.edit_page, "edit", CHANGE),
+    ("workers/", workers.worker_list, "workers", CHANGE),
+    ("schedules/", schedules.schedule_list, "schedules", CHANGE),
+    ("bulk/", bulk.bulk_list, "bulk", READ),
+    ("bulk/<str:id>/", bulk.bulk_page, "bulk_operation", CHANGE),
+    ("history/", history.history, "history", READ),
+    ("<path:about>/change/", history.logged_object, "dashboard_change", READ),
+]
+
+
+class DashboardAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable when the program runs
+    """Never lists a table: every address of it is a page of the console."""
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            path(route, self.page(view, methods), name=f"django_jobs_{name}") for route, view, name, methods in ROUTES
+        ]
+
+    def page(self, view: View, methods: list[str]) -> View:
+        """The view behind a login, `view_jobs`, and an answer for a store that is out of reach."""
+
+        def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+            if not permissions.may(request, permissions.VIEW):
+                raise PermissionDenied
+            if request.method not in methods:
+                return HttpResponseNotAllowed(methods)
+            console = Console(request, self.admin_site)
+            try:
+                response = view(console, **kwargs)
+            except (StoreError, ImproperlyConfigured) as error:
+                response = console.render(
+                    "unavailable.html", _("The jobs are out of reach"), {"error": error}, status=503
+                )
+                response["Retry-After"] = "10"
+            response["X-Content-Type-Options"] = "nosniff"
+            return response
+
+        return update_wrapper(self.admin_site.admin_view(guarded), view)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return permissions.may(request, permissions.VIEW)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return permissions.may(request, permissions.VIEW)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False

@@ -1,0 +1,80 @@
+"""The Schedule table: an ordinary ModelAdmin that shows the next five runs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+from django.db import models
+from django.http import HttpRequest
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs import schedules
+from django_jobs.core import registry
+from django_jobs.exceptions import JobsError
+from django_jobs.models import Schedule
+
+#: The admin promises five.
+NEXT = 5
+
+
+class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
+    """Offers the jobs there are."""
+
+    class Meta:
+        model = Schedule
+        fields = ["name", "job", "cron", "args", "kwargs", "timezone", "missed", "overlap", "jitter", "enabled"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "job" not in self.fields:
+            return  # a person who may only look
+        current = [self.instance.job] if self.instance.job and self.instance.job not in registry.names() else []
+        names = [("", "---------"), *((name, name) for name in [*registry.names(), *current])]
+        self.fields["job"].widget = forms.Select(choices=names)
+
+
+class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable when it runs
+    """Rows that people write."""
+
+    form = ScheduleForm
+    list_display = ["name", "job", "cron", "zone", "enabled", "next_run"]
+    list_filter = ["enabled", "job"]
+    search_fields = ["name", "job"]
+    readonly_fields = ["next_runs"]
+    change_list_template = "admin/django_jobs/schedule/change_list.html"
+    formfield_overrides = {models.JSONField: {"widget": forms.Textarea(attrs={"rows": 3, "cols": 60})}}
+
+    class Media:
+        css: ClassVar = {"all": ["django_jobs/console.css"]}
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.readonly_fields if obj else []
+
+    @admin.display(description=_("time zone"))
+    def zone(self, schedule: Schedule) -> str:
+        return schedule.entry().timezone
+
+    @admin.display(description=_("next run"))
+    def next_run(self, schedule: Schedule) -> str:
+        return self._runs(schedule, 1)
+
+    @admin.display(description=_("next runs"))
+    def next_runs(self, schedule: Schedule) -> SafeString | str:
+        return self._runs(schedule, NEXT)
+
+    def _runs(self, schedule: Schedule, n: int) -> SafeString | str:
+        """In the zone of the schedule, where its expression can be compared with them."""
+        if not schedule.enabled:
+            return "—"
+        try:
+            entry = schedule.entry()
+            runs = schedules.next_runs(entry, n)
+        except JobsError as error:
+            return str(error)
+        lines = ((f"{localtime(run, entry.zone):%Y-%m-%d %H:%M:%S %Z}",) for run in runs)
+        return format_html_join("\n", "<div>{}</div>" if n > 1 else "{}", lines)

@@ -1,0 +1,1 @@
+"""The other pages of the console: overview, queues, workers, schedules, history."""

@@ -1,0 +1,27 @@
+"""Who did what: the admin's own log, narrowed to the console."""
+
+from __future__ import annotations
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.core.paginator import Paginator
+from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+
+from django_jobs.admin.common.console import Console
+from django_jobs.models import Dashboard
+
+ENTRIES = 50
+
+
+def history(console: Console) -> HttpResponse:
+    """Every change made here, latest first."""
+    kind = ContentType.objects.get_for_model(Dashboard)
+    entries = LogEntry.objects.filter(content_type=kind).select_related("user").order_by("-action_time", "-pk")
+    page = Paginator(entries, ENTRIES).get_page(console.request.GET.get("p"))
+    return console.render("history.html", _("History"), {"page": page}, here="history")
+
+
+def logged_object(console: Console, about: str) -> HttpResponse:
+    """Where the admin's "recent actions" lead."""
+    return HttpResponseRedirect(console.url("history"))

@@ -1,0 +1,96 @@
+"""The first page: is it healthy, what is failing, where to go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import HttpResponse
+from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_jobs import browse
+from django_jobs.admin.common.console import Console
+from django_jobs.admin.pages.charts import Chart, stacked
+from django_jobs.admin.pages.worker_rows import worker_rows
+from django_jobs.core.values import QueueStats
+from django_jobs.formatting import duration
+from django_jobs.stores import get_store
+
+#: Queues and workers on the overview; their own pages show all.
+LINES = 10
+
+
+def overview(console: Console) -> HttpResponse:
+    """Counts, charts, latency, workers, and what needs a person."""
+    return console.render("overview.html", _("Background jobs"), overview_context(console), here="overview")
+
+
+def overview_context(console: Console) -> dict[str, Any]:
+    """What the overview shows; the app's own index page shows it too."""
+    period = "day" if console.request.GET.get("period") == "day" else "hour"
+    store, counted = get_store(), console.counted
+    workers = store.workers()
+    return {
+        "period": period,
+        "troubles": [(trouble, trouble_url(console, trouble)) for trouble in browse.troubles(counted, workers)],
+        "charts": charts(browse.series(period, counted.names)),
+        "busiest": busiest(list(counted.queues.values())),
+        "queue_number": len(counted.names),
+        "workers": worker_rows(workers[:LINES], store.now()),
+        "worker_number": len(workers),
+        "counted_at": counted.at,
+        "missing": counted.missing,
+    }
+
+
+def busiest(stats: list[QueueStats]) -> list[QueueStats]:
+    """The queues that wait longest, then those with most to do."""
+    return sorted(stats, key=lambda s: (-s.latency, -s.counts.get("queued", 0), -s.counts.get("running", 0)))[:LINES]
+
+
+def trouble_url(console: Console, trouble: browse.Trouble) -> str:
+    """Where to do something about it."""
+    if trouble.kind in {"no_workers", "narrow"}:
+        return console.url("workers")
+    if trouble.kind in {"dead", "trimmed"}:
+        return f"{console.url('jobs', 'dead')}?group=1&queue={trouble.queue}"
+    return console.url("queue", trouble.queue) if trouble.queue else console.url("queues")
+
+
+def charts(series: browse.Series) -> list[Chart]:
+    """Throughput, failures and waiting time."""
+    labels = [clock(start) for start in series.starts]
+    succeeded, failed = series.values["succeeded"], series.values["failed"]
+    waits = [
+        total / number if number else 0.0 for total, number in zip(series.values["wait_ms"], succeeded, strict=True)
+    ]
+    done_bars, done_top = stacked(
+        [("good", succeeded), ("bad", failed)],
+        [
+            _("%(time)s: %(good)d succeeded, %(bad)d failed") % {"time": label, "good": good, "bad": bad}
+            for label, good, bad in zip(labels, succeeded, failed, strict=True)
+        ],
+    )
+    fail_bars, fail_top = stacked([("bad", failed)], [f"{a}: {b}" for a, b in zip(labels, failed, strict=True)])
+    wait_bars, wait_top = stacked(
+        [("wait", waits)], [f"{a}: {duration(b)}" for a, b in zip(labels, waits, strict=True)]
+    )
+    ends = (labels[0], labels[-1])
+    number = sum(succeeded)
+    done = ngettext("%(n)d job succeeded", "%(n)d jobs succeeded", number) % {"n": number}
+    number = sum(failed)
+    bad = ngettext("%(n)d attempt failed", "%(n)d attempts failed", number) % {"n": number}
+    mean = sum(series.values["wait_ms"]) / max(1, sum(succeeded))
+    waited = _("%(time)s on average") % {"time": duration(mean)}
+    return [
+        Chart(_("Throughput"), [("good", done), ("bad", bad)], done_bars, f"{int(done_top)}", *ends, not done_bars),
+        Chart(_("Failures"), [("bad", bad)], fail_bars, f"{int(fail_top)}", *ends, not fail_bars),
+        Chart(_("Waiting time"), [("wait", waited)], wait_bars, duration(wait_top), *ends, not wait_bars),
+    ]
+
+
+def clock(ms: int) -> str:
+    """Hour and minute in the current time zone."""
+    return localtime(datetime.fromtimestamp(ms / 1000, UTC)).strftime("%H:%M")

@@ -1,0 +1,82 @@
+"""Workers as rows: whatever a worker says of itself is text to be shown, never trusted to have a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+from typing import Any, NamedTuple
+
+from django_jobs.core.values import WorkerInfo
+
+
+class WorkerRow(NamedTuple):
+    """One `runworkers` parent."""
+
+    name: str
+    host: str
+    pid: str
+    queues: str
+    #: "2 × 8": processes and threads.
+    size: str
+    started_at: int
+    seen_at: int
+    busy: int
+    memory: int
+    state: str
+    running: list[dict[str, Any]]
+    children: list[dict[str, Any]]
+
+
+#: Jobs shown per worker.
+RUNNING = 12
+
+
+def worker_rows(workers: Iterable[WorkerInfo], now: int) -> list[WorkerRow]:
+    """The rows, by name."""
+    return [worker_row(worker) for worker in sorted(workers, key=lambda worker: worker.name)]
+
+
+def worker_row(worker: WorkerInfo) -> WorkerRow:
+    """One row; what is missing is left empty."""
+    info = worker.info if isinstance(worker.info, dict) else {}
+    queues = info.get("queues", [])
+    children = [child for child in listed(info.get("children")) if isinstance(child, dict)]
+    running = [job for child in children for job in listed(child.get("jobs"))]
+    size = f"{info.get('processes', '?')} × {info.get('threads', '?')}"
+    return WorkerRow(
+        worker.name,
+        str(info.get("host", "")),
+        str(info.get("pid", "")),
+        ", ".join(map(str, listed(queues))) or (queues if isinstance(queues, str) else ""),
+        size,
+        number(info.get("started_at")),
+        worker.seen_at,
+        len(running),
+        sum(number(child.get("memory")) for child in children),
+        str(info.get("state", "")),
+        [job_row(job) for job in running[:RUNNING]],
+        [child_row(child) for child in children],
+    )
+
+
+def child_row(child: dict[str, Any]) -> dict[str, Any]:
+    """A process of the worker."""
+    row: dict[str, Any] = {key: str(child.get(key, "")) for key in ("name", "pid", "lane")}
+    return row | {"memory": number(child.get("memory")), "busy": len(listed(child.get("jobs")))}
+
+
+def listed(value: Any) -> list[Any]:
+    """A list, or none."""
+    return value if isinstance(value, list) else []
+
+
+def job_row(job: Any) -> dict[str, Any]:
+    """A job that a worker says it runs."""
+    if not isinstance(job, dict):
+        return {"name": str(job), "id": "", "queue": "", "since": 0}
+    return {key: str(job.get(key, "")) for key in ("name", "id", "queue")} | {"since": number(job.get("since"))}
+
+
+def number(value: Any) -> int:
+    """A number, or 0."""
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else 0

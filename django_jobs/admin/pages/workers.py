@@ -1,0 +1,39 @@
+"""Workers: where they are, what they do; stop one."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest
+from django.utils.translation import gettext as _
+
+from django_jobs import operations
+from django_jobs.admin.common import permissions
+from django_jobs.admin.common.console import Console
+from django_jobs.admin.pages.worker_rows import worker_rows
+from django_jobs.stores import get_store
+
+
+def worker_list(console: Console) -> HttpResponse:
+    """GET: the workers.  POST: a command to one of them."""
+    if console.request.method == "POST":
+        return post(console)
+    store = get_store()
+    context = {"workers": worker_rows(store.workers(), store.now()), "may_stop": console.may(permissions.WORKERS)}
+    return console.render("workers.html", _("Workers"), context, here="workers")
+
+
+def post(console: Console) -> HttpResponse:
+    """Ask first, then send the command."""
+    console.require(permissions.WORKERS)
+    data = console.request.POST
+    worker, command = data.get("worker", ""), data.get("command", "")
+    if command not in {"stop", "quiet"}:
+        return HttpResponseBadRequest(_("There is no such command for workers."), content_type="text/plain")
+    if "confirmed" not in data:
+        return console.render("stop_worker.html", _("Stop this worker?"), {"worker": worker}, here="workers")
+    if not operations.command_worker(worker, command):
+        said = _("There is no worker %(name)s any more.") % {"name": worker}
+        return console.back(console.url("workers"), messages.WARNING, said)
+    said = _("Worker %(name)s was told to stop: it finishes what it runs, then ends.") % {"name": worker}
+    console.log(said, about=worker)
+    return console.back(console.url("workers"), messages.SUCCESS, said)

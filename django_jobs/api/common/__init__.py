@@ -1,0 +1,1 @@
+"""What the endpoints share: who calls, what a request must pass, schemas, errors."""

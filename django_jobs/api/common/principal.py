@@ -1,0 +1,118 @@
+"""Who calls, and what they may do.  Nobody, unless DJANGO_JOBS["API"] is set and a token or your authorizer says so."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from inspect import isclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.utils import check_csrf
+
+from django_jobs.api.common.problems import Problem
+from django_jobs.conf import get_settings
+from django_jobs.conf.authorizer import find_authorizer
+from django_jobs.models import ApiToken
+from django_jobs.models.token import Scope
+
+__all__ = ["Principal", "Scope", "authenticate", "caller", "require"]
+
+#: How exact `last_used_at` is: a write for every request would be the dearest part of it.
+USED_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A caller.  `scopes` as on tokens; `jobs` are the names it may deal with, empty = all that the API offers.
+
+    `by_header`: the caller proved itself by a header that no browser sends by itself, so no CSRF token is asked for.
+    """
+
+    name: str
+    scopes: frozenset[str]
+    jobs: frozenset[str] = field(default=frozenset())
+    by_header: bool = False
+
+    def may(self, scope: str) -> bool:
+        """Does the caller have this scope?"""
+        return scope in self.scopes
+
+    def knows(self, job: str) -> bool:
+        """May the caller deal with jobs of that name?"""
+        return not self.jobs or job in self.jobs
+
+
+def api_settings() -> Mapping[str, Any]:
+    """DJANGO_JOBS["API"].  Raises Problem 403 while it is not set."""
+    api = get_settings().api
+    if api is None:
+        raise Problem(403, "The HTTP API is not set up: DJANGO_JOBS['API'] is absent. {} lets tokens in.")
+    return api
+
+
+def authenticate(request: HttpRequest) -> Principal:
+    """Return the caller.  Raises Problem 401 (nobody known) or 403.  The `auth` of every endpoint but healthz."""
+    api = api_settings()
+    path = api.get("AUTHORIZER")
+    principal = _authorizer(path)(request) if path else _by_token(request)
+    if principal is None:
+        raise Problem(401, "Send 'Authorization: Bearer <token>', or Basic with the token as password.")
+    # Others came in by something that a browser may send by itself, such as a session.
+    if not principal.by_header and check_csrf(request) is not None:
+        raise Problem(403, "The CSRF check failed. A caller known by its session needs a CSRF token.")
+    return principal
+
+
+def caller(request: HttpRequest) -> Principal:
+    """The principal that `authenticate` found."""
+    return request.auth  # type: ignore[attr-defined,no-any-return]
+
+
+def require(request: HttpRequest, *scopes: str, job: str | None = None) -> Principal:
+    """Return the caller, who has one of these scopes and may deal with `job`.  Raises Problem 403."""
+    principal = caller(request)
+    if not any(principal.may(scope) for scope in scopes):
+        raise Problem(403, f"This needs the scope {' or '.join(map(repr, map(str, scopes)))}.")
+    if job is not None and not principal.knows(job):
+        raise Problem(403, f"{principal.name!r} may not deal with jobs named {job!r}.")
+    return principal
+
+
+def _by_token(request: HttpRequest) -> Principal | None:
+    for secret in _secrets(request.headers.get("Authorization", "")):
+        token = ApiToken.objects.with_secret(secret)
+        if token is not None:
+            now = timezone.now()
+            if token.last_used_at is None or now - token.last_used_at > USED_EVERY:
+                ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+            return Principal(token.name, frozenset(token.scopes), frozenset(token.jobs), by_header=True)
+    return None
+
+
+def _secrets(header: str) -> list[str]:
+    """What may be a token in an Authorization header: Basic has it as password, or as user with none (`curl -u T:`)."""
+    scheme, _, value = header.partition(" ")
+    value = value.strip()
+    if scheme.lower() == "bearer" and value:
+        return [value]
+    if scheme.lower() == "basic":
+        try:
+            user, _, password = b64decode(value, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return []
+        return [secret for secret in (password or user,) if secret]
+    return []
+
+
+@lru_cache(maxsize=8)
+def _authorizer(path: str) -> Any:
+    found = find_authorizer(path)
+    if isclass(found):
+        found = found()
+    return getattr(found, "authorize", found)

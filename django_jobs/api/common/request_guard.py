@@ -1,0 +1,63 @@
+"""What every request must pass before an endpoint sees it, and what every answer carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+
+from django_jobs.api.common.principal import api_settings
+from django_jobs.api.common.problems import Problem, answer_for, problem
+
+#: Bytes of a request's body.
+MAX_BODY = 262_144
+METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+View = Callable[..., HttpResponseBase]
+
+
+def guarded(view: View) -> View:
+    """Wrap a view: set up, https where wanted, size and type of the body; problems and headers on the way out."""
+
+    @wraps(view)
+    def guard(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            check(request)
+            response = view(request, *args, **kwargs)
+        except Exception as error:
+            response = answer_for(request, error)
+        if response.status_code == 405 and response.get("Content-Type", "").startswith("text/html"):
+            response = problem(405, f"{request.method} is not for this address.", {"Allow": response["Allow"]})
+        response["Cache-Control"] = "no-store"
+        response["X-Content-Type-Options"] = "nosniff"
+        return response
+
+    # The API brings its own keys: project-wide login does not apply, CSRF is checked where no token is sent, and a job
+    # that was accepted must not depend on the commit of a request.
+    return login_not_required(csrf_exempt(transaction.non_atomic_requests(guard)))
+
+
+def check(request: HttpRequest) -> None:
+    """Raise Problem for what no endpoint should have to look at."""
+    if api_settings().get("REQUIRE_HTTPS") and not request.is_secure():
+        raise Problem(403, "Only https is answered here. Behind a proxy, set SECURE_PROXY_SSL_HEADER.")
+    if request.method not in METHODS_WITH_BODY:
+        return
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not length.isdecimal():
+        raise Problem(400, "Content-Length is not a number.")
+    if int(length) > MAX_BODY or len(request.body) > MAX_BODY:
+        raise Problem(413, f"A body may have {MAX_BODY} bytes. Store the data and send its address.")
+    if request.body and request.content_type != "application/json":
+        raise Problem(415, f"Send application/json, not {request.content_type or 'nothing'!r:.100}.")
+
+
+def nothing_here(request: HttpRequest, **_: Any) -> HttpResponse:
+    """Whatever else is asked below the API's address."""
+    raise Problem(404, f"There is nothing at {request.path!r:.200}. See v1/openapi.json.")

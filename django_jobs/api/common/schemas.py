@@ -1,0 +1,264 @@
+"""The bodies that the API takes and gives, as its OpenAPI document describes them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from ninja import Path, Schema
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, Strict
+
+from django_jobs.remote.models import NAME_PATTERN
+
+#: The same for Rust's regular expressions, which have no \Z.
+PATTERN = NAME_PATTERN.replace(r"\Z", "$")
+
+Name = Annotated[str, Path(pattern=PATTERN, description="Letters, digits and _ . : -")]
+MAX_TOKEN = 2**53 - 1
+
+
+def _whole(value: object) -> object:
+    # JSON has one kind of numbers: a serializer may write 5 as 5.0.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+#: JSON has its own types: true is not 1, and "5" no number.
+Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
+#: Where null is allowed, too, the limits must stand here to reach the document.
+Priority = Annotated[int, Strict(), Field(ge=-100, le=100), BeforeValidator(_whole)]
+#: The number of an attempt, or the token of a claim.
+Serial = Annotated[int, Strict(), Field(ge=1, le=MAX_TOKEN), BeforeValidator(_whole)]
+Number = Annotated[float, Strict()]
+Truth = Annotated[bool, Strict()]
+
+
+def _text(value: object) -> object:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("Use RFC 3339 text with an offset.")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
+
+
+class Body(Schema):
+    """What clients send: nothing beyond what is described, so that a misspelt option is told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewJob(Body):
+    """A job to be enqueued."""
+
+    data: Any = Field(
+        None,
+        description="Any JSON. For a job written in Python an object is its keyword arguments, a list its positional "
+        "ones, null none, anything else its only argument. A remote job gets it as it is.",
+    )
+    run_after: Moment | None = Field(None, description="Not before this time; null = now.")
+    expires_at: Moment | None = Field(None, description="Not started after this time: then it is expired.")
+    priority: Priority | None = Field(None, description="Higher first, inside its queue.")
+    unique_key: Any = Field(None, description="Any JSON. While an equal job with an equal key waits: 409.")
+
+
+class NewArguments(Body):
+    """Other arguments for a job that waits."""
+
+    data: Any = Field(description="As in the PUT that enqueued it. A masked value stays what it is.")
+
+
+class RetryRequest(Body):
+    """Which end of the job is meant, and whether it may be started twice."""
+
+    finished_at: Moment | None = Field(
+        None, description="As the job showed it. If it has ended again since, nothing is changed: 409."
+    )
+    start_again: Truth = Field(
+        False, description="true: a job that is delivered at most once is started again; needs finished_at."
+    )
+
+
+class KillRequest(Body):
+    """Why."""
+
+    reason: str = Field("", max_length=500)
+
+
+class Report(Body):
+    """The end of an attempt."""
+
+    status: Literal["succeeded", "failed"]
+    attempt: Serial | None = None
+    token: Serial | None = None
+    retryable: Truth = Field(True, description="false: a failure that no other attempt would mend.")
+    result: Any = None
+    error: str = Field("", max_length=65_536)
+
+
+class ClaimRequest(Body):
+    """A wish for work."""
+
+    limit: Whole = Field(1, ge=1, le=100)
+    lease: Number = Field(300, ge=1, le=86_400, description="Seconds without extend or report that end the attempt.")
+    wait: Number = Field(0, ge=0, le=20, description="Seconds to wait for work when there is none.")
+
+
+class Extension(Body):
+    """A sign of life, and what may be told with it."""
+
+    token: Serial
+    lease: Number = Field(300, ge=1, le=86_400, description="Seconds from now.")
+    message: str | None = Field(None, max_length=4096)
+    progress: Number | None = Field(None, ge=0, le=1)
+
+
+class PauseRequest(Body):
+    """Why and until when a queue, or one job type in it, is paused."""
+
+    reason: str = Field("", max_length=500)
+    until: Moment | None = Field(None, description="It resumes by itself then; null = until resumed.")
+    job: str | None = Field(None, pattern=PATTERN, description="Only this job type.")
+
+
+class ResumeRequest(Body):
+    """What to resume."""
+
+    job: str | None = Field(None, pattern=PATTERN, description="Only this job type.")
+
+
+class NewType(Body):
+    """A remote job type."""
+
+    name: str = Field(pattern=PATTERN)
+    queue: str = Field("default", pattern=PATTERN)
+    delivery_strategy: Literal["at_least_once", "at_most_once"] = "at_least_once"
+    attempts: Whole = Field(10, ge=1, le=1000)
+    concurrency: Whole = Field(0, ge=0, le=1_000_000)
+    timeout: Whole = Field(300, ge=1, le=86_400, description="Seconds without a report that end an attempt.")
+    url: str = Field("", max_length=2000, description="Where jobs are posted; empty for workers that fetch them.")
+
+
+class JobType(Schema):
+    """A kind of job."""
+
+    name: str
+    queue: str
+    delivery_strategy: str
+    attempts: int
+    concurrency: int
+    timeout: float | None
+    url: str | None
+    remote: bool
+
+
+class Job(Schema):
+    """One job.  Callers with only the scope `enqueue` see neither arguments nor results nor errors."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    name: str
+    queue: str
+    state: str
+    archived: bool
+    attempts: int | None = None
+    priority: int | None = None
+    enqueued_at: str | None = None
+    ready_at: str | None = None
+    run_at: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    expires_at: str | None = None
+    data: Any = None
+    result: Any = None
+    error: str | None = None
+
+
+class JobPage(Schema):
+    """A page of jobs; `cursor` asks for the next one, null = this is the last."""
+
+    jobs: list[Job]
+    cursor: str | None
+
+
+class Schedule(Schema):
+    """One schedule. `next_runs` is empty while it is paused or off; `problem` says why it cannot fire."""
+
+    id: str
+    name: str
+    source: str
+    job: str
+    cron: str
+    timezone: str
+    state: Literal["on", "off", "paused"]
+    next_runs: list[str]
+    last_run: str | None
+    problem: str
+
+
+class SchedulePage(Schema):
+    """A page of schedules, by id; `cursor` asks for the next one, null = this is the last."""
+
+    schedules: list[Schedule]
+    cursor: str | None
+
+
+class Claimed(Schema):
+    """A job to be run now, by whoever asked."""
+
+    id: str
+    name: str
+    data: Any
+    attempt: int
+    token: int
+    lease: float
+
+
+class Claims(Schema):
+    """Jobs to be run now."""
+
+    jobs: list[Claimed]
+
+
+class Extended(Schema):
+    """How long the claim is good for, and whether a person asked the job to stop."""
+
+    lease: float
+    stop: bool
+
+
+class Queue(Schema):
+    """One queue."""
+
+    name: str
+    counts: dict[str, int]
+    latency: float
+    paused: bool
+    reason: str | None
+    until: str | None
+    paused_jobs: list[str]
+    max_concurrency: int
+    max_length: int
+
+
+class Stats(Schema):
+    """All numbers at one moment, as `manage.py jobs stats --json` prints them."""
+
+    states: dict[str, int]
+    queues: dict[str, dict[str, Any]]
+    totals: dict[str, int]
+    workers: int
+
+
+class Health(Schema):
+    """It works."""
+
+    status: Literal["ok"]
+
+
+class ProblemDocument(Schema):
+    """An error, application/problem+json (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str

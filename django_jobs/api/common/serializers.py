@@ -1,0 +1,71 @@
+"""A job as a caller may see it: serialization/payloads.py, `data` as it was sent, and nothing for those who may only enqueue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_jobs import archive
+from django_jobs.api.common.principal import Principal, Scope
+from django_jobs.api.common.problems import Problem
+from django_jobs.conf import get_settings
+from django_jobs.core.values import JobInfo
+from django_jobs.remote import known
+from django_jobs.remote.data import plain
+from django_jobs.serialization.payloads import job_payload
+from django_jobs.serialization.record import name_of
+from django_jobs.stores import get_store
+
+#: What a job was given or gave; error texts quote both.
+PRIVATE = ("args", "kwargs", "data", "meta", "result", "result_missing", "error", "log", "checkin", "raw", "corrupt")
+
+
+def shown(info: JobInfo, principal: Principal, *, archived: bool = False) -> dict[str, Any]:
+    """The job for this caller."""
+    reads = principal.may(Scope.READ)
+    payload = job_payload(info, show_arguments=reads)
+    payload["archived"] = archived
+    if not reads:
+        return {key: value for key, value in payload.items() if key not in PRIVATE}
+    args, kwargs = payload.get("args"), payload.get("kwargs")
+    remote = name_of(info.record) in known()
+    payload["data"] = data_of(args, kwargs, remote=remote) if args is not None and kwargs is not None else None
+    return payload
+
+
+def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple[JobInfo, bool]:
+    """The job, waiting, running or finished, and whether it comes from the archive.  Raises Problem 404."""
+    store, settings = get_store(), get_settings()
+    if queue is None and name is not None and (kind := known().get(name)) is not None:
+        queue = kind.queue
+    info = store.get(queue, id) if queue is not None else None
+    if info is None:
+        # A remote type may have moved to another queue since.
+        info = store.find(list(settings.queues), id)
+    archived = False
+    if info is None and settings.archive is not None:
+        info, archived = archive.find(id), True
+    if info is None or (name is not None and name_of(info.record) != name):
+        raise Problem(
+            404, f"There is no job {id!r}{f' of type {name!r}' if name else ''}; it may have left the history."
+        )
+    return info, archived
+
+
+def call_of(data: Any, *, remote: bool) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that `data` stands for."""
+    if remote:
+        return [data], {}
+    if isinstance(data, dict):
+        return [], data
+    if isinstance(data, list):
+        return data, {}
+    return ([] if data is None else [data]), {}
+
+
+def data_of(args: list[Any], kwargs: dict[str, Any], *, remote: bool) -> Any:
+    """`data` of stored arguments, as far as one JSON value can say it: the reverse of `call_of`."""
+    if args and kwargs:
+        return {"args": plain(args), "kwargs": plain(kwargs)}
+    if remote and len(args) == 1:
+        return plain(args[0])
+    return plain(kwargs) if kwargs else plain(args) if args else None

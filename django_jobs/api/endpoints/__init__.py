@@ -1,0 +1,1 @@
+"""The endpoints of the HTTP API, one module per subject."""

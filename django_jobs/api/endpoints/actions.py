@@ -1,0 +1,120 @@
+"""Moving jobs over HTTP: retry in place, kill, edit, cancel."""
+
+from __future__ import annotations
+
+import json
+
+from django.http import HttpRequest, JsonResponse
+
+from django_jobs import operations
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.schemas import Name
+from django_jobs.api.common.serializers import call_of, find, shown
+from django_jobs.api.endpoints.jobs import router
+from django_jobs.core.outcome import clean
+from django_jobs.core.values import FINISHED, JobInfo, State
+from django_jobs.enqueue.request import moment
+from django_jobs.remote import known
+from django_jobs.serialization.arguments import dump
+from django_jobs.serialization.record import decode
+
+# One address, one router: that of the other methods.
+__all__ = ["router"]
+#: A job in one of these is where a retry would bring it.
+UNDER_WAY = frozenset({State.QUEUED, State.RUNNING})
+#: A job that ended so may have been started; one that expired has not.
+MAY_HAVE_STARTED = frozenset({State.DEAD, State.CANCELLED})
+
+
+@router.post("/v1/jobs/{name}/{id}/retry", response=schemas.Job, summary="Retry in place")
+def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryRequest | None = None) -> JsonResponse:
+    """Queue the same job again, now, with all its attempts.  One that is queued or runs already is left alone, so the
+    call may be sent twice; with `finished_at` it may also come late.  409 if the job has succeeded (replay it), or is
+    delivered at most once and may have been started, unless `start_again` says that it may be started twice."""
+    body = body or schemas.RetryRequest.model_validate({})
+    principal = require(request, Scope.MANAGE, job=name)
+    info = stored(id, name, "replay it")
+    # With `finished_at` an end is meant: a job that waits has been moved on from it already.
+    if info.state not in UNDER_WAY and (body.finished_at is None or info.state in FINISHED):
+        check_retry(info, body)
+        if not operations.retry_as_seen(info):
+            info = stored(id, name, "replay it")
+            if info.state not in UNDER_WAY:
+                raise Problem(409, f"Job {id!r} has moved on at this moment: it is {info.state}.")
+    return JsonResponse(shown(stored(id, name, "replay it"), principal))
+
+
+@router.post("/v1/jobs/{name}/{id}/kill", response=schemas.Job, summary="Kill")
+def kill_job(request: HttpRequest, name: Name, id: Name, body: schemas.KillRequest | None = None) -> JsonResponse:
+    """Send a waiting or running job to dead.  A running one loses its claim: whatever it does no longer counts.  A dead
+    one is left alone; 409 if it has ended otherwise."""
+    body = body or schemas.KillRequest.model_validate({})
+    principal = require(request, Scope.MANAGE, job=name)
+    info, archived = find(id, name=name)
+    if info.state not in FINISHED and not archived:
+        operations.kill(info.queue, [id], reason(principal, body.reason))
+        info, archived = find(id, name=name, queue=info.queue)
+    if info.state is not State.DEAD:
+        raise Problem(409, f"Job {id!r} is {info.state} and cannot be killed.")
+    return JsonResponse(shown(info, principal, archived=archived))
+
+
+@router.patch("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Edit")
+def edit_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewArguments) -> JsonResponse:
+    """Give a job that waits other arguments: it keeps its place and its time, its unique key and its limit follow.  409
+    if it runs or has ended with others, or if an equal job waits already."""
+    principal = require(request, Scope.MANAGE, job=name)
+    info = stored(id, name, "enqueue another")
+    args, kwargs = json.loads(dump(*call_of(body.data, remote=name in known())))
+    operations.edit(info.queue, id, args, kwargs)
+    return JsonResponse(shown(stored(id, name, "enqueue another"), principal))
+
+
+@router.delete("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Cancel")
+def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
+    """A waiting job is cancelled; a running one is asked to stop, and cancelled unless it succeeds.  409 if it has
+    ended otherwise already."""
+    principal = require(request, Scope.MANAGE, job=name)
+    info, archived = find(id, name=name)
+    if not archived:
+        operations.cancel(info.queue, [id])
+        info, archived = find(id, name=name, queue=info.queue)
+    if info.state not in {State.CANCELLED, State.RUNNING}:
+        raise Problem(409, f"Job {id!r} is {info.state} and cannot be cancelled.")
+    return JsonResponse(shown(info, principal, archived=archived))
+
+
+def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
+    """Raise Problem 409 if this job must not be queued again, 422 if the request does not say enough."""
+    if info.state is State.SUCCEEDED:
+        raise Problem(409, f"Job {info.id!r} has succeeded: replay it to run it once more.")
+    if body.finished_at is not None and moment(body.finished_at, "finished_at") != info.at:
+        raise Problem(409, f"Job {info.id!r} is {info.state}, but not since {body.finished_at.isoformat()}.")
+    if info.state not in MAY_HAVE_STARTED or not decode(info.id, info.queue, info.record).controls.at_most_once:
+        return
+    if not body.start_again:
+        raise Problem(
+            409,
+            f"Job {info.id!r} is delivered at most once and may have been started. Find out what it has done; then "
+            'send "start_again": true and its "finished_at" to start it again.',
+        )
+    if body.finished_at is None:
+        raise Problem(
+            422, '"start_again" needs "finished_at", as the job shows it: this call must not start it a third time.'
+        )
+
+
+def stored(id: str, name: str, instead: str) -> JobInfo:
+    """The job, which the store still has.  Raises Problem 404 or 409."""
+    info, archived = find(id, name=name)
+    if archived:
+        raise Problem(409, f"Job {id!r} is in the archive and cannot be moved: {instead}.")
+    return info
+
+
+def reason(principal: Principal, text: str) -> str:
+    """What stands in the log of a killed job."""
+    by = f"Killed over HTTP by {principal.name}"
+    return clean(f"{by}: {text}" if text else by, 600)

@@ -1,0 +1,41 @@
+"""The archive over HTTP: pages of finished jobs, newest first."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Query, Router
+
+from django_jobs import archive
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Scope, require
+from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.serializers import shown
+from django_jobs.conf import get_settings
+
+router = Router(tags=["history"])
+CURSOR = r"^([0-9]{1,17}_[0-9]{1,18})?$"
+Status = Literal["", "succeeded", "dead", "cancelled", "expired"]
+
+
+@router.get("/v1/archived-jobs", response=schemas.JobPage, summary="History")
+def archived_jobs(
+    request: HttpRequest,
+    name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
+    status: Annotated[Status, Query(description="Only jobs that ended like this.")] = "",
+    cursor: Annotated[str, Query(pattern=CURSOR, description="`cursor` of the page before.")] = "",
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> JsonResponse:
+    """Finished jobs, as ARCHIVE keeps them.  A page is not moved by jobs that finish meanwhile."""
+    principal = require(request, Scope.READ, job=name or None)
+    if get_settings().archive is None:
+        raise Problem(404, "There is no archive: set DJANGO_JOBS['ARCHIVE'].")
+    try:
+        after = archive.Cursor.read(cursor) if cursor else None
+    except (ValueError, OverflowError) as error:
+        raise Problem(422, f"{cursor!r} is no cursor of this list.") from error
+    names = [name] if name else sorted(principal.jobs)
+    infos, following = archive.page(names=names, status=status, cursor=after, limit=limit)
+    jobs = [shown(info, principal, archived=True) for info in infos]
+    return JsonResponse({"jobs": jobs, "cursor": str(following) if following else None})

@@ -1,0 +1,230 @@
+"""Jobs over HTTP: put, look, list, replay."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import datetime
+from hashlib import sha256
+from typing import Annotated, Any
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Query, Router
+
+from django_jobs import archive, browse, operations
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.schemas import Name
+from django_jobs.api.common.serializers import call_of, find, shown
+from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import Added, Job, JobInfo, State
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.request import DIGEST_LENGTH, NewJobRequest, moment, new_id, now_ms
+from django_jobs.enqueue.submit import request_for, submit
+from django_jobs.events.announce import announce_expired
+from django_jobs.events.receivers import deliver_here
+from django_jobs.exceptions import CorruptRecord, NotKnownYet, UnknownJob
+from django_jobs.remote import known
+from django_jobs.serialization.arguments import canonical, load
+from django_jobs.serialization.record import decode, encode, name_of
+from django_jobs.stores import get_store
+
+router = Router(tags=["jobs"])
+#: Where the digest of a PUT is kept in a job's meta: a second PUT of the same id is compared with it.
+PUT = "put"
+#: What a list does not have: the store gives only the beginning of a result, and the last attempt.
+LEFT_OUT = ("result", "log")
+
+
+@router.put("/v1/jobs/{name}/{id}", response={200: schemas.Job, 201: schemas.Job}, summary="Enqueue")
+def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) -> JsonResponse:
+    """Add a job under an id of yours: safe to send again.  201 the first time; 200 and the same job after that; 409 if
+    the id exists with other data."""
+    principal = require(request, Scope.ENQUEUE, job=name)
+    definition = offered(name)
+    digest = digest_of(name, body)
+    if get_settings().archive is not None:
+        # It may have run and left the store: the history remembers that this id was used.
+        archived = archive.at(definition.queue, id)
+        if archived is not None and get_store().get(definition.queue, id) is None:
+            check_same(archived, name, digest)
+            return JsonResponse(shown(archived, principal, archived=True))
+    args, kwargs = call_of(body.data, remote=name in known())
+    new = request_for(definition, args, kwargs)
+    # A client can wait as well as we can: a web process must not be what is held back by a full queue.
+    new.id, new.meta, new.on_commit, new.block_timeout = id, {PUT: digest}, False, 0
+    new.digest = digest[:DIGEST_LENGTH]
+    new.run_at, new.expires_at = ms(body.run_after, "run_after") or 0, ms(body.expires_at, "expires_at")
+    if body.priority is not None:
+        new.priority = body.priority
+    if body.unique_key is not None:
+        new.unique, new.unique_key = new.unique or "queued", body.unique_key
+    handle = submit(new)
+    if handle.added in (Added.DUPLICATE, Added.REPLACED):
+        what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
+        raise Problem(409, f"An equal {name} job waits already. {what}", outcome=handle.added.value)
+    if handle.added is Added.ADDED:
+        return JsonResponse(accepted(new, handle, principal), status=201)
+    info = get_store().get(handle.queue, id)
+    if info is None:
+        return JsonResponse(remembered(new, handle, principal))
+    check_same(info, name, digest)
+    return JsonResponse(shown(info, principal))
+
+
+def accepted(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
+    """The job as the store has taken it.  To ask what has become of it since would double what a PUT costs."""
+    if new.sent is None:  # enqueue middleware has passed on another request
+        return {"id": handle.id, "name": handle.name, "queue": handle.queue, "state": handle.state, "archived": False}
+    at = new.sent.run_at if handle.state is State.SCHEDULED else 0
+    return shown(JobInfo(handle.id, handle.queue, new.sent.record, State(handle.state), at=at), principal)
+
+
+@router.get("/v1/jobs", response=schemas.JobPage, summary="Jobs of a state")
+def list_jobs(
+    request: HttpRequest,
+    state: Annotated[State, Query(description="Jobs in this state.")],
+    name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
+    queue: Annotated[str, Query(max_length=255, description="Only jobs of this queue.")] = "",
+    cursor: Annotated[str, Query(max_length=2000, description="`cursor` of the page before.")] = "",
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> JsonResponse:
+    """Without results and logs: ask for one job to see them.  Jobs that stay are met once each, whatever comes, goes or
+    is moved meanwhile; those that end after the first page are left out.  A page may have fewer jobs than `limit`; only
+    the last has no cursor."""
+    principal = require(request, Scope.READ, job=name or None)
+    if queue:
+        operations.check_queue(queue)
+
+    def accepts(info: JobInfo) -> bool:
+        named = name_of(info.record)
+        return principal.knows(named) and name in ("", named)
+
+    queues = [queue] if queue else browse.census().holding(state)
+    try:
+        found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor))
+    except (ValueError, OverflowError) as error:
+        raise Problem(422, f"{cursor!r:.200} is no cursor of this list.") from error
+    jobs = [{key: value for key, value in shown(info, principal).items() if key not in LEFT_OUT} for info in found]
+    return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None})
+
+
+def write_cursor(position: browse.Position) -> str:
+    """A position as text that clients only hand back."""
+    return urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+
+
+def read_cursor(text: str) -> browse.Position | None:
+    """The reverse; None for no text.  Raises ValueError."""
+    if not text:
+        return None
+    values = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    if not (isinstance(values, list) and [type(value) for value in values] == [int, str, str]):
+        raise ValueError("These are not a time, a queue and a cursor.")
+    return browse.Position(*values)
+
+
+def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
+    """The first job of this id, which has left the history, as far as it is known: what was asked for, and its end."""
+    known = get_store().remembered(handle.queue, handle.id)
+    if known is None or known.state is None or new.sent is None:
+        raise Problem(409, f"Job {handle.id!r} existed and left the history at this moment. Choose another id.")
+    if known.digest != new.digest:
+        raise different(handle.id)
+    payload = shown(JobInfo(handle.id, handle.queue, new.sent.record, known.state, at=known.at), principal)
+    return payload | {"enqueued_at": None}
+
+
+@router.get("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Look")
+def get_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
+    """The job: waiting, running or finished; if it has left the queue, as the archive has it."""
+    principal = require(request, Scope.READ, Scope.ENQUEUE, job=name)
+    info, archived = find(id, name=name)
+    return JsonResponse(shown(info, principal, archived=archived))
+
+
+@router.get("/v1/jobs/{id}", response=schemas.Job, summary="Look by id alone")
+def get_job_by_id(request: HttpRequest, id: Name) -> JsonResponse:
+    """The same where only the id is known: all queues are asked."""
+    principal = require(request, Scope.READ, Scope.ENQUEUE)
+    info, archived = find(id)
+    payload = shown(info, principal, archived=archived)
+    if not principal.knows(payload["name"]):
+        raise Problem(404, f"There is no job {id!r} that {principal.name!r} may see.")
+    return JsonResponse(payload)
+
+
+@router.post("/v1/jobs/{name}/{id}/replay", response={201: schemas.Job}, summary="Replay")
+def replay_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
+    """Run it once more as a new job with a new id, at once.  A job that has expired has expired again at once."""
+    principal = require(request, Scope.MANAGE, job=name)
+    info, _ = find(id, name=name)
+    definition = offered(name)
+    try:
+        old = decode(info.id, info.queue, info.record)
+    except CorruptRecord as error:
+        raise Problem(409, str(error)) from error
+    if info.state is State.EXPIRED:
+        return JsonResponse(shown(expired_again(old), principal), status=201)
+    args, kwargs = load(old.args)
+    new = request_for(definition, args, kwargs)
+    new.id, new.queue, new.priority = new_id(now_ms()), info.queue, old.controls.priority
+    new.meta, new.on_commit, new.block_timeout, new.unique = {"replay": id}, False, 0, None
+    handle = submit(new)
+    replayed, _ = find(handle.id, queue=info.queue)
+    return JsonResponse(shown(replayed, principal), status=201)
+
+
+def expired_again(old: Job) -> JobInfo:
+    """Put a copy of an expired job where it would end anyway: no worker has to look at it first."""
+    store, id = get_store(), new_id(now_ms())
+    now = store.now()
+    record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
+    store.restore(old.queue, id, record, State.EXPIRED)
+    announce_expired(old.queue, [(id, record)], now, deliver_here)
+    info = store.get(old.queue, id) or JobInfo(id, old.queue, record, State.EXPIRED, at=now)
+    if get_settings().archive is not None:
+        archive.write([info])
+    return info
+
+
+def offered(name: str) -> JobDefinition:
+    """The job type, if the API offers it.  Others look as if they did not exist."""
+    try:
+        definition = registry.get(name)
+    except NotKnownYet:
+        raise
+    except UnknownJob:
+        definition = None
+    if definition is None or not definition.api:
+        raise Problem(404, f"No job type {name!r} is offered here: mark a job with api=True, or create a remote type.")
+    return definition
+
+
+def digest_of(name: str, body: schemas.NewJob) -> str:
+    """The same for the same request only."""
+    times = [ms(body.run_after, "run_after"), ms(body.expires_at, "expires_at")]
+    return sha256(canonical([name, body.data, *times, body.priority, body.unique_key], "data")).hexdigest()
+
+
+def check_same(info: JobInfo, name: str, digest: str) -> None:
+    """Raise Problem 409 unless the job that has this id was asked for by the same request."""
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord as error:
+        raise Problem(409, f"The id {info.id!r} exists, and its record cannot be read.") from error
+    if job.name != name or (job.meta or {}).get(PUT) != digest:
+        raise different(info.id)
+
+
+def different(id: str) -> Problem:
+    """The answer to a second request that does not ask for the same."""
+    return Problem(409, f"The id {id!r} exists with other data. Choose another id, or send the same data.")
+
+
+def ms(value: datetime | None, name: str) -> int | None:
+    """A time of the request in ms."""
+    return None if value is None else moment(value, name)

@@ -1,0 +1,58 @@
+"""Numbers over HTTP: stats, the health of the store, and what Prometheus reads."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from ninja import Router
+
+from django_jobs import browse, metrics
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Scope, require
+from django_jobs.api.common.problems import Problem
+from django_jobs.conf import get_settings
+from django_jobs.core.values import Claim, Done, State
+from django_jobs.stores import get_store
+
+router = Router(tags=["numbers"])
+#: A claim that nobody holds: settling it must be refused, and proves that the store can decide.
+NOBODYS = Claim("healthz", "", 0, b"")
+TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
+
+
+@router.get("/v1/stats", response=schemas.Stats, summary="Numbers")
+def stats(request: HttpRequest) -> JsonResponse:
+    """All numbers at one moment."""
+    require(request, Scope.READ)
+    queues = browse.queue_stats(browse.queue_names())
+    return JsonResponse(
+        {
+            "states": {state: sum(queue.counts.get(state, 0) for queue in queues) for state in State},
+            "queues": {
+                queue.queue: {
+                    **{state: queue.counts.get(state, 0) for state in State},
+                    "latency": queue.latency / 1000,
+                    "paused": queue.paused is not None,
+                }
+                for queue in queues
+            },
+            "totals": {event: sum(queue.totals.get(event, 0) for queue in queues) for event in TOTALS},
+            "workers": len(get_store().workers()),
+        }
+    )
+
+
+@router.get("/healthz", response=schemas.Health, auth=None, summary="Health")
+def healthz(request: HttpRequest) -> JsonResponse:
+    """200 if the store does what workers need: a script ran that decides about a claim.  503 if not.  Open to all, and
+    tells nothing else."""
+    queue = next(iter(get_settings().queues))
+    if get_store().complete(queue, [Done(NOBODYS._replace(queue=queue))]) != [NOBODYS.id]:
+        raise Problem(503, "The store accepted a claim that nobody holds.")
+    return JsonResponse({"status": "ok"})
+
+
+@router.get("/metrics", summary="Metrics")
+def prometheus(request: HttpRequest) -> HttpResponse:
+    """The numbers in Prometheus' text format (extra `metrics`)."""
+    require(request, Scope.READ)
+    return HttpResponse(metrics.text(), content_type=metrics.CONTENT_TYPE)

@@ -1,0 +1,62 @@
+"""Queues over HTTP: look, pause, resume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Router
+
+from django_jobs import browse, operations
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Scope, require
+from django_jobs.api.common.schemas import Name
+from django_jobs.conf import QueueSettings, get_settings
+from django_jobs.core.outcome import clean
+from django_jobs.core.values import QueueStats
+from django_jobs.enqueue.request import moment
+from django_jobs.serialization.payloads import iso
+
+router = Router(tags=["queues"])
+
+
+@router.get("/v1/queues", response=list[schemas.Queue], summary="List")
+def list_queues(request: HttpRequest) -> JsonResponse:
+    """Every queue: how full, how late, whether paused, and its limits."""
+    require(request, Scope.READ)
+    return JsonResponse([described(stats) for stats in browse.queue_stats(browse.queue_names())], safe=False)
+
+
+@router.post("/v1/queues/{name}/pause", response=schemas.Queue, summary="Pause")
+def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest | None = None) -> JsonResponse:
+    """Nothing more is started in this queue, or of one job type in it; what runs ends as it would."""
+    body = body or schemas.PauseRequest.model_validate({})
+    require(request, Scope.MANAGE, job=body.job)
+    until = 0 if body.until is None else moment(body.until, "until")
+    operations.pause(name, name=body.job, reason=clean(body.reason, 500), until=until)
+    return JsonResponse(described(browse.queue_stats([name])[0]))
+
+
+@router.post("/v1/queues/{name}/resume", response=schemas.Queue, summary="Resume")
+def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest | None = None) -> JsonResponse:
+    """The queue, or the job type in it, goes on."""
+    body = body or schemas.ResumeRequest.model_validate({})
+    require(request, Scope.MANAGE, job=body.job)
+    operations.resume(name, name=body.job)
+    return JsonResponse(described(browse.queue_stats([name])[0]))
+
+
+def described(stats: QueueStats) -> dict[str, Any]:
+    """One queue as shown."""
+    limits = get_settings().queues.get(stats.queue) or QueueSettings(stats.queue)
+    return {
+        "name": stats.queue,
+        "counts": stats.counts,
+        "latency": stats.latency / 1000,
+        "paused": stats.paused is not None,
+        "reason": stats.paused.reason if stats.paused else None,
+        "until": iso(stats.paused.until) if stats.paused else None,
+        "paused_jobs": sorted(stats.paused_types),
+        "max_concurrency": limits.max_concurrency,
+        "max_length": limits.max_length,
+    }

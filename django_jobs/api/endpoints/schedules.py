@@ -1,0 +1,105 @@
+"""Schedules over HTTP: list, run now, pause, resume."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Path, Query, Router
+
+from django_jobs import archive, schedules
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.schemas import Name
+from django_jobs.api.common.serializers import shown
+from django_jobs.conf import get_settings
+from django_jobs.core.values import Added, JobInfo
+from django_jobs.exceptions import CorruptRecord
+from django_jobs.schedules import state as schedule_state
+from django_jobs.schedules.entry import Entry
+from django_jobs.serialization.record import decode
+from django_jobs.stores import get_store
+
+router = Router(tags=["schedules"])
+#: Ids hold names of jobs, which may have slashes.
+Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:/-]{1,255}$", description="`id` of the schedule.")]
+
+
+@router.get("/v1/schedules", response=schemas.SchedulePage, summary="List")
+def list_schedules(
+    request: HttpRequest,
+    cursor: Annotated[str, Query(max_length=255, description="`cursor` of the page before.")] = "",
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> JsonResponse:
+    """Every schedule, by id: when it fires, whether it is paused, and what is wrong with it."""
+    principal = require(request, Scope.READ)
+    known = sorted((entry for entry in schedules.entries() if principal.knows(entry.job)), key=lambda entry: entry.id)
+    rest = [entry for entry in known if entry.id > cursor]
+    page = rest[:limit]
+    following = page[-1].id if len(rest) > limit else None
+    return JsonResponse({"schedules": described(page), "cursor": following})
+
+
+@router.post("/v1/schedules/{path:schedule}/pause", response=schemas.Schedule, summary="Pause")
+def pause_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
+    """It fires no more until it is resumed; jobs that are enqueued already run."""
+    entry, _ = allowed(request, schedule)
+    schedules.pause(entry)
+    return JsonResponse(described([entry])[0])
+
+
+@router.post("/v1/schedules/{path:schedule}/resume", response=schemas.Schedule, summary="Resume")
+def resume_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
+    """It fires again from now on; what was missed in the pause is not made up for."""
+    entry, _ = allowed(request, schedule)
+    schedules.resume(entry)
+    return JsonResponse(described([entry])[0])
+
+
+@router.put("/v1/schedules/{path:schedule}/runs/{id}", response={200: schemas.Job, 201: schemas.Job}, summary="Run now")
+def run_schedule(request: HttpRequest, schedule: Id, id: Name) -> JsonResponse:
+    """Enqueue its job once, now, under an id of yours: safe to send again.  201 the first time; 200 and the same job
+    after that; 409 if the id exists and is not such a run."""
+    entry, principal = allowed(request, schedule)
+    queue = schedules.queue_of(entry)
+    if get_settings().archive is not None:
+        # It may have run and left the store: the history remembers that this id was used.
+        archived = archive.at(queue, id)
+        if archived is not None and get_store().get(queue, id) is None:
+            check_run(archived, entry)
+            return JsonResponse(shown(archived, principal, archived=True))
+    handle = schedules.run_now(entry, job_id=id, on_commit=False)
+    if handle.added in (Added.DUPLICATE, Added.REPLACED):
+        raise Problem(409, f"An equal {entry.job} job waits already.", outcome=handle.added.value)
+    info = get_store().get(handle.queue, id)
+    if info is None:
+        raise Problem(409, f"Job {id!r} existed and left the history at this moment. Choose another id.")
+    if handle.added is not Added.ADDED:
+        check_run(info, entry)
+    return JsonResponse(shown(info, principal), status=201 if handle.added is Added.ADDED else 200)
+
+
+def allowed(request: HttpRequest, schedule: str) -> tuple[Entry, Principal]:
+    """The schedule, and the caller who may manage it.  Raises UnknownSchedule, or Problem 403."""
+    require(request, Scope.MANAGE)
+    entry = schedules.get_entry(schedule)
+    return entry, require(request, Scope.MANAGE, job=entry.job)
+
+
+def check_run(info: JobInfo, entry: Entry) -> None:
+    """Raise Problem 409 unless the job that has this id is a run of that schedule."""
+    try:
+        meta = decode(info.id, info.queue, info.record).meta or {}
+    except CorruptRecord:
+        meta = {}
+    if meta.get("schedule") != entry.id:
+        raise Problem(409, f"The id {info.id!r} exists and is no run of {entry.id!r}. Choose another id.")
+
+
+def described(entries: list[Entry]) -> list[dict[str, Any]]:
+    """Schedules as shown."""
+    store = get_store()
+    state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
+    fired: dict[str, dict[str, int]] = {}
+    return [schedules.described(entry, state, now, fired) for entry in entries]

@@ -1,0 +1,94 @@
+"""Job types over HTTP: those written in Python that are marked api=True, and remote ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError
+from django.http import HttpRequest, JsonResponse
+from ninja import Router
+
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Scope, require
+from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.schemas import Name
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.models import RemoteJobType
+from django_jobs.remote import forget, known
+from django_jobs.remote.job_types import RemoteType
+
+router = Router(tags=["job types"])
+
+
+@router.get("/v1/job-types", response=list[schemas.JobType], summary="List")
+def list_types(request: HttpRequest) -> JsonResponse:
+    """Every type of job that the API offers to this caller."""
+    principal = require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK)
+    types = [local_type(definition) for definition in registry.all_definitions() if definition.api]
+    types += [remote_type(kind) for kind in known().values()]
+    return JsonResponse(
+        [kind for kind in sorted(types, key=lambda kind: str(kind["name"])) if principal.knows(kind["name"])],
+        safe=False,
+    )
+
+
+@router.get("/v1/job-types/{name}", response=schemas.JobType, summary="Look")
+def get_type(request: HttpRequest, name: Name) -> JsonResponse:
+    """One type of job."""
+    require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK, job=name)
+    kind = known().get(name)
+    if kind is not None:
+        return JsonResponse(remote_type(kind))
+    for definition in registry.all_definitions():
+        if definition.name == name and definition.api:
+            return JsonResponse(local_type(definition))
+    raise Problem(404, f"No job type {name!r} is offered here.")
+
+
+@router.post("/v1/job-types", response={201: schemas.JobType}, summary="Create a remote type")
+def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
+    """Make a remote job type: with a URL its jobs are posted there, without one workers claim them.  Every worker knows
+    it within five seconds.  409 if the name is taken."""
+    require(request, Scope.MANAGE, job=body.name)
+    row = RemoteJobType(**body.dict())
+    if body.name in registry.names() or RemoteJobType.objects.filter(name=body.name).exists():
+        raise Problem(409, f"There is a job type {body.name!r} already.")
+    try:
+        row.full_clean()
+        row.save(force_insert=True)
+    except ValidationError as error:
+        raise Problem(422, "The remote job type cannot be like this.", errors=error.message_dict) from error
+    except IntegrityError as error:
+        raise Problem(409, f"There is a job type {body.name!r} already.") from error
+    forget()
+    return JsonResponse(remote_type(known()[body.name]), status=201)
+
+
+def remote_type(kind: RemoteType) -> dict[str, Any]:
+    """A remote type as shown; the name of its credentials is for administrators."""
+    return {
+        "name": kind.name,
+        "queue": kind.queue,
+        "delivery_strategy": kind.delivery_strategy,
+        "attempts": kind.attempts,
+        "concurrency": kind.concurrency,
+        "timeout": kind.timeout,
+        "url": kind.url or None,
+        "remote": True,
+    }
+
+
+def local_type(definition: JobDefinition) -> dict[str, Any]:
+    """A type written in Python as shown."""
+    return {
+        "name": definition.name,
+        "queue": definition.queue,
+        "delivery_strategy": definition.delivery,
+        "attempts": definition.stored_options.max_attempts,
+        "concurrency": definition.max_concurrency,
+        "timeout": definition.timeout,
+        "url": None,
+        "remote": False,
+    }

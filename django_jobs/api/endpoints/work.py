@@ -1,0 +1,191 @@
+"""For workers in any language: claim, extend, report."""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Router
+
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.schemas import Name
+from django_jobs.api.common.serializers import find, shown
+from django_jobs.api.endpoints import jobs
+from django_jobs.conf import get_settings
+from django_jobs.core.outcome import clean, failed_attempt
+from django_jobs.core.values import Claim, JobInfo, Lane, State
+from django_jobs.events.announce import announce_expired
+from django_jobs.events.receivers import deliver_here
+from django_jobs.exceptions import CorruptRecord, UnknownQueue
+from django_jobs.execution import replicas
+from django_jobs.execution.remote_reports import fail, succeed
+from django_jobs.remote import is_pulled, known
+from django_jobs.remote.data import stored_data
+from django_jobs.remote.push import HOLDER
+from django_jobs.serialization.record import decode, name_of
+from django_jobs.stores import get_store
+
+router = Router(tags=["work"])
+#: Bytes of a check-in message that are kept.
+MAX_MESSAGE = 1024
+#: Seconds between two looks while a worker waits for work.
+LOOK_EVERY = 2.0
+#: Jobs of Django's that one claim looks past, in a queue that has both.
+MOST_OTHERS = 100
+
+
+@router.post("/v1/queues/{name}/claim", response=schemas.Claims, summary="Claim")
+def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonResponse:
+    """Take jobs to run.  Each is yours until you report its end, or say nothing for `lease` seconds."""
+    principal = require(request, Scope.WORK)
+    check_pull_queue(name, principal)
+    deadline = monotonic() + body.wait
+    taken = take(name, body)
+    while not taken and (left := deadline - monotonic()) > 0:
+        # Wake-ups are a convenience: whether or not one came, it is worth a look now and then.
+        get_store().wait_for_work([name], min(left, LOOK_EVERY))
+        taken = take(name, body)
+    return JsonResponse({"jobs": taken})
+
+
+def check_pull_queue(queue: str, principal: Principal) -> None:
+    """Raise unless there are jobs in this queue for callers like this one."""
+    if queue not in get_settings().queues:
+        raise UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES'].")
+    names = [kind.name for kind in known().values() if kind.queue == queue and not kind.url]
+    if not names:
+        raise Problem(409, f"Nothing is fetched from queue {queue!r}: create a remote job type there, without a URL.")
+    for name in names:
+        if not principal.knows(name):
+            raise Problem(403, f"{principal.name!r} may not deal with {name!r}, which waits in this queue too.")
+
+
+def take(queue: str, body: schemas.ClaimRequest) -> list[dict[str, Any]]:
+    """Claim now, and describe what came.  Jobs that are not for such workers go back to where they were."""
+    store, taken, others = get_store(), list[dict[str, Any]](), list[Claim]()
+    for lane in (Lane.SHARED, Lane.ALONE):  # what is delivered at most once waits in the lane of those that run alone
+        left = 1
+        while left and len(taken) < body.limit and len(others) < MOST_OTHERS:
+            claims, left = _claim(queue, lane, body.limit - len(taken), body.lease)
+            for each in claims:
+                if not is_pulled(name_of(each.record)):
+                    others.append(each)
+                elif (job := describe(each, body.lease)) is not None:
+                    taken.append(job)
+    # Last first: each goes to the front, and their order shall be what it was.
+    for other in reversed(others):
+        store.release(queue, [other])
+    return taken
+
+
+def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim], int]:
+    """One claim, and how many jobs are left to look at in that lane (0 also where none may run now)."""
+    claimed = get_store().claim(
+        queue,
+        HOLDER.rstrip(":"),
+        limit,
+        lane=lane,
+        lease=round(lease * 1000),
+        max_running=get_settings().queues[queue].max_concurrency,
+        lease_each=True,
+    )
+    announce_expired(queue, claimed.expired, claimed.now, deliver_here)
+    return claimed.claims, claimed.left if claimed.claims else 0
+
+
+def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
+    """What the worker is sent.  None where the record cannot be read (it goes where people will see it), and where the
+    job may not start yet."""
+    store = get_store()
+    try:
+        job = decode(claim.id, claim.queue, claim.record)
+        data = stored_data(job.args)
+    except (CorruptRecord, ValueError, TypeError) as error:
+        log = failed_attempt(error, number=claim.attempt, at=store.now(), outcome="corrupt")
+        store.bury(claim, log._replace(traceback=""))
+        return None
+    if job.controls.at_most_once and not replicas.may_start(store, claim):
+        store.snooze(claim, replicas.AGAIN)
+        return None
+    described = {"id": claim.id, "name": job.name, "data": data, "attempt": claim.attempt}
+    return {**described, "token": claim.token, "lease": lease}
+
+
+@router.post("/v1/jobs/{name}/{id}/extend", response=schemas.Extended, summary="Extend")
+def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) -> JsonResponse:
+    """Say that you are still at it, and how far.  `stop` tells that a person has asked the job to end."""
+    require(request, Scope.WORK, job=name)
+    held = held_claim(id, name, token=body.token)
+    store, lease = get_store(), round(body.lease * 1000)
+    # The holder stays who it is; what transfer adds to extend is the check of the token.
+    if not store.transfer(held, HOLDER + id, lease):
+        raise stale(id)
+    if body.message is not None or body.progress is not None:
+        checkin: dict[str, Any] = {"message": clean(body.message or "", MAX_MESSAGE), "at": store.now()}
+        if body.progress is not None:
+            checkin["progress"] = body.progress
+        if not store.checkin(held, json.dumps(checkin).encode()):
+            raise stale(id)
+    asked = store.extend(held.queue, [HOLDER + id], lease).get(HOLDER + id, ())
+    return JsonResponse({"lease": body.lease, "stop": id in asked})
+
+
+# One address, one router: that of the other methods.
+@jobs.router.post("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Report", tags=["work"])
+def report(request: HttpRequest, name: Name, id: Name, body: schemas.Report) -> JsonResponse:
+    """Say how an attempt ended.  `attempt` or `token` says which; one that is over changes nothing: 409.  The same
+    report of the last attempt, sent again, is answered as it was."""
+    principal = require(request, Scope.WORK, job=name)
+    if body.attempt is None and body.token is None:
+        raise Problem(422, "Say which attempt this is about: attempt, token, or both.")
+    if not was_reported(id, name, body):
+        held = held_claim(id, name, token=body.token, attempt=body.attempt)
+        store = get_store()
+        if body.status == "succeeded":
+            done = succeed(store, held, body.result)
+        else:
+            done = fail(store, held, body.error, retryable=body.retryable)
+        if not done:
+            raise stale(id)
+    info, archived = find(id, name=name)
+    return JsonResponse(shown(info, principal, archived=archived))
+
+
+def was_reported(id: str, name: str, body: schemas.Report) -> bool:
+    """Is this a report whose answer was lost?  Then the last attempt has that number and that end."""
+    info, _ = find(id, name=name)
+    if body.attempt is None or info.state is State.RUNNING:
+        return False
+    if body.status == "succeeded":
+        return info.state is State.SUCCEEDED and body.attempt == attempt_of(info)
+    last = info.attempts[-1] if info.attempts else None
+    return last is not None and (last.attempt, last.outcome) == (body.attempt, "failed")
+
+
+def held_claim(id: str, name: str, *, token: int | None = None, attempt: int | None = None) -> Claim:
+    """The claim of a running remote job.  Raises Problem 404; 409 if it is not the one that the caller means."""
+    info, archived = find(id, name=name)
+    if name not in known() and not info.worker.startswith(HOLDER):
+        raise Problem(409, f"{name!r} is no remote job type: Django's own workers say how its jobs end.")
+    if archived or info.state is not State.RUNNING:
+        raise stale(id)
+    if (token is not None and token != info.token) or (attempt is not None and attempt != attempt_of(info)):
+        raise stale(id)
+    counts = (info.failures, info.crashes, info.parked_at)
+    return Claim(id, info.queue, info.token, info.record, *counts, claimed_at=info.at, worker=info.worker)
+
+
+def attempt_of(info: JobInfo) -> int:
+    """The number of the attempt that runs, or that succeeded."""
+    return info.failures + info.crashes + 1
+
+
+def stale(id: str) -> Problem:
+    """The answer to a claim that is no longer held."""
+    return Problem(
+        409, f"That attempt of job {id!r} is over: it was settled, cancelled, or taken over. Nothing changed."
+    )

@@ -1,0 +1,141 @@
+"""How many, how old, how fast: counts per state and queue, and events per minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from django_jobs.conf import get_settings
+from django_jobs.core.values import Pause, QueueStats, State
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.documents import BROKEN
+
+#: So many queues are asked directly; beyond it the snapshot that workers publish answers, so that a page costs the
+#: same with 500 queues as with 20.
+LIVE_QUEUES = 20
+#: An older snapshot is not believed: no worker runs.
+SNAPSHOT_LIFE = 60_000
+MINUTE = 60_000
+QUARTER = 15 * MINUTE
+#: period → (how far back, width of a bucket), ms.
+PERIODS = {"hour": (60 * MINUTE, MINUTE), "day": (96 * QUARTER, QUARTER)}
+EVENTS = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
+
+Buckets = dict[int, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What is known of all queues at one moment."""
+
+    #: state → jobs, over the queues that were counted.
+    counts: dict[str, int]
+    #: queue → its numbers, for those that were counted.
+    queues: dict[str, QueueStats]
+    #: every queue there is.
+    names: list[str]
+    #: ms when a worker counted; 0 = counted now.
+    at: int = 0
+
+    @property
+    def missing(self) -> int:
+        """How many queues were not counted: there are many, and no worker publishes numbers."""
+        return len(self.names) - len(self.queues)
+
+    def holding(self, state: State) -> list[str]:
+        """The queues that have jobs in that state, fullest first."""
+        full = [(stats.counts.get(state, 0), name) for name, stats in self.queues.items()]
+        return [name for count, name in sorted(full, key=lambda pair: (-pair[0], pair[1])) if count]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Events per bucket of time, oldest first, without gaps."""
+
+    period: str
+    #: bucket width, ms.
+    width: int
+    #: bucket start, ms.
+    starts: list[int]
+    values: dict[str, list[int]] = field(default_factory=dict)
+
+
+def queue_names() -> list[str]:
+    """Every queue: the configured ones in their order, then others that were enqueued to."""
+    configured = list(get_settings().queues)
+    return configured + sorted(set(get_store().queues()) - set(configured))
+
+
+def queue_stats(queues: Sequence[str]) -> list[QueueStats]:
+    """The numbers of these queues, asked now."""
+    return get_store().stats(queues)
+
+
+def census(names: Sequence[str] | None = None) -> Census:
+    """Count everything; with many queues, as a worker counted it some seconds ago."""
+    names = list(queue_names() if names is None else names)
+    if len(names) <= LIVE_QUEUES:
+        return count(get_store().stats(names), names)
+    document = get_store().get_document("snapshot")
+    with suppress(*BROKEN):  # it counts as none, and workers write the next
+        if document and 0 <= get_store().now() - document.get("at", 0) <= SNAPSHOT_LIFE:
+            stats = [read_stats(name, document["queues"][name]) for name in names if name in document["queues"]]
+            return count(stats, names, document["at"])
+    return count(get_store().stats(names[:LIVE_QUEUES]), names)
+
+
+def count(stats: Iterable[QueueStats], names: list[str], at: int = 0) -> Census:
+    """Add the queues up."""
+    queues = {entry.queue: entry for entry in stats}
+    totals = {state.value: sum(entry.counts.get(state, 0) for entry in queues.values()) for state in State}
+    return Census(totals, queues, names, at)
+
+
+def write_stats(stats: QueueStats) -> dict[str, Any]:
+    """One queue as an entry of the snapshot."""
+    paused = [stats.paused.reason, stats.paused.until, stats.paused.since] if stats.paused else None
+    return {"counts": {k: v for k, v in stats.counts.items() if v}, "latency": stats.latency, "paused": paused}
+
+
+def read_stats(queue: str, entry: Mapping[str, Any]) -> QueueStats:
+    """The reverse of write_stats."""
+    counts = {state.value: entry["counts"].get(state, 0) for state in State}
+    return QueueStats(queue, counts, entry["latency"], Pause(*entry["paused"]) if entry["paused"] else None)
+
+
+def read_buckets(document: Mapping[str, Any], period: str) -> Buckets:
+    """A series of the snapshot; none if it cannot be read."""
+    with suppress(*BROKEN):
+        return {
+            int(start): {str(event): int(number) for event, number in events.items()}
+            for start, events in document.get(period, {}).items()
+        }
+    return {}
+
+
+def series(period: str = "hour", queues: Sequence[str] | None = None) -> Series:
+    """Events of the last "hour" (per minute) or "day" (per quarter), of these queues or of all."""
+    span, width = PERIODS[period]
+    now = get_store().now()
+    names = list(queue_names() if queues is None else queues)
+    if len(names) <= LIVE_QUEUES:
+        buckets = collect(names, now - span, width)
+    else:
+        buckets = read_buckets(get_store().get_document("snapshot"), period)
+    first = (now - span) // width * width + width
+    starts = [first + width * i for i in range(span // width)]
+    return Series(
+        period, width, starts, {event: [buckets.get(at, {}).get(event, 0) for at in starts] for event in EVENTS}
+    )
+
+
+def collect(queues: Sequence[str], since: int, width: int) -> Buckets:
+    """Add up the minutes of these queues, from `since`, in buckets of `width` ms."""
+    buckets: Buckets = {}
+    for minute, events in get_store().sums(queues, since).items():
+        bucket = buckets.setdefault(minute // width * width, {})
+        for event, number in events.items():
+            bucket[event] = bucket.get(event, 0) + number
+    return buckets

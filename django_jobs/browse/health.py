@@ -1,0 +1,65 @@
+"""What needs a person: the short list an operator reads first."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django_jobs.browse.counts import LIVE_QUEUES, Census
+from django_jobs.core.values import State, WorkerInfo
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.browsing import ParkedName
+
+#: The oldest waiting job of a queue has waited so long (ms): worth a look.
+SLOW = 5 * 60_000
+#: No more lines of one kind: the list must stay short enough to be read.
+LINES = 5
+
+
+class Trouble(NamedTuple):
+    """One thing to look at.  `kind` says which sentence; the page words it."""
+
+    #: "no_workers" | "narrow" | "latency" | "paused" | "type_paused" | "dead" | "unreported" | "trimmed" | "unknown"
+    kind: str
+    queue: str = ""
+    number: int = 0
+    text: str = ""
+
+
+def unknown_names(counted: Census, workers: list[WorkerInfo]) -> list[ParkedName]:
+    """What waits for a worker that knows it while none that lives does.  Asks only queues that have blocked jobs."""
+    found = []
+    for queue in counted.holding(State.BLOCKED)[:LIVE_QUEUES]:
+        knowing = {each.info.get("knows") for each in workers if queue in _queues_of(each)}
+        found += [parked for parked in get_store().parked(queue) if knowing <= parked.unknown_to]
+    return found
+
+
+def _queues_of(worker: WorkerInfo) -> list[Any]:
+    queues = worker.info.get("queues")
+    return queues if isinstance(queues, list) else []
+
+
+def troubles(counted: Census, workers: list[WorkerInfo]) -> list[Trouble]:
+    """Everything that needs a person, worst first."""
+    found: list[Trouble] = []
+    waiting = counted.counts[State.QUEUED]
+    if not workers and waiting:
+        found.append(Trouble("no_workers", number=waiting))
+    closed = [(each.info.get("closed"), each.name) for each in workers]
+    found += [Trouble("narrow", "", n, name) for n, name in closed if isinstance(n, int) and n > 0][:LINES]
+    stats = list(counted.queues.values())
+    unknown = unknown_names(counted, workers)
+    found += [Trouble("unknown", each.queue, each.jobs, each.name) for each in unknown[:LINES]]
+    slow = sorted((s for s in stats if s.latency >= SLOW and not s.paused), key=lambda s: -s.latency)
+    found += [Trouble("latency", s.queue, s.latency) for s in slow[:LINES]]
+    dead = sorted((s for s in stats if s.counts.get(State.DEAD)), key=lambda s: -s.counts[State.DEAD])
+    found += [Trouble("dead", s.queue, s.counts[State.DEAD]) for s in dead[:LINES]]
+    paused = [s for s in stats if s.paused]
+    found += [Trouble("paused", s.queue, s.paused.until, s.paused.reason) for s in paused[:LINES] if s.paused]
+    types = [(s.queue, name, pause) for s in stats for name, pause in s.paused_types.items()]
+    found += [Trouble("type_paused", queue, pause.until, name) for queue, name, pause in types[:LINES]]
+    trimmed = [s for s in stats if s.totals.get("trimmed_dead")]
+    found += [Trouble("trimmed", s.queue, s.totals["trimmed_dead"]) for s in trimmed[:LINES]]
+    if counted.missing:
+        found.append(Trouble("unreported", number=counted.missing))
+    return found

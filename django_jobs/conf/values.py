@@ -1,0 +1,150 @@
+"""What each key of DJANGO_JOBS may hold.  The checks ask here; conf.py reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: Returns what is wrong with a value, as the remedy, or None.
+Judge = Callable[[Any], str | None]
+
+
+def whole(least: int, most: int) -> Judge:
+    """A whole number in a range; True and False are none."""
+    remedy = f"Use a whole number from {least} to {most}."
+    return lambda value: None if type(value) is int and least <= value <= most else remedy
+
+
+def seconds(least: float, most: float) -> Judge:
+    """A number of seconds in a range."""
+
+    def judge(value: Any) -> str | None:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+        return None if good else f"Use seconds, from {least:.10g} to {most:.10g}."
+
+    return judge
+
+
+def one_of(*choices: str) -> Judge:
+    """One of some words."""
+    remedy = f"Use one of {', '.join(map(repr, choices))}."
+    return lambda value: None if value in choices else remedy
+
+
+def truth(value: Any) -> str | None:
+    """True or False."""
+    return None if isinstance(value, bool) else "Use True or False."
+
+
+def text(value: Any) -> str | None:
+    """Text that is not empty."""
+    return None if isinstance(value, str) and value else "Use text."
+
+
+def store(value: Any) -> str | None:
+    """Text; checked further in conf/store_address.py, where nothing at all has its own error."""
+    good = isinstance(value, str) or not value
+    return None if good else "Use text, as in 'redis://localhost:6379/0' or 'embedded'."
+
+
+def name_part(value: Any) -> str | None:
+    """Text that may be part of a key: a namespace or the name of a queue."""
+    if isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable() and not set(value) & set("{}:, \\/"):
+        return None
+    return "Use up to 100 printable characters without space and { } : , / \\."
+
+
+def dotted_paths(value: Any) -> str | None:
+    """A list of dotted paths."""
+    good = isinstance(value, list | tuple) and all(isinstance(path, str) for path in value)
+    return None if good else "Use a list of dotted paths, as in ['shop.middleware.timing']."
+
+
+def module_names(value: Any) -> str | None:
+    """A list of names of modules."""
+    good = isinstance(value, list | tuple) and all(
+        isinstance(name, str) and all(part.isidentifier() for part in name.split(".")) for name in value
+    )
+    return None if good else "Use a list of names of modules, as in ['jobs', 'tasks', 'background.mail']."
+
+
+def host_names(value: Any) -> str | None:
+    """A list of host names."""
+    good = isinstance(value, list | tuple | set | frozenset) and all(
+        isinstance(name, str) and "/" not in name for name in value
+    )
+    return None if good else "Use a list of host names without http://, as in ['worker.internal']."
+
+
+def dictionary(example: str) -> Judge:
+    """A dict with text keys."""
+
+    def judge(value: Any) -> str | None:
+        good = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+        return None if good else f"Use a dict, as in {example}."
+
+    return judge
+
+
+def dictionary_or_none(example: str) -> Judge:
+    """A dict, or None for a part that is off."""
+    judge = dictionary(example)
+    return lambda value: None if value is None or judge(value) is None else f"{judge(value)} None switches it off."
+
+
+def credentials(value: Any) -> str | None:
+    """Names, each with what is sent for it."""
+    good = isinstance(value, Mapping) and all(
+        isinstance(entry, Mapping)
+        and set(entry) in ({"token"}, {"user", "password"})
+        and all(isinstance(part, str) for part in entry.values())
+        for entry in value.values()
+    )
+    return None if good else "Use a dict, as in {'media': {'token': '…'}, 'mail': {'user': '…', 'password': '…'}}."
+
+
+YEAR = 366 * 86_400
+
+KEYS: dict[str, Judge] = {
+    "STORE": store,
+    "NAMESPACE": name_part,
+    "QUEUES": dictionary("{'default': {}, 'mail': {'PRIORITY': 10}}"),
+    "QUEUE_ORDER": one_of("weighted", "strict"),
+    "MODULES": module_names,
+    "MIDDLEWARE": dotted_paths,
+    "ENQUEUE_MIDDLEWARE": dotted_paths,
+    "ON_COMMIT": truth,
+    "DATABASE": text,
+    "JOB_DEFAULTS": dictionary("{'max_attempts': 5}"),
+    "LEASE": seconds(1, 86_400),
+    "PROCESSES": whole(1, 1024),
+    "THREADS": whole(1, 1024),
+    "SHUTDOWN_TIMEOUT": seconds(0, 86_400),
+    "HISTORY": dictionary("{'succeeded': 1000, 'ttl': 86400}"),
+    "DEAD": dictionary("{'max': 100000, 'ttl': 15552000}"),
+    "IDEMPOTENCY": seconds(0, 100 * YEAR),
+    "MAX_PAYLOAD": whole(1, 512 * 1024 * 1024),
+    "MIN_REPLICAS": whole(0, 100),
+    "SCHEDULES": dictionary("{'nightly': {'job': 'shop.jobs.clean_up', 'cron': '0 3 * * *'}}"),
+    "ARCHIVE": dictionary_or_none("{'DAYS': 180}"),
+    "API": dictionary_or_none("{} for tokens, or {'REQUIRE_HTTPS': True}"),
+    "EAGER": truth,
+}
+
+QUEUE_KEYS: dict[str, Judge] = {
+    "PRIORITY": whole(1, 100_000),
+    "MAX_CONCURRENCY": whole(0, 1_000_000),
+    "MAX_LENGTH": whole(0, 1_000_000_000),
+    "ON_FULL": one_of("reject", "block"),
+}
+
+#: Keys whose value may hold a password: it is not shown.
+SECRET = frozenset({"STORE", "API", "CREDENTIALS"})
+
+#: Keys whose value is a dict with keys of its own.
+PARTS: dict[str, dict[str, Judge]] = {
+    "HISTORY": {"succeeded": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
+    "DEAD": {"max": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
+    "ARCHIVE": {"DAYS": whole(1, 36_500)},
+    "API": {"AUTHORIZER": text, "REQUIRE_HTTPS": truth, "REMOTE_HOSTS": host_names, "CREDENTIALS": credentials},
+}

@@ -1,0 +1,1 @@
+"""What a job is: its values, options, definition and outcome.  Pure: no store, no process."""

@@ -1,0 +1,30 @@
+"""What one attempt came to: made by the executor, settled by settle.py, told to the world by announce.py."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django_jobs.core.context import RunningJob
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.outcome import Outcome
+from django_jobs.core.values import PLAIN, Claim, Controls, Job
+
+
+class Attempted(NamedTuple):
+    """One attempt that ended.  `running` and `definition` are None where the job never started."""
+
+    claim: Claim
+    outcome: Outcome
+    name: str = ""
+    running: RunningJob | None = None
+    definition: JobDefinition | None = None
+    #: the exception, or text where it happened in a process that is gone.
+    error: BaseException | str | None = None
+    run_ms: int = -1
+    wait_ms: int = 0
+    controls: Controls = PLAIN
+
+
+def waited(claim: Claim, job: Job) -> int:
+    """How long the job waited for this claim (ms): from when it could run, by the store's clock."""
+    return max(0, claim.claimed_at - max(claim.since, job.enqueued_at))

@@ -1,0 +1,193 @@
+"""The job that runs: what middleware get, what `takes_context` functions get, and `current_job()`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from json import dumps
+from time import monotonic, time
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from django_jobs.core.outcome import clean
+from django_jobs.exceptions import StoreError
+
+logger = logging.getLogger("django_jobs.worker")
+
+StopReason = Literal["cancelled", "shutdown", "timeout"]
+#: Seconds between two check-ins of one job that reach the store; the newest in between is sent at the end of them.
+CHECKIN_INTERVAL = 1.0
+#: Bytes of a check-in message that are kept.
+MAX_MESSAGE_BYTES = 1024
+
+
+class StopRequests:
+    """Who should stop, in this process: everybody (it drains), or single jobs (cancelled, or their claim was lost)."""
+
+    __slots__ = ("everybody", "jobs")
+
+    def __init__(self) -> None:
+        self.everybody = False
+        #: (queue, id)
+        self.jobs: set[tuple[str, str]] = set()
+
+
+class RunningJob:
+    """One attempt of one job, as middleware see it.
+
+    `args` (list) and `kwargs` (dict) may be changed before `get_next(job)`; `context` is a namespace that is new for
+    every attempt; `meta` is what enqueue middleware sent along.
+    """
+
+    __slots__ = (
+        "_context", "_last_sent", "_pending", "_send", "_stops", "args", "attempt", "claimed_ms", "enqueued_ms", "id",
+        "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "soft_deadline", "token",
+        "worker",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: str,
+        name: str,
+        queue: str,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        *,
+        attempt: int = 1,
+        max_attempts: int = 1,
+        enqueued_ms: int = 0,
+        ready_ms: int = 0,
+        claimed_ms: int = 0,
+        token: int = 0,
+        worker: str = "",
+        meta: dict[str, Any] | None = None,
+        stops: StopRequests | None = None,
+        send: Callable[[bytes], bool] | None = None,
+        soft_timeout: float | None = None,
+    ) -> None:
+        self.id, self.name, self.queue, self.args, self.kwargs = id, name, queue, args, kwargs
+        self.attempt, self.max_attempts, self.token, self.meta = attempt, max_attempts, token, meta
+        #: the name of the worker process.
+        self.worker = worker
+        self.enqueued_ms, self.ready_ms, self.claimed_ms = enqueued_ms, ready_ms, claimed_ms
+        self._stops, self._send = stops, send
+        #: monotonic seconds, or None.
+        self.soft_deadline = None if soft_timeout is None else monotonic() + soft_timeout
+        self._context: SimpleNamespace | None = None
+        self._pending: bytes | None = None
+        self._last_sent = 0.0
+
+    def __repr__(self) -> str:
+        return f"<RunningJob {self.name} {self.id} attempt {self.attempt}>"
+
+    @property
+    def context(self) -> SimpleNamespace:
+        if self._context is None:
+            self._context = SimpleNamespace()
+        return self._context
+
+    @property
+    def enqueued_at(self) -> datetime:
+        return datetime.fromtimestamp(self.enqueued_ms / 1000, UTC)
+
+    @property
+    def ready_at(self) -> datetime:
+        """When this attempt could first run: what `claimed_at` is later than it, the job has waited for a worker."""
+        return datetime.fromtimestamp(self.ready_ms / 1000, UTC)
+
+    @property
+    def claimed_at(self) -> datetime:
+        return datetime.fromtimestamp(self.claimed_ms / 1000, UTC)
+
+    @property
+    def should_stop(self) -> bool:
+        """Has this job been asked to end?  `stop_reason` says why."""
+        return self.stop_reason is not None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why this job should end, None as long as it need not: "cancelled" (a person asked, or its claim was lost),
+        "shutdown" (the worker stops: what has not ended in time runs again), "timeout" (its `soft_timeout` is over)."""
+        stops = self._stops
+        if stops is not None:
+            if (self.queue, self.id) in stops.jobs:
+                return "cancelled"
+            if stops.everybody:
+                return "shutdown"
+        if self.soft_deadline is not None and monotonic() >= self.soft_deadline:
+            return "timeout"
+        return None
+
+    def checkin(self, message: str = "", progress: float | None = None) -> None:
+        """Say how far the job is: a short message, and 0…1 (values outside are moved to the nearest).
+
+        Shown live in the admin.  Costs a call to the store at most once a second, and never raises because of it.
+        """
+        checkin: dict[str, Any] = {"message": clean(message, MAX_MESSAGE_BYTES), "at": int(time() * 1000)}
+        if progress is not None:
+            checkin["progress"] = min(max(float(progress), 0.0), 1.0) if progress == progress else 0.0
+        self._pending = dumps(checkin, ensure_ascii=True).encode()
+        self.flush_checkin()
+
+    def flush_checkin(self, now: float | None = None) -> None:
+        """Send the newest check-in if one waits and its time has come; the worker calls this while the job runs."""
+        now = monotonic() if now is None else now
+        if self._pending is None or self._send is None or now - self._last_sent < CHECKIN_INTERVAL:
+            return
+        pending, self._pending, self._last_sent = self._pending, None, now
+        try:
+            held = self._send(pending)
+        except StoreError as error:
+            # A note about progress is never a reason to fail the work it is about.
+            logger.debug("Check-in of job %s was not stored: %s", self.id, error)
+        else:
+            if not held and self._stops is not None:
+                self._stops.jobs.add((self.queue, self.id))
+
+
+class JobContext:
+    """First argument of a job with `takes_context=True`."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: RunningJob) -> None:
+        self.job = job
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first start."""
+        return self.job.attempt
+
+    @property
+    def context(self) -> SimpleNamespace:
+        """What middleware left for this attempt."""
+        return self.job.context
+
+    @property
+    def should_stop(self) -> bool:
+        """True once the job should end early; `stop_reason` says why."""
+        return self.job.should_stop
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """None | "cancelled" | "shutdown" | "timeout"; see RunningJob.stop_reason."""
+        return self.job.stop_reason
+
+    @property
+    def token(self) -> int:
+        """Grows with every later claim in this queue: for systems that can refuse the call of an older attempt."""
+        return self.job.token
+
+    def checkin(self, message: str = "", progress: float | None = None) -> None:
+        """Say how far the job is; see RunningJob.checkin."""
+        self.job.checkin(message, progress)
+
+
+running: ContextVar[RunningJob | None] = ContextVar("django_jobs_running", default=None)
+
+
+def current_job() -> RunningJob | None:
+    """The job this code runs in, or None: anywhere in the call stack of a job, sync or async."""
+    return running.get()

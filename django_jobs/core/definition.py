@@ -1,0 +1,238 @@
+"""What is known of a job before it is ever enqueued: its function, its names, its options."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from django_jobs.conf import Settings, get_settings
+from django_jobs.core.options import DEFAULTABLE, JobOptions, check_limits, check_options
+from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
+from django_jobs.exceptions import InvalidArguments, InvalidJob
+
+T = TypeVar("T")
+
+#: Shown instead of a sensitive value.
+HIDDEN = "••••"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
+
+
+class _Option(Generic[T]):
+    """An option as an attribute: what `@job` said, else JOB_DEFAULTS, else the default."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> _Option[T]: ...
+    @overload
+    def __get__(self, instance: JobDefinition, owner: type) -> T: ...
+    def __get__(self, instance: JobDefinition | None, owner: type) -> T | _Option[T]:
+        return self if instance is None else getattr(instance.options, self.name)
+
+
+class JobDefinition:
+    """One registered job.  Calling it runs the function here and now.
+
+    `name` is the name on the wire, `aliases` the older ones it answers to, `origin` the dotted place of the function.
+    All options of `@job` are attributes; durations are seconds.
+    """
+
+    #: Templates call what is callable: without this, `{% if job %}` would run the job.
+    do_not_call_in_templates = True
+    #: Signals about its jobs of which the definition itself is told, beside their receivers (events/signal_events.py).
+    told_of: frozenset[str] = frozenset()
+    #: What is kept of a success says which worker process ran it.
+    keeps_worker = False
+    #: Its module was imported after the project had started: by a view, say.  Workers may not know it.
+    is_late = False
+
+    queue = _Option[str]()
+    priority = _Option[int]()
+    max_attempts = _Option[int]()
+    backoff = _Option[tuple[float, ...] | Callable[[int, BaseException], float] | None]()
+    retry_on = _Option[tuple[type[BaseException], ...]]()
+    discard_on = _Option[tuple[type[BaseException], ...]]()
+    on_exhausted = _Option[str]()
+    timeout = _Option[float | None]()
+    soft_timeout = _Option[float | None]()
+    expires_in = _Option[float | None]()
+    delivery = _Option[str]()
+    max_concurrency = _Option[int]()
+    concurrency_key = _Option[str | Callable[..., Any] | None]()
+    unique = _Option[str | float | None]()
+    unique_on = _Option[tuple[str, ...] | None]()
+    on_conflict = _Option[str]()
+    keep_result = _Option[float | None]()
+    takes_context = _Option[bool]()
+    api = _Option[bool]()
+    sensitive = _Option[tuple[str, ...]]()
+    cron = _Option[str | None]()
+    on_missing = _Option[str]()
+
+    def __init__(
+        self, func: Callable[..., Any], *, name: str | None = None, aliases: Sequence[str] = (), **options: Any
+    ) -> None:
+        self.func = func
+        self.is_async = inspect.iscoroutinefunction(func)
+        self.origin = f"{func.__module__}.{func.__qualname__}"
+        self.name = name if name is not None else self.origin
+        if isinstance(aliases, str):
+            raise InvalidJob(f"{self.origin}: aliases={aliases!r}: use a list of names.")
+        self.aliases = tuple(aliases)
+        for each in (self.name, *self.aliases):
+            check_name(each, self.origin)
+        self.given: Mapping[str, Any] = check_options(options, self.origin)
+        self.signature = _signature(func, bool(self.given.get("takes_context")), self.origin)
+        if self.given.get("delivery") == "at_most_once" and self.given.get("max_attempts", 1) != 1:
+            raise InvalidJob(
+                f"{self.origin}: max_attempts={self.given['max_attempts']} contradicts delivery='at_most_once', "
+                "which never starts a job twice. Leave max_attempts out."
+            )
+        self._check_parameters()
+        self._read: tuple[Settings, JobOptions, Options, Controls] | None = None
+        self._limits = _positional_limits(self.signature)
+        self.__doc__, self.__module__ = func.__doc__, func.__module__
+        self.__name__, self.__qualname__, self.__wrapped__ = func.__name__, func.__qualname__, func
+
+    def __repr__(self) -> str:
+        return f"<job {self.name}>"
+
+    def tell(self, notice: Any) -> None:
+        """One of the signals `told_of` is sent about a job of this definition (`notice`: events/signal_events.py)."""
+
+    # -- options -------------------------------------------------------------
+
+    @property
+    def options(self) -> JobOptions:
+        """The options in force.  JOB_DEFAULTS is looked up late: jobs are defined before settings are complete."""
+        return self.resolved()[1]
+
+    @property
+    def stored_options(self) -> Options:
+        """The part of the options that travels with each job."""
+        return self.resolved()[2]
+
+    @property
+    def stored_controls(self) -> Controls:
+        """What stores are told of each job of this definition, before anything that depends on its arguments."""
+        return self.resolved()[3]
+
+    def resolved(self) -> tuple[Settings, JobOptions, Options, Controls]:
+        """The settings that these hold for, `options`, `stored_options` and `stored_controls`, in one look."""
+        settings = get_settings()
+        read = self._read
+        if read is None or read[0] is not settings:
+            defaults = check_options(settings.job_defaults, "DJANGO_JOBS['JOB_DEFAULTS']", DEFAULTABLE)
+            chosen = {**defaults, **self.given}
+            if chosen.get("delivery") == "at_most_once":
+                chosen["max_attempts"] = 1
+            check_limits(chosen, self.origin)
+            options = JobOptions(**chosen)
+            read = self._read = (settings, options, _stored_options(options), _stored_controls(options))
+        return read
+
+    # -- arguments -----------------------------------------------------------
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        """Return the arguments by parameter name, without the context.  Raises InvalidArguments."""
+        try:
+            return self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArguments(f"{self.name}{self.signature} cannot be called like this: {error}.") from error
+
+    def check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise InvalidArguments unless the function could be called like this.  Quick where it can be."""
+        if kwargs or self._limits is None or not self._limits[0] <= len(args) <= self._limits[1]:
+            self.bind(args, kwargs)
+
+    def hide(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments with HIDDEN in place of the sensitive ones, to be shown to people."""
+        if not (sensitive := self.sensitive):
+            return list(args), dict(kwargs)
+        shown: list[Any] = []
+        for i, value in enumerate(args):
+            shown.append(HIDDEN if self._parameter_at(i) in sensitive else value)
+        # An extra keyword belongs to **kwargs, whose own name may be sensitive too.
+        extra = next((p.name for p in self.signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
+        known = self.signature.parameters
+        return shown, {
+            key: HIDDEN if key in sensitive or (key not in known and extra in sensitive) else value
+            for key, value in kwargs.items()
+        }
+
+    def with_names(self, text: str) -> str:
+        """Return an error's text with the parameter's name beside the first `args[0]`."""
+        return re.sub(r"\bargs\[(\d+)\]", lambda at: f"{at[0]} ({self._parameter_at(int(at[1]))})", text, count=1)
+
+    def _parameter_at(self, index: int) -> str:
+        for i, parameter in enumerate(self.signature.parameters.values()):
+            if parameter.kind is parameter.VAR_POSITIONAL or i == index:
+                return parameter.name
+        return ""
+
+    def _check_parameters(self) -> None:
+        """Options that name parameters must name some that exist."""
+        parameters = self.signature.parameters
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        key = self.given.get("concurrency_key")
+        for option, names in (
+            ("sensitive", self.given.get("sensitive", ())),
+            ("unique_on", self.given.get("unique_on") or ()),
+            ("concurrency_key", [key] if isinstance(key, str) else ()),
+        ):
+            for name in names:
+                if name not in parameters and not open_ended:
+                    has = ", ".join(parameters) or "none"
+                    raise InvalidJob(f"{self.origin}: {option} names {name!r}, which is no parameter. It has: {has}.")
+
+
+def check_name(name: Any, owner: str) -> None:
+    """Raise InvalidJob unless this may be the name of a job: it appears in keys, addresses and records."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidJob(
+            f"{owner}: the name {name!r} cannot be used. "
+            "Use up to 200 letters, digits and _ . : / - (the first a letter, a digit or _)."
+        )
+
+
+def _signature(func: Callable[..., Any], takes_context: bool, owner: str) -> inspect.Signature:
+    signature = inspect.signature(func)
+    if not takes_context:
+        return signature
+    first, *others = signature.parameters.values() or [None]
+    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        raise InvalidJob(f"{owner}: takes_context=True needs a first parameter for it, as in def job(ctx, order_id).")
+    return signature.replace(parameters=[p for p in others if p is not None])
+
+
+def _positional_limits(signature: inspect.Signature) -> tuple[int, int] | None:
+    """Least and most positional arguments; None if only a full bind can tell."""
+    parameters = signature.parameters.values()
+    if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    most = 10**9 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
+    return sum(p.default is p.empty for p in positional), most
+
+
+def _stored_options(options: JobOptions) -> Options:
+    stored = Options(
+        max_attempts=options.max_attempts,
+        timeout=None if options.timeout is None else round(options.timeout * 1000),
+        on_exhausted=options.on_exhausted,
+    )
+    return DEFAULT_OPTIONS if stored == DEFAULT_OPTIONS else stored
+
+
+def _stored_controls(options: JobOptions) -> Controls:
+    stored = Controls(
+        priority=options.priority,
+        alone=options.timeout is not None,
+        at_most_once=options.delivery == "at_most_once",
+        # 0 stores no result, so there is nothing to keep: such a job stays as HISTORY says.
+        keep_result=round(options.keep_result * 1000) if options.keep_result else None,
+    )
+    return PLAIN if stored == PLAIN else stored

@@ -1,0 +1,212 @@
+"""What follows an attempt.  Pure: no clock, no store, no Django; worker and parent both decide here."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from math import isfinite
+from typing import Any, NamedTuple, Protocol
+
+from django_jobs.core.values import Attempt
+from django_jobs.exceptions import Discard, Fail, Retry, Snooze
+
+DAY_MS = 86_400_000
+#: No delay is longer: ten years, so that a slip of units cannot make a number no clock can show.
+MAX_DELAY_MS = 3650 * DAY_MS
+#: Bytes of text kept of one failed attempt; more would let one bad error fill the store.
+MAX_ERROR_BYTES = 2 * 1024
+MAX_TRACEBACK_BYTES = 12 * 1024
+
+Backoff = Sequence[float] | Callable[[int, BaseException], float] | None
+
+
+class Succeeded(NamedTuple):
+    """The attempt ended well.  `result` is the JSON text of the value, b"" for None."""
+
+    result: bytes = b""
+
+
+class RetryIn(NamedTuple):
+    """Try again in `delay` ms."""
+
+    delay: int
+    attempt: Attempt
+
+
+class SnoozeFor(NamedTuple):
+    """Run again in `delay` ms, not counted."""
+
+    delay: int
+
+
+class Parked(NamedTuple):
+    """Wait for a worker that knows the name, not counted.  `knows`: the digest of what is known here."""
+
+    knows: str
+
+
+class Cancelled(NamedTuple):
+    """End here without going to dead."""
+
+    attempt: Attempt
+
+
+class Dead(NamedTuple):
+    """No further attempt."""
+
+    attempt: Attempt
+
+
+class HandedOver(NamedTuple):
+    """The attempt goes on elsewhere: `holder` has the claim from now on, for `lease` ms.  What a push job returns."""
+
+    holder: str
+    lease: int
+
+
+Outcome = Succeeded | RetryIn | SnoozeFor | Parked | Cancelled | Dead | HandedOver
+
+
+class Policy(Protocol):
+    """The part of a job definition that decides what a failure means."""
+
+    @property
+    def backoff(self) -> Any: ...
+    @property
+    def retry_on(self) -> tuple[type[BaseException], ...]: ...
+    @property
+    def discard_on(self) -> tuple[type[BaseException], ...]: ...
+
+
+class AnyFailure:
+    """The policy of a job whose definition is not known here: as if every option were at its default."""
+
+    backoff: Backoff = None
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    discard_on: tuple[type[BaseException], ...] = ()
+
+
+def after_failure(
+    error: BaseException,
+    policy: Policy,
+    attempt: Attempt,
+    *,
+    max_attempts: int,
+    on_exhausted: str,
+    at_most_once: bool,
+    jitter: float,
+) -> Outcome:
+    """Decide what becomes of a job whose attempt raised `error`.
+
+    `attempt` is the line for the log, made by `failed_attempt`; `jitter` is a random number in 0…1.
+    """
+    if at_most_once:
+        max_attempts = 1
+        if isinstance(error, Snooze | Retry):
+            return _exhausted(attempt._replace(error=_refused(error, attempt.error)), on_exhausted)
+    try:
+        if isinstance(error, Snooze):
+            return SnoozeFor(milliseconds(error.in_))
+        asked = milliseconds(error.in_) if isinstance(error, Retry) and error.in_ is not None else None
+    except ValueError as wrong:
+        asked, attempt = None, attempt._replace(error=f"{attempt.error} ({wrong})")
+    if isinstance(error, (Discard, *policy.discard_on)):
+        return Cancelled(attempt._replace(outcome="discarded"))
+    if isinstance(error, Fail):
+        return Dead(attempt)
+    if isinstance(error, Retry):
+        attempt = attempt._replace(outcome="retried")
+    elif not _is_retried(error, policy.retry_on):
+        return Dead(attempt)
+    if attempt.attempt >= max_attempts:
+        return _exhausted(attempt, on_exhausted)
+    if asked is not None:
+        return RetryIn(asked, attempt)
+    try:
+        return RetryIn(backoff_ms(policy.backoff, attempt.attempt, error, jitter), attempt)
+    except Exception as wrong:
+        # backoff is user code: when it is wrong, the job still needs a next attempt and its author a word.
+        note = f"{attempt.error} (backoff failed: {type(wrong).__name__}: {clean(wrong, 200)})"
+        return RetryIn(formula_ms(attempt.attempt, jitter), attempt._replace(error=note))
+
+
+#: What helps a job whose name is not known here, beside what UnknownJob says.
+WAITS_FOR_ITS_WORKER = "It waits for a worker that knows it: restart workers that run older code."
+
+
+def _exhausted(attempt: Attempt, on_exhausted: str) -> Outcome:
+    return Cancelled(attempt._replace(outcome="discarded")) if on_exhausted == "discard" else Dead(attempt)
+
+
+def _refused(error: BaseException, reason: str) -> str:
+    return (
+        f"{type(error).__name__} in a job with delivery='at_most_once', which is never started again: raise Fail or "
+        f"Discard instead, or leave delivery out. It said: {reason}"
+    )
+
+
+def _is_retried(error: BaseException, retry_on: tuple[type[BaseException], ...]) -> bool:
+    # SystemExit and its kind are no Exceptions, yet a job that ends that way has failed like any other.
+    return isinstance(error, retry_on) or (not isinstance(error, Exception) and Exception in retry_on)
+
+
+def backoff_ms(backoff: Any, failures: int, error: BaseException, jitter: float) -> int:
+    """Milliseconds until the attempt after failure number `failures` (1 is the first)."""
+    if backoff is None:
+        return formula_ms(failures, jitter)
+    if callable(backoff):
+        return milliseconds(backoff(failures, error))
+    return milliseconds(backoff[min(failures, len(backoff)) - 1])
+
+
+def formula_ms(failures: int, jitter: float) -> int:
+    """n⁴ + 15 seconds and up to 10·(n + 1) more, at most a day: 16 s, 31 s, 96 s, 4 min, 11 min, 22 min, 40 min…"""
+    return min(int((failures**4 + 15 + jitter * 10 * (failures + 1)) * 1000), DAY_MS)
+
+
+def milliseconds(delay: Any) -> int:
+    """Seconds or timedelta → ms.  Raises ValueError for what is no delay."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not isfinite(seconds) or seconds < 0:
+        raise ValueError(f"a delay must be seconds ≥ 0 or a timedelta, not {delay!r:.100}")
+    return min(int(seconds * 1000), MAX_DELAY_MS)
+
+
+# -- an error as text ----------------------------------------------------------
+
+
+def failed_attempt(
+    error: BaseException, *, number: int, at: int, run_ms: int = -1, worker: str = "", outcome: str = "failed"
+) -> Attempt:
+    """The line of the attempts log for `error`; whatever is in it, the line can be stored and shown."""
+    kind = type(error)
+    # Code that gave up on purpose needs no traceback, and a job that snoozes hourly would carry hundreds.
+    trace = "" if isinstance(error, Retry | Snooze | Discard) else _trace(error)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return Attempt(number, outcome, at, run_ms, worker, clean(name, 200), clean(error, MAX_ERROR_BYTES), trace)
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-30)
+    except Exception as unprintable:
+        return f"(the traceback cannot be shown: {type(unprintable).__name__})"
+    return clean("".join(lines[-200:]), MAX_TRACEBACK_BYTES, keep_end=True)
+
+
+#: Control characters except tab and newline, so that no terminal or page obeys an error message.
+_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
+
+
+def clean(value: object, limit: int, *, keep_end: bool = False) -> str:
+    """Text of anything, at most `limit` bytes of UTF-8, without control characters and lone surrogates."""
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except Exception as unprintable:
+        text = f"(str() of this {type(value).__name__} raised {type(unprintable).__name__})"
+    text = text[-limit:] if keep_end else text[:limit]
+    data = text.translate(_CONTROLS).encode("utf-8", "replace")
+    if len(data) > limit:
+        data = data[-limit:] if keep_end else data[:limit]
+    return data.decode("utf-8", "ignore")

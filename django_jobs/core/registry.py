@@ -1,0 +1,109 @@
+"""The jobs of this process by name.  Filled by `@job` at import; nothing runs that is not in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from hashlib import sha256
+from threading import Lock
+
+from django.apps import apps
+
+from django_jobs.core.definition import JobDefinition
+from django_jobs.exceptions import InvalidJob, UnknownJob
+from django_jobs.serialization.record import FORMAT
+
+_lock = Lock()
+_by_name: dict[str, JobDefinition] = {}
+_aliases: dict[str, str] = {}
+_resolvers: list[Callable[[str], JobDefinition | None]] = []
+_further: list[Callable[[], frozenset[str]]] = []
+_changes = 0
+#: what the digest was made of, and the digest.
+_digest: tuple[object, str] = (None, "")
+
+
+def register(definition: JobDefinition) -> None:
+    """Make a job known under its name and aliases.  The same function may come again (a reloaded module).
+
+    Raises InvalidJob if another function has one of the names.
+    """
+    global _changes
+    with _lock:
+        _changes += 1
+        for name in (definition.name, *definition.aliases):
+            other = _by_name.get(_aliases.get(name, name))
+            if other is not None and other.origin != definition.origin:
+                raise InvalidJob(
+                    f"Two jobs are named {name!r}: {other.origin} and {definition.origin}. "
+                    "Give one of them another name=…; names and aliases are unique in a project."
+                )
+        # A worker starts as any process of the project does.  What is imported later here, none of them may know.
+        before = _by_name.get(definition.name) or _by_name.get(definition.origin)  # a task has a name for each backend
+        definition.is_late = apps.ready and (before is None or before.is_late)
+        _by_name[definition.name] = definition
+        for alias in definition.aliases:
+            _aliases[alias] = definition.name
+
+
+def unregister(name: str) -> None:
+    """Forget a job and its aliases; nothing happens if it is not known."""
+    global _changes
+    with _lock:
+        _changes += 1
+        _by_name.pop(name, None)
+        for alias in [alias for alias, target in _aliases.items() if target == name]:
+            del _aliases[alias]
+
+
+def get(name: str) -> JobDefinition:
+    """Return the job of that name or alias.  Raises UnknownJob, with the nearest name there is."""
+    definition = _by_name.get(name) or _by_name.get(_aliases.get(name, ""))
+    if definition is None:
+        for resolve in _resolvers:
+            if (found := resolve(name)) is not None:
+                return found
+        close = get_close_matches(name, [*_by_name, *_aliases], n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else "Is its module a jobs.py of an installed app?"
+        raise UnknownJob(f"No job is named {name[:200]!r}. {hint} One that was renamed needs its old name in aliases.")
+    return definition
+
+
+def knows(name: str) -> bool:
+    """Is a job of exactly that name registered?  Asks no resolver and follows no alias."""
+    return name in _by_name
+
+
+def add_resolver(
+    resolve: Callable[[str], JobDefinition | None], names: Callable[[], frozenset[str]] | None = None
+) -> None:
+    """Ask `resolve` for names that no `@job` has: job types that are data (remote jobs).
+
+    `names` returns those it knows now, where they do not follow from the names of `@job`."""
+    if resolve not in _resolvers:
+        _resolvers.append(resolve)
+        if names is not None:
+            _further.append(names)
+
+
+def digest() -> str:
+    """What this process knows how to run, as a few characters: another as soon as it learns or forgets a name.
+
+    Workers of one digest run the same jobs, so what one of them does not know, none of them does."""
+    global _digest
+    made_of = (_changes, [names() for names in _further])
+    if _digest[0] != made_of:
+        further = sorted(set().union(*made_of[1]))
+        text = "\n".join([str(FORMAT), *sorted([*_by_name, *_aliases]), "", *further])
+        _digest = made_of, sha256(text.encode()).hexdigest()[:12]
+    return _digest[1]
+
+
+def names() -> list[str]:
+    """The names of all jobs, sorted; aliases are left out."""
+    return sorted(_by_name)
+
+
+def all_definitions() -> list[JobDefinition]:
+    """All jobs, by name."""
+    return [_by_name[name] for name in names()]

@@ -1,0 +1,1 @@
+"""The way in: from `@job` and its methods to the store."""

@@ -1,0 +1,150 @@
+"""`@job`: turns a module-level function into one that can be enqueued."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+
+from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.context import JobContext
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options import NAMES, check_options
+from django_jobs.enqueue.async_methods import AsyncCalls
+from django_jobs.enqueue.request import check_id, check_patience, moment, unknown_queue
+from django_jobs.exceptions import InvalidArguments, InvalidJob
+
+P = ParamSpec("P")
+#: The parameters of the function itself: those of P, after a JobContext if it takes one.
+C = ParamSpec("C")
+R = TypeVar("R")
+
+#: Options of `using` that `@job` has too.
+_SHARED = frozenset({"queue", "priority", "max_attempts", "unique", "unique_on", "on_conflict"})
+_OF_ONE_CALL = ("job_id", "run_at", "expires_at", "on_commit", "block_timeout", "meta")
+
+
+class AllCalls(AsyncCalls[P]):
+    """Every call that enqueues, and `using`, which changes options for the next one."""
+
+    def using(self, **options: Any) -> Using[P]:
+        """Return a copy that enqueues with other options, for any call.
+
+        `queue`, `priority`, `max_attempts`, `unique`, `unique_on`, `on_conflict` as for `@job`; `job_id` (text: a
+        second job with that id is not added), `run_at` and `expires_at` (aware datetimes), `on_commit` (bool),
+        `block_timeout` (seconds to wait for room in a queue with ON_FULL "block"), `meta` (dict of JSON values).
+        Raises InvalidArguments, InvalidJob or UnknownQueue, which name the value.
+        """
+        return Using(self._definition, {**self._overrides, **_overrides(self._definition, options)})
+
+
+class Using(AllCalls[P]):
+    """A job with options for the next call: what `using` returns.  It stays good for any number of calls."""
+
+    def __init__(self, definition: JobDefinition, overrides: Mapping[str, Any]) -> None:
+        self._definition, self._overrides = definition, overrides
+
+    def __repr__(self) -> str:
+        return f"<{self._definition!r} using {dict(self._overrides)!r}>"
+
+
+class JobFunction(JobDefinition, AllCalls[P], Generic[P, C, R]):
+    """A function under `@job`: callable as before, and with every call that enqueues."""
+
+    def __init__(self, func: Callable[C, R], **options: Any) -> None:
+        super().__init__(func, **options)
+        self._definition = self
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
+        """Run the function here and now, as if it were no job."""
+        return self.func(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+@overload
+def job(func: Callable[P, R], /) -> JobFunction[P, P, R]: ...
+@overload
+def job(
+    *, takes_context: Literal[True], **options: Any
+) -> Callable[[Callable[Concatenate[JobContext, P], R]], JobFunction[P, Concatenate[JobContext, P], R]]: ...
+@overload
+def job(**options: Any) -> Callable[[Callable[P, R]], JobFunction[P, P, R]]: ...
+def job(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a module-level `def` or `async def` a job, as `@job` or `@job(**options)`.
+
+    The options are those of JobOptions, `name` (the name on the wire, default "module.function") and `aliases` (older
+    names it answers to).  Raises InvalidJob, which says what to do, when the module is imported.
+    """
+    if func is None:
+        return lambda function: _define(function, options)
+    return _define(func, options)
+
+
+def _define(func: Any, options: dict[str, Any]) -> JobFunction[..., ..., Any]:
+    _check_function(func)
+    definition: JobFunction[..., ..., Any] = JobFunction(func, **options)
+    registry.register(definition)
+    return definition
+
+
+def _check_function(func: Any) -> None:
+    """A worker finds a job by importing its module, so the function must stand there by name."""
+    if isinstance(func, JobDefinition):
+        raise InvalidJob(f"{func.origin} is a job already: use @job once.")
+    if isinstance(func, str):
+        raise InvalidJob(f"@job({func!r}): options are given by name, as in @job(queue={func!r}).")
+    if not inspect.isfunction(func):
+        raise InvalidJob(f"@job on {func!r}: use it on a function, as in @job above `def send_receipt(order_id):`.")
+    place = f"{func.__module__}.{func.__qualname__}"
+    if func.__name__ == "<lambda>":
+        raise InvalidJob(f"{place} is a lambda. Write a `def` at the top level of a module.")
+    if "." in func.__qualname__:
+        raise InvalidJob(
+            f"{place} is nested in a function or class: a worker cannot find it. "
+            "Move it to the top level of a module, and pass what it needs as arguments. "
+            "If a decorator made it, let that use functools.wraps."
+        )
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        raise InvalidJob(f"{place} is a generator: calling it runs nothing. Use a plain function without yield.")
+
+
+def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `using`, checked, as fields of NewJobRequest."""
+    shared = {name: value for name, value in options.items() if name not in _OF_ONE_CALL}
+    if lasting := sorted(shared.keys() & frozenset(NAMES) - _SHARED):
+        raise InvalidJob(
+            f"{definition.name}.using(): {lasting[0]} holds for every call of a job: write it as @job({lasting[0]}=…)."
+        )
+    fields = check_options(shared, f"{definition.name}.using()", _SHARED | frozenset(_OF_ONE_CALL))
+    settings = get_settings()
+    if "queue" in fields and fields["queue"] not in settings.queues:
+        raise unknown_queue(fields["queue"], settings)
+    if fields.get("max_attempts", 1) != 1 and definition.delivery == "at_most_once":
+        raise InvalidJob(f"{definition.name}.using(): max_attempts contradicts delivery='at_most_once'. Leave it out.")
+    for name in _OF_ONE_CALL:
+        if name in options:
+            field, check = _CHECKS[name]
+            fields[field] = check(options[name])
+    return fields
+
+
+def _on_commit(value: Any) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise InvalidArguments(f"on_commit={value!r}: use True, False, or None for the setting ON_COMMIT.")
+
+
+def _meta(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    raise InvalidArguments(f"meta={value!r}: use a dict of JSON values.")
+
+
+_CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "job_id": ("id", lambda value: None if value is None else check_id(value)),
+    "run_at": ("run_at", lambda value: 0 if value is None else moment(value, "run_at")),
+    "expires_at": ("expires_at", lambda value: None if value is None else moment(value, "expires_at")),
+    "on_commit": ("on_commit", _on_commit),
+    "block_timeout": ("block_timeout", check_patience),
+    "meta": ("meta", _meta),
+}

@@ -1,0 +1,259 @@
+"""A handle on one job: what enqueue returns and `get_job` finds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import wait
+from inspect import isawaitable
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.values import FINISHED, Added, Attempt, JobInfo, State
+from django_jobs.exceptions import JobFailed, JobNotFound
+from django_jobs.serialization.results import MissingResult, load_result
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.ends import End
+
+#: Handle states that are no states of a job: nothing is stored yet, or nothing was stored.
+DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
+
+
+class JobHandle:
+    """One job, as last seen.  `refresh()` looks again; `wait()` waits until it has ended.
+
+    `state` is one of the nine states, or "deferred" (waits for the commit), "duplicate" (an equal job waits already)
+    or "full" (the queue had no room); the last two were not stored.
+    """
+
+    __slots__ = ("_info", "_is_final", "added", "id", "name", "queue", "state")
+
+    def __init__(
+        self, id: str, name: str, queue: str, state: str = State.QUEUED, *, info: JobInfo | None = None
+    ) -> None:
+        self.id, self.name, self.queue = id, name, queue
+        self.state: str = state
+        #: what the store answered; None before it was asked.
+        self.added: Added | None = None
+        self._info = info
+        #: the store has nothing to add: the job ran where it was enqueued, or was cancelled before it was sent.
+        self._is_final = False
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.name} {self.id} {self.state}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobHandle) and (self.id, self.queue) == (other.id, other.queue)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.queue))
+
+    # -- looking -------------------------------------------------------------
+
+    def refresh(self) -> JobHandle:
+        """Ask the store for the job as it is now, and return this handle.
+
+        Raises JobNotFound if it is not there (any more).  A handle that is deferred, duplicate or full stays as it is,
+        and so does that of a job which ran where it was enqueued (EAGER) or was cancelled before its commit.
+        """
+        if self._is_final or self.state in (DEFERRED, DUPLICATE, FULL):
+            return self
+        self._see(get_store().get(self.queue, self.id))
+        return self
+
+    def _see(self, info: JobInfo | None) -> None:
+        if info is None:
+            info = _left_behind(self.queue, self.id)
+        if info is None:
+            raise _not_found(self.id)
+        self._info, self.state = info, info.state
+
+    def show(self, info: JobInfo, *, final: bool = False) -> None:
+        """Take over what somebody else has looked up; `final`: nobody will ever know more."""
+        self._info, self.state, self._is_final = info, info.state, final
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts that did not succeed, oldest first, as of the last look."""
+        return self._seen().attempts
+
+    @property
+    def result(self) -> Any:
+        """What the function returned, as of the last look; None if it has not succeeded.
+
+        A MissingResult, which is false and says why, where what it returned could not be stored or is not kept."""
+        info = self._seen()
+        if info.result:
+            return load_result(info.result)
+        if info.state is not State.SUCCEEDED:
+            return None
+        if not info.record:
+            return MissingResult("The job succeeded and has left the history (HISTORY), its result with it.")
+        if registry.knows(self.name) and registry.get(self.name).keep_result == 0:
+            return MissingResult("The job says keep_result=0: what it returns is never stored.")
+        return None
+
+    @property
+    def result_missing(self) -> str | None:
+        """Why the result is missing, as of the last look; None if it is not."""
+        result = self.result
+        return result.reason if isinstance(result, MissingResult) else None
+
+    @property
+    def error(self) -> str | None:
+        """How the last failed attempt ended ("ValueError: no such order"), as of the last look; None if none failed."""
+        attempts = self._seen().attempts
+        if not attempts:
+            return None
+        last = attempts[-1]
+        return f"{last.error_name}: {last.error}" if last.error_name else last.error or last.outcome
+
+    @property
+    def checkin(self) -> dict[str, Any] | None:
+        """What the running job said last (`message`, `progress` 0…1, `at` in ms), as of the last look, or None."""
+        return self._seen().checkin
+
+    def _seen(self) -> JobInfo:
+        if self._info is None:
+            self.refresh()
+        return self._info or JobInfo(self.id, self.queue, b"", State.QUEUED)
+
+    # -- waiting and acting --------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until the job has ended and return its result.
+
+        Raises JobFailed if it ended as dead, cancelled or expired, TimeoutError after `timeout` seconds (None = never),
+        JobNotFound if it has left the store, which is not so for a minute after a success, whatever it returned.
+        A handle that was not stored, or not yet, raises JobFailed at once.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (end := self._begin(deadline, timeout)) is not None:
+            try:
+                if not wait([end], _left(self, deadline, timeout)).done:
+                    raise self._too_late(timeout)
+                if self._hear(end.result()):
+                    break
+            finally:
+                end.cancel()
+        return self.result
+
+    def _begin(self, deadline: float | None, timeout: float | None) -> End | None:
+        """Look, and begin to wait.  None: it has succeeded."""
+        if self._look():
+            return None
+        _left(self, deadline, timeout)
+        return get_store().end_of(self.queue, self.id)
+
+    def _hear(self, info: JobInfo | None) -> bool:
+        """As `_look`, of what was told."""
+        self._see(info)
+        return self._has_succeeded()
+
+    def _too_late(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"Job {self.name} {self.id} is {self.state} after {timeout} s.")
+
+    def _look(self) -> bool:
+        """Has it succeeded?  Raises JobFailed if it has ended otherwise, or was not stored."""
+        if self.state in (DUPLICATE, FULL):
+            raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
+        if self.state == DEFERRED:
+            raise JobFailed(
+                f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and never if "
+                "that was rolled back. Wait for it after the atomic() block."
+            )
+        self.refresh()
+        return self._has_succeeded()
+
+    def _has_succeeded(self) -> bool:
+        if self.state in FINISHED and self.state != State.SUCCEEDED:
+            raise JobFailed(f"Job {self.name} {self.id} ended as {self.state}: {self.error or 'no error is kept'}")
+        return self.state == State.SUCCEEDED
+
+    def cancel(self) -> bool:
+        """Cancel a waiting job; ask a running one to stop.  True if the job is cancelled now.
+
+        A running one is asked (`ctx.should_stop`) and ends as cancelled unless it succeeds; `refresh()` tells.
+        One that waits for its commit is never sent, and leaves no trace in the store."""
+        if self.state == DEFERRED:
+            self.state, self._is_final = State.CANCELLED, True
+        if self._is_final:
+            return self.state == State.CANCELLED
+        answers = get_store().cancel(self.queue, [self.id])
+        if self.id in answers:
+            self.state, self._info = answers[self.id], None
+        return self.state == State.CANCELLED
+
+    # -- async twins ---------------------------------------------------------
+
+    async def arefresh(self) -> JobHandle:
+        """Async twin of `refresh`."""
+        return await sync_to_async(self.refresh)()
+
+    async def await_result(self, timeout: float | None = None) -> Any:
+        """Async twin of `wait` (Python keeps the word `await` for itself)."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        # A look takes a thread for as long as the store takes to answer; none is held after it.
+        begin = sync_to_async(self._begin, thread_sensitive=False)
+        while (end := await begin(deadline, timeout)) is not None:
+            try:
+                told, _ = await asyncio.wait([asyncio.wrap_future(end)], timeout=_left(self, deadline, timeout))
+                if not told:
+                    raise self._too_late(timeout)
+                info = told.pop().result()
+                # Of one that has gone the store knows more, and is not asked on the loop.
+                hear = sync_to_async(self._hear, thread_sensitive=False) if info is None else self._hear
+                has_succeeded = hear(info)
+                if await has_succeeded if isawaitable(has_succeeded) else has_succeeded:
+                    break
+            finally:
+                end.cancel()
+        return self.result
+
+    async def acancel(self) -> bool:
+        """Async twin of `cancel`."""
+        return await sync_to_async(self.cancel)()
+
+
+def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> float | None:
+    """Seconds until the deadline.  Raises TimeoutError when there are none."""
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise handle._too_late(timeout)
+    return left
+
+
+def get_job(id: str, queue: str | None = None) -> JobHandle:
+    """Return a handle on the job with that id.  Raises JobNotFound.  Naming its queue saves a search over all."""
+    from django_jobs.serialization.record import name_of
+
+    store = get_store()
+    if queue is not None:
+        info = store.get(queue, id) or _left_behind(queue, id)
+    else:
+        configured = list(get_settings().queues)
+        # A queue may have left the settings before its last job left the queue.
+        info = store.find(configured, id) or store.find([q for q in store.queues() if q not in configured], id)
+        info = info or next((left for name in configured if (left := _left_behind(name, id))), None)
+    if info is None:
+        raise _not_found(id)
+    return JobHandle(info.id, name_of(info.record), info.queue, info.state, info=info)
+
+
+async def aget_job(id: str, queue: str | None = None) -> JobHandle:
+    """Async twin of `get_job`."""
+    return await sync_to_async(get_job)(id, queue)
+
+
+def _left_behind(queue: str, id: str) -> JobInfo | None:
+    """What is known of a job that is not there any more."""
+    if get_store().has_returned_none(queue, id):
+        return JobInfo(id, queue, b"", State.SUCCEEDED, result=b"null")
+    return None
+
+
+def _not_found(id: str) -> JobNotFound:
+    return JobNotFound(f"No job has the id {id!r}; it may have left the history (HISTORY, DEAD), or been deleted.")

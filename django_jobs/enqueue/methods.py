@@ -1,0 +1,136 @@
+"""The calls that enqueue, as methods of every job: `send_receipt.enqueue(7)`, `send_receipt.using(queue="mail")…`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec
+
+from django_jobs.core.definition import JobDefinition
+from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
+from django_jobs.enqueue.request import NewJobRequest, check_id, check_patience, delay_ms, moment
+from django_jobs.enqueue.submit import request_for, submit, submit_many
+from django_jobs.exceptions import InvalidArguments, JobIds
+
+P = ParamSpec("P")
+Delay = float | timedelta
+
+
+class Calls(Generic[P]):
+    """All the ways to enqueue one job.  Signatures are those of the function, without its context."""
+
+    _definition: JobDefinition
+    _overrides: Mapping[str, Any] = {}
+
+    # -- now, later ------------------------------------------------------------
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Enqueue, to run as soon as a worker is free."""
+        return submit(self._request(args, kwargs))
+
+    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Enqueue, to run in `delay` seconds (or a timedelta) from now, by the store's clock."""
+        return submit(self._request(args, kwargs, run_in=delay_ms(delay)))
+
+    def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Enqueue, to run at `when`: an aware datetime; one in the past means now."""
+        return submit(self._request(args, kwargs, run_at=moment(when, "when")))
+
+    def try_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Enqueue, or return None at once if the queue is full.
+
+        Inside atomic() nobody knows yet: the handle's state becomes "full" at the commit.
+        """
+        handle = submit(self._request(args, kwargs, raise_when_full=False, block_timeout=0))
+        return None if handle.state == FULL else handle
+
+    def enqueue_many(
+        self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
+    ) -> list[JobHandle]:
+        """Enqueue one job per item: a tuple of positional or a dict of keyword arguments.  One round trip per 1,000.
+
+        All are checked before the first is stored.  If a queue has no room for a batch, QueueFull tells how many of the
+        earlier ones were `accepted`.
+
+        `job_ids`: one of yours for each item; or those of the error (`error.job_ids`) with which a call for the same
+        items ended: then this one adds what is missing, and nothing twice.
+        """
+        requests = [self._request_for_item(item) for item in calls]
+        if job_ids is not None:
+            _give_ids(requests, job_ids)
+            return submit_many(requests, job_ids.answered if isinstance(job_ids, JobIds) else ())
+        if len(requests) > 1 and (job_id := requests[0].id) is not None:
+            raise InvalidArguments(
+                f"enqueue_many: job_id={job_id!r} for {len(requests)} jobs. An id names one job, so all but the first "
+                "would be dropped: enqueue each with its own using(job_id=…)."
+            )
+        return submit_many(requests)
+
+    # -- unique ----------------------------------------------------------------
+
+    def enqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Enqueue unless an equal job already waits; then return None."""
+        return self._unique(self._request(args, kwargs))
+
+    def enqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """`enqueue_unique`, to run in `delay` seconds (or a timedelta)."""
+        return self._unique(self._request(args, kwargs, run_in=delay_ms(delay)))
+
+    def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """`enqueue_unique`, to run at `when` (an aware datetime)."""
+        return self._unique(self._request(args, kwargs, run_at=moment(when, "when")))
+
+    def enqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Enqueue under a key of yours (any JSON value).  If a job of that key waits, it gets these arguments, and
+        None is returned."""
+        return self._unique(self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key()))
+
+    def enqueue_unique_by_key_in(
+        self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle | None:
+        """`enqueue_unique_by_key`, to run in `delay` seconds; a waiting job keeps its own time."""
+        run_in = delay_ms(delay)
+        request = self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key(), run_in=run_in)
+        return self._unique(request)
+
+    # -- how -----------------------------------------------------------------------
+
+    def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any], **fields: Any) -> NewJobRequest:
+        request = request_for(self._definition, args, kwargs)
+        for name, value in self._overrides.items():
+            setattr(request, name, value)
+        for name, value in fields.items():
+            setattr(request, name, value)
+        if "block_timeout" in kwargs and "block_timeout" not in self._definition.signature.parameters:
+            request.block_timeout = check_patience(kwargs["block_timeout"])
+            request.kwargs = {name: value for name, value in kwargs.items() if name != "block_timeout"}
+        return request
+
+    def _request_for_item(self, item: Any) -> NewJobRequest:
+        if isinstance(item, tuple | list):
+            return self._request(tuple(item), {})
+        if isinstance(item, Mapping):
+            return self._request((), dict(item))
+        raise InvalidArguments(
+            f"enqueue_many: {item!r} is neither a tuple nor a dict of arguments, as in [(7,), (8,)]."
+        )
+
+    def _unique(self, request: NewJobRequest) -> JobHandle | None:
+        request.unique = request.unique if request.unique is not None else "queued"
+        handle = submit(request)
+        return None if handle.state == DUPLICATE else handle
+
+    def _conflict_by_key(self) -> str:
+        """A key of the caller's is there to replace arguments, unless the caller said otherwise."""
+        chosen = self._overrides.get("on_conflict", self._definition.on_conflict)
+        return "replace" if chosen == "skip" else chosen
+
+
+def _give_ids(requests: Sequence[NewJobRequest], job_ids: Sequence[str]) -> None:
+    if len(requests) != len(job_ids) or len(set(job_ids)) != len(job_ids):
+        raise InvalidArguments(
+            f"enqueue_many: {len(job_ids)} job_ids ({len(set(job_ids))} different ones) for {len(requests)} jobs. "
+            "Give each its own, in their order."
+        )
+    for request, job_id in zip(requests, job_ids, strict=True):
+        request.id = check_id(job_id)

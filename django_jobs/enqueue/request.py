@@ -1,0 +1,210 @@
+"""One job on its way in: what enqueue middleware see, and how it becomes what a store takes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from hashlib import sha256
+from os import urandom
+from typing import Any
+
+from django_jobs.conf import Settings
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options import JobOptions
+from django_jobs.core.values import Controls, Job, NewJob
+from django_jobs.enqueue.unique_keys import digest_of_arguments, digest_of_key, limit_key
+from django_jobs.exceptions import InvalidArguments, PayloadError, UnknownQueue
+from django_jobs.serialization import arguments
+from django_jobs.serialization import record as codec
+
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+#: Letters of a digest that are kept: enough to tell two calls apart, and there is one for each remembered id.
+DIGEST_LENGTH = 20
+#: Stands for "no key given": None is a key like any other.
+NO_KEY: Any = object()
+
+
+@dataclass(slots=True)
+class NewJobRequest:
+    """One job as it was asked for.  Enqueue middleware get it, may change it, and pass it on.
+
+    Times are integer milliseconds since the epoch (`run_at` 0 = now).  A delay, `run_in`, is in milliseconds from the
+    call, by the store's clock; where `run_at` is set, that counts.  `meta` travels with the job (JSON values only) and
+    is there again as `RunningJob.meta`.
+    """
+
+    definition: JobDefinition
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    queue: str
+    priority: int
+    #: None: one is made.
+    id: str | None = None
+    run_at: int = 0
+    run_in: int | None = None
+    expires_at: int | None = None
+    #: None: as the definition says.
+    max_attempts: int | None = None
+    #: None: as ON_COMMIT says.
+    on_commit: bool | None = None
+    #: "queued" | "running" | "success" | a period in seconds | None = not unique.
+    unique: str | float | None = None
+    unique_on: Sequence[str] | None = None
+    unique_key: Any = field(default=NO_KEY)
+    on_conflict: str = "skip"
+    #: seconds to wait for room in a full queue with ON_FULL "block"; None = as long as it takes, 0 = not at all.
+    block_timeout: float | None = None
+    #: False: a full queue is told by the handle's state "full", not by QueueFull.
+    raise_when_full: bool = True
+    fire: tuple[str, int] | None = None
+    meta: dict[str, Any] | None = None
+    #: what a repeated call with the same id is compared with; None: name and arguments.
+    digest: str | None = None
+    #: what the store was given, once it was encoded.
+    sent: NewJob | None = None
+
+    @property
+    def name(self) -> str:
+        """The job's name on the wire."""
+        return self.definition.name
+
+
+def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
+    """Return what the store takes.  Everything that can be wrong with a request is found here, before the store."""
+    definition = request.definition
+    definition.check_call(request.args, request.kwargs)
+    try:
+        data = arguments.dump(request.args, request.kwargs)
+    except PayloadError as error:
+        raise PayloadError(f"{definition.name}: {definition.with_names(str(error))}") from error
+    if len(data) > settings.max_payload:
+        raise PayloadError(
+            f"The arguments of {definition.name} take {len(data)} bytes; MAX_PAYLOAD is {settings.max_payload}. "
+            "Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
+        )
+    if request.queue not in settings.queues:
+        raise unknown_queue(request.queue, settings)
+    meta = request.meta
+    if request.id is None:
+        id = new_id(now)
+    else:
+        id = request.id
+        # Two callers with one id must not look like one call sent twice: only a re-send has the same bytes.
+        meta = {**(meta or {}), "nonce": urandom(8).hex()}
+    _, options, stored, controls = definition.resolved()
+    if request.max_attempts is not None and request.max_attempts != stored.max_attempts:
+        stored = replace(stored, max_attempts=request.max_attempts)
+    controls = _controls(request, options, controls)
+    run_in = None if request.run_at else request.run_in or None
+    # By the store's clock, which puts the time there.
+    expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
+    # The time of enqueueing is the store's to fill in, by its clock.
+    record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
+    conflict = request.on_conflict if controls.unique else "skip"
+    # Nothing more for a job whose id was made here: it costs what it did.  One that must not run twice is no such job.
+    is_promise = request.id is not None or controls.at_most_once
+    digest = (request.digest or digest_of_call(definition.name, data)) if is_promise else ""
+    return NewJob(id, record, controls, request.run_at, conflict, request.fire, run_in, expires_in, digest)
+
+
+def digest_of_call(name: str, data: bytes) -> str:
+    """The same for the same call only."""
+    return sha256(name.encode() + b"\n" + data).hexdigest()[:DIGEST_LENGTH]
+
+
+def sent_later(new: NewJob, elapsed: int) -> NewJob:
+    """The same job, sent `elapsed` ms after the call, from which its delays count."""
+    if new.run_in is None and new.expires_in is None:
+        return new
+    run_in = new.run_in or 0
+    late = 0 if new.run_at else max(0, elapsed - run_in)  # how long ago it could first have run
+    expires_in = None if new.expires_in is None else max(0, new.expires_in - late)
+    return new._replace(run_in=None if new.run_in is None else max(0, run_in - elapsed), expires_in=expires_in)
+
+
+def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -> Controls:
+    """What the store is told: the definition's part, and what depends on this call."""
+    definition = request.definition
+    changes: dict[str, Any] = {}
+    if request.priority != controls.priority:
+        changes["priority"] = request.priority
+    if request.expires_at is not None:
+        changes["expires_at"] = request.expires_at
+    elif options.expires_in is not None:
+        changes["expires_at"] = 0  # the store's to fill in
+    if options.max_concurrency:
+        changes["limit_key"] = limit_key(definition, request.args, request.kwargs)
+        changes["limit"] = options.max_concurrency
+    if request.unique is not None:
+        if request.unique_key is NO_KEY:
+            digest = digest_of_arguments(definition, request.args, request.kwargs, request.unique_on)
+        else:
+            digest = digest_of_key(definition, request.unique_key)
+        changes["unique"] = digest
+        if isinstance(request.unique, str):
+            changes["unique_mode"] = request.unique
+        else:
+            changes["unique_mode"], changes["unique_for"] = "period", max(1, round(request.unique * 1000))
+    return replace(controls, **changes) if changes else controls
+
+
+def new_id(now: int) -> str:
+    """Return 32 hex characters: 12 of the time in ms, 20 random.  Ids sort by time, which stores and people like."""
+    return f"{now:012x}{urandom(10).hex()}"
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch by this machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+def check_id(id: Any) -> str:
+    """Return the id.  Raises InvalidArguments if it cannot be one: it is part of keys and addresses."""
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise InvalidArguments(f"job_id={id!r}: use 1 to 128 letters, digits and _ . : -")
+    return id
+
+
+def moment(value: Any, name: str) -> int:
+    """Return an aware datetime in ms since the epoch.  Raises InvalidArguments for anything else."""
+    if not isinstance(value, datetime):
+        raise InvalidArguments(f"{name}={value!r}: use an aware datetime, as in timezone.now() + timedelta(hours=1).")
+    if value.utcoffset() is None:
+        raise InvalidArguments(
+            f"{name}={value!r} has no time zone. Use an aware datetime, as in django.utils.timezone.make_aware(…)."
+        )
+    ms = round(value.timestamp() * 1000)
+    if ms <= 0:
+        raise InvalidArguments(f"{name}={value!r}: use a time after 1970.")
+    return ms
+
+
+def delay_ms(value: Any) -> int:
+    """Return seconds or a timedelta in ms.  Raises InvalidArguments for a negative delay or anything else."""
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
+        raise InvalidArguments(f"delay={value!r}: use seconds (a number) or a timedelta.")
+    if not 0 <= number <= _LONGEST_DELAY:
+        raise InvalidArguments(f"delay={value!r}: use 0 or more seconds, at most 100 years.")
+    return round(number * 1000)
+
+
+def check_patience(value: Any) -> float | None:
+    """Return `block_timeout`: seconds ≥ 0, or None to wait as long as it takes.  Raises InvalidArguments."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise InvalidArguments(f"block_timeout={value!r}: use seconds, 0 or more, or None to wait as long as it takes.")
+
+
+_LONGEST_DELAY = 100 * 366 * 86_400
+
+
+def unknown_queue(queue: str, settings: Settings) -> UnknownQueue:
+    """Return the error for a queue that is not configured, naming the nearest one."""
+    close = get_close_matches(str(queue), settings.queues, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"Add it there; now there are: {', '.join(settings.queues)}."
+    return UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES']. {hint}")

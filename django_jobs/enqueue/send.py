@@ -1,0 +1,226 @@
+"""Hands encoded jobs to the store, and tells handles, receivers and callers what became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django.utils.module_loading import import_string
+
+from django_jobs.conf import QueueSettings, Settings, get_settings
+from django_jobs.core.values import Added, JobInfo, NewJob
+from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
+from django_jobs.enqueue.request import NewJobRequest
+from django_jobs.exceptions import DuplicateJob, JobIds, JobsError, QueueFull, StoreError, StoreUnavailable
+from django_jobs.signals import job_enqueued
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.batches import MAX_BATCH, MAX_BYTES, in_batches
+
+#: Pauses between two tries at a full queue, seconds.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+
+
+class Ready(NamedTuple):
+    """A job that is encoded, and the handle its caller has."""
+
+    request: NewJobRequest
+    new: NewJob
+    handle: JobHandle
+
+
+def send_one(ready: Ready, settings: Settings) -> None:
+    """Send one job: what every plain `enqueue()` costs.  Raises QueueFull, DuplicateJob or a StoreError."""
+    if settings.eager:
+        return _run_eagerly(ready)
+    queue = _queue(ready.handle.queue, settings)
+    answer = _ask_store(queue, [ready])[0]
+    _note(ready, answer)
+    if answer is Added.EXISTS:
+        _show_first(ready.handle)
+    return _complain(queue, ready, answer, 0)
+
+
+def _show_first(handle: JobHandle) -> None:
+    """The caller gets a handle on the first job of that id, which may have ended long ago, and left."""
+    store = get_store()
+    if (info := store.get(handle.queue, handle.id)) is not None:
+        handle.show(info)
+    elif (known := store.remembered(handle.queue, handle.id)) is not None and known.state is not None:
+        handle.show(JobInfo(handle.id, handle.queue, b"", known.state, at=known.at), final=True)
+
+
+def send(ready: list[Ready]) -> None:
+    """Send jobs with one call to the store per queue and batch.  Raises as `send_one`."""
+    settings = get_settings()
+    if settings.eager:
+        for each in ready:
+            _run_eagerly(each)
+        return
+    try:
+        _send_all(ready, settings)
+    except StoreError as error:
+        error.job_ids = JobIds(each.handle.id for each in ready)
+        error.job_ids.answered = frozenset(each.handle.id for each in ready if each.handle.added is not None)
+        raise
+
+
+def _send_all(ready: list[Ready], settings: Settings) -> None:
+    by_queue: dict[str, list[Ready]] = {}
+    for each in ready:
+        by_queue.setdefault(each.handle.queue, []).append(each)
+    accepted = 0
+    for name, jobs in by_queue.items():
+        queue = _queue(name, settings)
+        # The store takes or refuses a batch as a whole: one larger than the queue would never fit.
+        most = min(MAX_BATCH, queue.max_length) if queue.max_length else MAX_BATCH
+        for batch in in_batches(jobs, _bytes_of, most):
+            accepted += _send_batch(queue, batch, accepted)
+
+
+Refused = tuple[list[Ready], JobsError]
+
+
+def send_calls(calls: Sequence[list[Ready]], away: StoreUnavailable | None = None) -> list[Refused]:
+    """Send what several calls have left for one commit: together, with one wait for a store that is away, but each job
+    is refused for itself.  `away`: the store was just found to be that.  Returns what was refused, and why."""
+    refused: list[Refused] = []
+    for name, batches in _batches(calls, get_settings()).items():
+        for batch in batches:
+            try:
+                if away is not None:
+                    raise away
+                refused += _send_and_note(name, batch)
+            except JobsError as error:
+                refused.append((batch, error))
+                if isinstance(error, StoreError) and not error.job_ids:
+                    error.job_ids = JobIds(each.handle.id for call in calls for each in call)
+                    told = (each.handle for call in calls for each in call if each.handle.added is not None)
+                    error.job_ids.answered = frozenset(handle.id for handle in told)
+                away = error if isinstance(error, StoreUnavailable) else away
+    return refused
+
+
+def _batches(calls: Sequence[list[Ready]], settings: Settings) -> dict[str, list[list[Ready]]]:
+    """Queue → what goes to the store in one call each."""
+    by_queue: dict[str, list[list[Ready]]] = {}
+    last: dict[str, int] = {}
+    size: dict[str, int] = {}
+    for number, call in enumerate(calls):
+        for each in call:
+            batches = by_queue.setdefault(each.handle.queue, [[]])
+            most = _queue(each.handle.queue, settings).max_length
+            # A batch fits into a bounded queue as a whole or not at all, and of several calls the first may fit.
+            is_full = len(batches[-1]) >= (min(most, MAX_BATCH) if most else MAX_BATCH)
+            is_full = is_full or size.get(each.handle.queue, 0) >= MAX_BYTES
+            if batches[-1] and (is_full or (most and last[each.handle.queue] != number)):
+                batches.append([])
+                size[each.handle.queue] = 0
+            size[each.handle.queue] = size.get(each.handle.queue, 0) + _bytes_of(each)
+            last[each.handle.queue] = number
+            batches[-1].append(each)
+    return by_queue
+
+
+def _bytes_of(ready: Ready) -> int:
+    return len(ready.new.record)
+
+
+def _send_and_note(name: str, batch: list[Ready]) -> list[Refused]:
+    settings = get_settings()
+    if settings.eager:
+        for each in batch:
+            _run_eagerly(each)
+        return []
+    queue, refused = _queue(name, settings), []
+    answers = _ask_store(queue, batch)
+    for each, answer in zip(batch, answers, strict=True):
+        _note(each, answer)
+    for each, answer in zip(batch, answers, strict=True):
+        try:
+            _complain(queue, each, answer, answers.count(Added.ADDED))
+        except JobsError as error:
+            refused.append(([each], error))
+    return refused
+
+
+def _send_batch(queue: QueueSettings, batch: list[Ready], accepted: int) -> int:
+    answers = _ask_store(queue, batch)
+    # Every handle is told before the first complaint is raised: the caller may hold on to all of them.
+    for each, answer in zip(batch, answers, strict=True):
+        _note(each, answer)
+    taken = answers.count(Added.ADDED)
+    for each, answer in zip(batch, answers, strict=True):
+        if answer is not Added.ADDED:
+            _complain(queue, each, answer, accepted + taken)
+    return taken
+
+
+def _queue(name: str, settings: Settings) -> QueueSettings:
+    # Settings may have changed since a job was checked: it waited for its commit.
+    return settings.queues.get(name) or QueueSettings(name)
+
+
+def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
+    """Ask until there is room, where the queue says so: the caller is held back (ON_FULL "block")."""
+    store, new = get_store(), [each.new for each in batch]
+    try:
+        answers = store.enqueue(queue.name, new, max_length=queue.max_length)
+    except StoreUnavailable as error:
+        error.job_id = new[0].id
+        raise
+    patience = batch[0].request.block_timeout
+    if queue.on_full != "block" or Added.FULL not in answers or patience == 0:
+        return answers
+    deadline = None if patience is None else time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    while Added.FULL in answers and (deadline is None or time.monotonic() < deadline):
+        time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+        pause = min(pause * 2, _LONGEST_PAUSE)
+        full = [i for i, answer in enumerate(answers) if answer is Added.FULL]
+        again = store.enqueue(queue.name, [new[i] for i in full], max_length=queue.max_length)
+        for i, answer in zip(full, again, strict=True):
+            answers[i] = answer
+    return answers
+
+
+def _note(each: Ready, answer: Added) -> None:
+    """Tell the handle and, of a job that was added, whoever listens."""
+    each.handle.added = answer
+    if answer is Added.ADDED:
+        if job_enqueued.receivers:
+            _announce(each)
+    elif answer is Added.FULL:
+        each.handle.state = FULL
+    elif answer is not Added.EXISTS:
+        each.handle.state = DUPLICATE
+
+
+def _complain(queue: QueueSettings, each: Ready, answer: Added, accepted: int) -> None:
+    """Raise where the caller asked to be told by an error."""
+    if answer is Added.FULL and each.request.raise_when_full:
+        raise QueueFull(queue.name, queue.max_length, accepted)
+    if answer in (Added.DUPLICATE, Added.REPLACED) and each.request.on_conflict == "raise":
+        raise DuplicateJob(
+            f"An equal {each.handle.name} job already waits in queue {queue.name!r}, and on_conflict is 'raise'. "
+            "Use enqueue_unique(), which returns None then, or on_conflict='skip'."
+        )
+
+
+def _announce(each: Ready) -> None:
+    handle = each.handle
+    job_enqueued.send_robust(
+        sender=each.request.definition,
+        job_id=handle.id,
+        name=handle.name,
+        queue=handle.queue,
+        attempt=0,
+        job=None,
+        handle=handle,
+    )
+
+
+def _run_eagerly(each: Ready) -> None:
+    _note(each, Added.ADDED)
+    # Running is above enqueueing; this is the one road back up, and only eager mode takes it.
+    import_string("django_jobs.execution.eager.run")(each.new, each.handle)

@@ -1,0 +1,1 @@
+"""Telling the world how jobs go: log lines, signals and their receivers."""

@@ -1,0 +1,110 @@
+"""Tells the world how attempts ended: signals, and one log line per job end.  Arguments are never logged.
+
+The line is written here; `deliver` sees to the signals: by default it sends them, a parent hands them to its clerk.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from django_jobs import signals
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, SnoozeFor, Succeeded
+from django_jobs.core.values import Recovered, State
+from django_jobs.events.signal_events import Deliver, Notice, is_wanted, send
+from django_jobs.logs import Ended
+from django_jobs.serialization.record import enqueued_ms, name_of, waited_ms
+from django_jobs.stores.contract.running import MISPLACED
+
+logger = logging.getLogger("django_jobs.worker")
+
+
+def anybody_listens(attempts: Iterable[Attempted]) -> bool:
+    """Would telling of these successes reach anybody?  Asked once per batch."""
+    if signals.job_succeeded.receivers or logger.isEnabledFor(logging.INFO):
+        return True
+    return any(attempted.definition is not None and attempted.definition.told_of for attempted in attempts)
+
+
+def announce(attempted: Attempted, deliver: Deliver = send) -> None:
+    """Write the line of one attempt that is settled, and have its signals sent."""
+    error = attempted.error
+    match attempted.outcome:
+        case Succeeded():
+            _tell("job_succeeded", attempted, deliver, run_ms=attempted.run_ms, wait_ms=attempted.wait_ms)
+            _ended(attempted).log("succeeded")
+        case RetryIn(delay, _):
+            _tell("job_failed", attempted, deliver, error=error, run_ms=attempted.run_ms)
+            _tell("job_retried", attempted, deliver, error=error, delay_ms=delay)
+            _ended(attempted).log("retry")
+        case Dead(log):
+            if attempted.definition is not None:
+                _tell("job_failed", attempted, deliver, error=error, run_ms=attempted.run_ms)
+            _tell("job_dead", attempted, deliver, error=error, outcome=log.outcome)
+            _ended(attempted, log.outcome).log_death()
+        case Cancelled():
+            _tell("job_cancelled", attempted, deliver, error=error)
+            _ended(attempted).log("cancelled")
+        case SnoozeFor():
+            _ended(attempted).log("scheduled")
+        case Parked():
+            _ended(attempted).log("blocked", logging.WARNING)
+        case HandedOver():
+            pass
+
+
+def _tell(signal: str, attempted: Attempted, deliver: Deliver, **more: Any) -> None:
+    claim, name, definition = attempted.claim, attempted.name, attempted.definition
+    if getattr(signals, signal).receivers or (definition is not None and signal in definition.told_of):
+        deliver(Notice(signal, name, claim.queue, claim.id, claim.attempt, more, definition, attempted.running))
+
+
+def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
+    """For the log.  Of an error only its class: its text may quote arguments."""
+    claim, error = attempted.claim, attempted.error
+    why = type(error).__qualname__ if isinstance(error, BaseException) else error or otherwise
+    return Ended(attempted.name, claim.id, claim.queue, claim.attempt, attempted.wait_ms, attempted.run_ms, why)
+
+
+# -- ends that no attempt came to here -------------------------------------------
+
+
+def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]], now: int, deliver: Deliver = send) -> None:
+    """Jobs that a claim found past their `expires_at`; `now` is the store's time in ms."""
+    for job_id, record in expired:
+        name = name_of(record)
+        _tell_bare(Notice("job_expired", name, queue, job_id, 0, {}), deliver)
+        Ended(name, job_id, queue, 0, now - enqueued_ms(record, now)).log("expired")
+
+
+def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deliver = send) -> None:
+    """Jobs that were taken from a worker that died or lost its lease."""
+    for job in recovered:
+        name, why = name_of(job.record), "its worker was lost"
+        if job.state is State.QUEUED:
+            logger.warning("%s %s on %s: %s, after worker %s was lost", name, job.id, queue, job.state, job.worker)
+            continue
+        wait_ms, held_ms = waited_ms(job.record, job.since, job.claimed_at), job.at - job.claimed_at
+        ended = Ended(name, job.id, queue, job.attempt, wait_ms, held_ms, f"worker {job.worker} was lost")
+        if job.state is State.DEAD:
+            more = {"error": why, "outcome": "worker_lost"}
+            _tell_bare(Notice("job_dead", name, queue, job.id, job.attempt, more), deliver)
+            ended.log_death()
+        else:
+            _tell_bare(Notice("job_cancelled", name, queue, job.id, job.attempt, {"error": why}), deliver)
+            ended.log("cancelled")
+
+
+def announce_misplaced(queue: str, buried: Iterable[tuple[str, bytes]], deliver: Deliver = send) -> None:
+    """Jobs that may run at most once and that a repair found in no place."""
+    for job_id, record in buried:
+        name, more = name_of(record), {"error": MISPLACED.error, "outcome": MISPLACED.outcome}
+        Ended(name, job_id, queue, 0, why="the store had lost its place").log_death()
+        _tell_bare(Notice("job_dead", name, queue, job_id, 0, more), deliver)
+
+
+def _tell_bare(notice: Notice, deliver: Deliver) -> None:
+    if is_wanted(notice):
+        deliver(notice)

@@ -1,0 +1,150 @@
+"""Calls the receivers of signals about jobs that this process began, ended or was told of: on a thread of its own, in
+their order.
+
+A receiver that is slow or hangs must not hold up the thread that runs jobs and hands back claims, nor a web request.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from collections import deque
+from threading import Condition, Lock, Thread
+from time import monotonic
+
+from django_jobs.events.signal_events import Notice, send
+from django_jobs.runtime import database_connections
+from django_jobs.runtime.faults import end_process
+from django_jobs.signals import worker_started, worker_stopped
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Signals that wait for slow receivers; more are not sent, since the ends of jobs must not wait for them.
+MOST = 10_000
+#: Seconds that receivers have at the end of a process, for what is still to be told.
+LAST_TIME = 4.0
+#: Seconds that receivers of worker_stopped have.
+STOPPED_TIME = 5.0
+#: Seconds between two lines about those.
+_QUIET = 60.0
+
+
+class Telling:
+    """Shared by all threads of a process."""
+
+    def __init__(self, *, ends_process: bool = True) -> None:
+        """`ends_process`: what no receiver may raise, SystemExit for one, ends the process: it is a worker's."""
+        self.ends_process = ends_process
+        self._waiting: deque[Notice] = deque()
+        self._changed = Condition()
+        self._thread: Thread | None = None
+        self._busy = False
+        #: signals that were not sent because receivers did not keep up.
+        self.dropped = 0
+        self._said_at: float | None = None
+
+    def deliver(self, notice: Notice) -> None:
+        """Have it sent soon."""
+        with self._changed:
+            if len(self._waiting) >= MOST:
+                self._drop(notice)
+                return
+            self._waiting.append(notice)
+            self._changed.notify_all()
+            if self._thread is None:
+                self._start()
+
+    def finish(self, timeout: float) -> bool:
+        """Wait until all have been sent, at most `timeout` seconds.  False: receivers are still at it."""
+        with self._changed:
+            if self._changed.wait_for(lambda: not self._waiting and not self._busy, timeout):
+                return True
+            left = len(self._waiting)
+        logger.error("Receivers have not returned after %g s: the process ends, %d signals are not sent", timeout, left)
+        return False
+
+    def _drop(self, notice: Notice) -> None:
+        self.dropped += 1
+        if self._said_at is None or monotonic() - self._said_at >= _QUIET:
+            self._said_at = monotonic()
+            logger.error(
+                "Receivers do not keep up: %d signals have not been sent in this process, the last is %s of job %s",
+                self.dropped,
+                notice.signal,
+                notice.id,
+            )
+
+    def _start(self) -> None:
+        self._thread = Thread(target=self._run, name="signals", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException:
+            if self.ends_process:
+                end_process()
+            logger.critical("A receiver of a signal has ended its thread; a new one goes on", exc_info=True)
+            with self._changed:
+                self._start()
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting)
+                self._busy = True
+                notice = self._waiting.popleft()
+            database_connections.before_job()  # receivers may use the database
+            send(notice)
+            if not self._waiting:
+                database_connections.after_job()
+
+
+#: The process that it belongs to, and the one that all of it share which have none of their own.
+_here: tuple[int, Telling] | None = None
+_lock = Lock()
+
+
+def use(telling: Telling) -> None:
+    """This one is for the whole process from now on."""
+    global _here
+    _here = os.getpid(), telling
+
+
+def here() -> Telling:
+    """The one of this process: a web process, a command.  At its end receivers have LAST_TIME."""
+    with _lock:
+        if _here is None or _here[0] != os.getpid():  # the thread of another process is not in its copy
+            use(Telling(ends_process=False))
+            atexit.register(_finish, os.getpid())
+        assert _here is not None
+        return _here[1]
+
+
+def deliver_here(notice: Notice) -> None:
+    """Have it sent soon, by this process."""
+    here().deliver(notice)
+
+
+def _finish(pid: int) -> None:
+    if pid == os.getpid():
+        here().finish(LAST_TIME)
+
+
+def say_started(name: str) -> None:
+    """The parent begins."""
+    worker_started.send_robust(None, name=name)
+
+
+def say_stopped(name: str) -> None:
+    """The parent ends.  A receiver that hangs must not keep it alive."""
+    if not worker_stopped.receivers:
+        return
+    saying = Thread(target=worker_stopped.send_robust, args=(None,), kwargs={"name": name}, daemon=True)
+    saying.start()
+    saying.join(STOPPED_TIME)
+    if saying.is_alive():
+        logger.error("A receiver of worker_stopped has not returned after %g s: the worker ends", STOPPED_TIME)

@@ -1,0 +1,294 @@
+"""Runs one claimed job: record → arguments → middleware → function → outcome.  Knows no processes and no threads."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
+from functools import partial
+from time import perf_counter, time
+from typing import Any, NamedTuple
+
+from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.attempt import Attempted, waited
+from django_jobs.core.context import RunningJob, StopRequests, running
+from django_jobs.core.outcome import (
+    WAITS_FOR_ITS_WORKER,
+    Dead,
+    HandedOver,
+    Outcome,
+    Parked,
+    SnoozeFor,
+    Succeeded,
+    after_failure,
+    failed_attempt,
+)
+from django_jobs.core.values import Attempt, Claim, Job
+from django_jobs.events.announce import announce
+from django_jobs.events.signal_events import Deliver, Notice, send
+from django_jobs.exceptions import CorruptRecord, InvalidArguments, NewerRecord, PayloadError, UnknownJob
+from django_jobs.execution import replicas
+from django_jobs.execution.plan import Plan, run_coroutine_here
+from django_jobs.execution.settle import settle
+from django_jobs.middleware import Middleware, load
+from django_jobs.runtime import database_connections, forks
+from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.runtime.thread_caches import warm_caches
+from django_jobs.serialization import arguments
+from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.results import dump_result
+from django_jobs.signals import job_started
+from django_jobs.stores.contract.store import Store
+
+logger = logging.getLogger("django_jobs.worker")
+#: Job types whose results cannot be kept: this process has said so.
+_warned: set[str] = set()
+
+
+class Prepared(NamedTuple):
+    """A job that is ready to run here."""
+
+    claim: Claim
+    job: Job
+    running: RunningJob
+    plan: Plan
+
+
+class Executor:
+    """Turns claims into outcomes.
+
+    `Executor().run(claim, store)` runs a claim here and now and settles it; workers use its parts: `prepare`, then
+    `run_here` or `run_on_loop`.  Safe to share between threads.
+
+    `middleware`: as in the MIDDLEWARE setting (default: that setting); `clock`: the store's time in ms;
+    `close_connections`: tidy database connections round each job (off inside a test's transaction); `deliver(notice)`
+    has the receivers of job_started called (default: here and now).
+    """
+
+    def __init__(
+        self,
+        *,
+        middleware: Sequence[Middleware] | None = None,
+        stops: StopRequests | None = None,
+        clock: Callable[[], int] = lambda: int(time() * 1000),
+        close_connections: bool = True,
+        run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any] = run_coroutine_here,
+        deliver: Deliver = send,
+    ) -> None:
+        self.middleware = load(get_settings().middleware) if middleware is None else tuple(middleware)
+        self.stops = StopRequests() if stops is None else stops
+        self.clock = clock
+        self.close_connections = close_connections
+        self.run_coroutine, self.deliver = run_coroutine, deliver
+        self._plans: dict[str, Plan] = {}
+
+    def run(self, claim: Claim, store: Store) -> Attempted:
+        """Run one claim to its end on this thread, settle it, and send the signals."""
+        attempted = self.attempt(claim, store)
+        if recorded := settle(store, attempted):
+            announce(recorded)
+        return recorded or attempted
+
+    def attempt(self, claim: Claim, store: Store) -> Attempted:
+        """Run one claim to its end on this thread; the caller settles it."""
+        prepared = self.prepare(claim, store)
+        if isinstance(prepared, Attempted):
+            return prepared
+        return self.run_here(prepared)
+
+    # -- before --------------------------------------------------------------
+
+    def prepare(self, claim: Claim, store: Store, begins: Callable[[Job], None] | None = None) -> Prepared | Attempted:
+        """Read the record and its arguments.  Returns how the attempt ended if it ends here.
+
+        `begins(job)` is called before anything that may take its time: from then on its time limit counts."""
+        knows = registry.digest()  # first: what is learned meanwhile is in the next digest, and brings the job back
+        try:
+            job = decode(claim.id, claim.queue, claim.record)
+            plan = self.plan(job.name)
+        except (UnknownJob, NewerRecord) as error:
+            # As text, which the log shows: it says what helps, and quotes no argument.
+            return Attempted(claim, Parked(knows), name_of(claim.record), error=f"{error} {WAITS_FOR_ITS_WORKER}")
+        except CorruptRecord as error:
+            return self._not_run(claim, "corrupt", error, name_of(claim.record))
+        if job.controls.at_most_once and not replicas.may_start(store, claim):
+            said = "Its claim has not reached as many replicas as MIN_REPLICAS says. It has not started."
+            return Attempted(claim, SnoozeFor(replicas.AGAIN), job.name, error=said)
+        if begins is not None:
+            begins(job)
+        if self.close_connections:
+            database_connections.before_job()
+        if self.stops.jobs:
+            # What was asked of an earlier attempt is not asked of this one.
+            self.stops.jobs.discard((claim.queue, claim.id))
+        running_job = RunningJob(
+            claim.id,
+            job.name,
+            claim.queue,
+            [],
+            {},
+            attempt=claim.attempt,
+            max_attempts=job.options.max_attempts,
+            enqueued_ms=job.enqueued_at,
+            ready_ms=max(claim.since, job.enqueued_at),
+            claimed_ms=claim.claimed_at,
+            token=claim.token,
+            worker=claim.worker,
+            meta=job.meta,
+            stops=self.stops,
+            send=partial(store.checkin, claim),
+            soft_timeout=plan.options.soft_timeout,
+        )
+        prepared = Prepared(claim, job, running_job, plan)
+        try:
+            running_job.args, running_job.kwargs = arguments.load(job.args, on_missing=plan.on_missing)
+        except PayloadError as error:
+            return self._not_run(claim, "corrupt", error, job.name)
+        except Exception as error:
+            return self._failed(prepared, error, -1)
+        return prepared
+
+    def plan(self, name: str) -> Plan:
+        """How jobs of that name run here.  Raises UnknownJob."""
+        definition = registry.get(name)
+        plan = self._plans.get(name)
+        if plan is None or plan.definition is not definition or plan.options is not definition.options:
+            try:
+                plan = self._plans[name] = Plan(definition, self.middleware, self.run_coroutine)
+            except Exception as error:
+                # A middleware that cannot be made for this job fails this job, and not the process.
+                return Plan(definition, [_failing(error)], self.run_coroutine)
+        return plan
+
+    # -- running -------------------------------------------------------------
+
+    def run_here(self, prepared: Prepared) -> Attempted:
+        """Run it on this thread, an async job too.
+
+        In a context of its own: what it activates (a language, a time zone, a URL configuration) and what it sets in
+        context variables ends with it."""
+        warm_caches()
+        return copy_context().run(self._run_here, prepared)
+
+    def _run_here(self, prepared: Prepared) -> Attempted:
+        claim, job, running_job, plan = prepared
+        context = running.set(running_job)
+        if job_started.receivers or plan.definition.told_of:
+            self._tell_started(prepared)
+        if ACTIVE:
+            crashpoint("run.before")
+        started = perf_counter()
+        try:
+            value = plan.call(running_job)
+            if plan.on_loop:
+                value = self.run_coroutine(value)
+            if isinstance(value, HandedOver | SnoozeFor):  # of a remote type: the work itself is done elsewhere
+                return Attempted(claim, value, job.name, running_job, plan.definition)
+        except BaseException as error:
+            # SystemExit, KeyboardInterrupt and MemoryError raised by a job are its failures, not the worker's end.
+            return self._failed(prepared, error, int((perf_counter() - started) * 1000))
+        finally:
+            forks.leave_if_copy()
+            running.reset(context)
+            if self.close_connections:
+                database_connections.after_job(f"Job {claim.id} ({job.name})")
+        if ACTIVE:
+            crashpoint("run.after")
+        return Attempted(
+            claim,
+            Succeeded(self._stored(value, prepared)),
+            job.name,
+            running_job,
+            plan.definition,
+            None,
+            int((perf_counter() - started) * 1000),
+            waited(claim, job),
+            job.controls,
+        )
+
+    async def run_on_loop(self, prepared: Prepared) -> Attempted:
+        """Run a job whose plan says `on_loop` on the running event loop."""
+        claim, job, running_job, plan = prepared
+        context = running.set(running_job)
+        if job_started.receivers or plan.definition.told_of:
+            self._tell_started(prepared)
+        started = perf_counter()
+        try:
+            value = await plan.call(running_job)
+        except BaseException as error:
+            return self._failed(prepared, error, int((perf_counter() - started) * 1000))
+        finally:
+            forks.leave_if_copy()
+            running.reset(context)
+            if self.close_connections:
+                await database_connections.after_async_job(f"Job {claim.id} ({job.name})")
+        run_ms = int((perf_counter() - started) * 1000)
+        wait_ms = waited(claim, job)
+        outcome = Succeeded(self._stored(value, prepared))
+        return Attempted(claim, outcome, job.name, running_job, plan.definition, None, run_ms, wait_ms, job.controls)
+
+    def _stored(self, value: Any, prepared: Prepared) -> bytes:
+        """The result as it is kept, or why it is missing.  The function has returned: it never runs again for this."""
+        plan = prepared.plan
+        if plan.options.keep_result == 0 or (value is None and not plan.definition.keeps_worker):
+            return b""
+        stored, why = dump_result(value, prepared.claim.worker if plan.definition.keeps_worker else None)
+        if why and plan.definition.name not in _warned:
+            _warned.add(plan.definition.name)
+            logger.warning(
+                "What %s returned is not kept, and its jobs succeed all the same. %s This is said once.",
+                plan.definition.name,
+                why,
+            )
+        return stored
+
+    def _tell_started(self, prepared: Prepared) -> None:
+        claim, job, running_job, plan = prepared
+        self.deliver(
+            Notice("job_started", job.name, claim.queue, claim.id, claim.attempt, {}, plan.definition, running_job)
+        )
+
+    # -- failures ------------------------------------------------------------
+
+    def _failed(self, prepared: Prepared, error: BaseException, run_ms: int) -> Attempted:
+        claim, job, running_job, plan = prepared
+        error = _misfit(plan, running_job, error)
+        log = self._log(claim, error, "failed", run_ms)
+        outcome: Outcome = after_failure(
+            error,
+            plan.definition,
+            log,
+            max_attempts=job.options.max_attempts,
+            on_exhausted=job.options.on_exhausted,
+            at_most_once=job.controls.at_most_once,
+            jitter=random.random(),
+        )
+        wait_ms = waited(claim, job)
+        return Attempted(claim, outcome, job.name, running_job, plan.definition, error, run_ms, wait_ms, job.controls)
+
+    def _not_run(self, claim: Claim, outcome: str, error: BaseException, name: str) -> Attempted:
+        return Attempted(claim, Dead(self._log(claim, error, outcome)), name, error=error)
+
+    def _log(self, claim: Claim, error: BaseException, outcome: str, run_ms: int = -1) -> Attempt:
+        return failed_attempt(
+            error, number=claim.attempt, at=self.clock(), run_ms=run_ms, worker=claim.worker, outcome=outcome
+        )
+
+
+def _failing(error: Exception) -> Middleware:
+    def fail(job: RunningJob) -> Any:
+        raise error
+
+    return lambda _: fail
+
+
+def _misfit(plan: Plan, job: RunningJob, error: BaseException) -> BaseException:
+    """A TypeError because the arguments no longer fit the function (it changed since) says so; others stay."""
+    if isinstance(error, TypeError):
+        try:
+            plan.definition.bind(job.args, job.kwargs)
+        except InvalidArguments as misfit:
+            return misfit.with_traceback(error.__traceback__)
+    return error

@@ -1,0 +1,44 @@
+"""MIN_REPLICAS: a job delivered at most once starts only when a failover could not forget that it was claimed."""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+
+from django_jobs.conf import get_settings
+from django_jobs.core.values import Claim
+from django_jobs.exceptions import StoreError
+from django_jobs.stores.contract.store import Store
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: ms in which the claim must reach them: replicas that are well need a thousandth of it.
+TIMEOUT = 1_000
+#: ms after which it is tried again.
+AGAIN = 2_000
+#: Seconds between two lines in the log.
+QUIET = 60.0
+
+_last_told = -QUIET
+
+
+def may_start(store: Store, claim: Claim) -> bool:
+    """Asked of at-most-once jobs before they start.  Costs a round trip if MIN_REPLICAS is set, else nothing."""
+    global _last_told
+    replicas = get_settings().min_replicas
+    if replicas <= 0:
+        return True
+    try:
+        safe, reason = store.is_replicated(claim, replicas, TIMEOUT), "the replicas did not acknowledge it in time"
+    except StoreError as error:
+        safe, reason = False, str(error)
+    if not safe and monotonic() - _last_told > QUIET:
+        _last_told = monotonic()
+        logger.warning(
+            "Job %s of queue %r is put off: its claim must reach %d replicas (MIN_REPLICAS) before it starts, and %s",
+            claim.id,
+            claim.queue,
+            replicas,
+            reason,
+        )
+    return safe

@@ -1,0 +1,217 @@
+"""The only way operators act: admin, API and commands come here.  Every verb says what it moved.
+
+Jobs a verb does not apply to are left alone; the answers name those that moved, so counts are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django_jobs.browse.counts import queue_names
+from django_jobs.core.definition import check_name
+from django_jobs.core.values import NOT_READY, Edited, JobInfo, State
+from django_jobs.enqueue.request import now_ms
+from django_jobs.exceptions import DuplicateJob, JobMoved, JobNotFound, UnknownQueue
+from django_jobs.logs import Ended
+from django_jobs.operations import edited
+from django_jobs.serialization.record import decode, name_of, waited_ms
+from django_jobs.stores import get_store
+
+#: Jobs moved by one call: a script over a thousand holds up a busy Redis for 20 ms and more, over so many for 2.
+BATCH = 100
+#: Times that an edit begins again because somebody else has edited the job in between.
+EDITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one call did to the jobs of one queue."""
+
+    moved: Sequence[str] = ()
+    #: running jobs that were asked to stop and decide themselves when.
+    asked: Sequence[str] = ()
+
+    @property
+    def count(self) -> int:
+        """Jobs that moved or were asked to."""
+        return len(self.moved) + len(self.asked)
+
+
+#: verb → the states it applies to, in the order people meet them.
+VERBS: Mapping[str, frozenset[State]] = {
+    "retry": frozenset(
+        {State.SCHEDULED, State.RETRY, State.BLOCKED, State.DEAD, State.CANCELLED, State.EXPIRED},
+    ),
+    "cancel": frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED, State.RUNNING}),
+    "kill": frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED, State.RUNNING}),
+    "delete": frozenset(State) - {State.RUNNING},
+    "reschedule": frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED}),
+}
+
+
+def act(verb: str, queue: str, ids: Sequence[str], *, run_at: int = 0, reason: str = "") -> Done:
+    """Do `verb` to these jobs of one queue, in batches.  `run_at` (ms) is for "reschedule", `reason` for "kill"."""
+    total = Done()
+    for batch in batches(ids):
+        done = ACTS[verb](queue, batch, run_at, reason)
+        total = Done([*total.moved, *done.moved], [*total.asked, *done.asked])
+    return total
+
+
+def retry(queue: str, ids: Sequence[str]) -> Done:
+    """Queue these jobs now.  Those that had ended start again with all their attempts."""
+    return act("retry", queue, ids)
+
+
+def cancel(queue: str, ids: Sequence[str]) -> Done:
+    """Cancel jobs that wait; ask running ones to stop (`ctx.should_stop`)."""
+    return act("cancel", queue, ids)
+
+
+def delete(queue: str, ids: Sequence[str]) -> Done:
+    """Remove jobs with all that is known of them; running ones stay."""
+    return act("delete", queue, ids)
+
+
+def kill(queue: str, ids: Sequence[str], reason: str) -> Done:
+    """Send waiting and running jobs to dead.  A running one loses its claim at once, and its process is ended."""
+    return act("kill", queue, ids, reason=reason)
+
+
+def reschedule(queue: str, ids: Sequence[str], run_at: int) -> Done:
+    """Let waiting jobs run at `run_at` (ms since the epoch)."""
+    return act("reschedule", queue, ids, run_at=run_at)
+
+
+def _retry(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    return Done(get_store().revive(queue, ids))
+
+
+def _cancel(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    store = get_store()
+    before = {info.id: info for info in store.get_many(queue, ids) if info.state in VERBS["cancel"]}
+    after = store.cancel(queue, list(before))
+    moved = [id for id, state in after.items() if state is State.CANCELLED]
+    announce("job_cancelled", State.CANCELLED, [before[id] for id in moved])
+    return Done(moved, [id for id, state in after.items() if state is State.RUNNING])
+
+
+def _kill(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    store = get_store()
+    before = {info.id: info for info in store.get_many(queue, ids)}
+    moved = store.kill(queue, ids, reason)
+    announce("job_dead", State.DEAD, [before[id] for id in moved if id in before], outcome="killed")
+    return Done(moved)
+
+
+def _delete(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    return Done(get_store().delete(queue, ids))
+
+
+def _reschedule(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+    return Done(get_store().reschedule(queue, ids, run_at))
+
+
+ACTS: Mapping[str, Callable[[str, Sequence[str], int, str], Done]] = {
+    "retry": _retry,
+    "cancel": _cancel,
+    "kill": _kill,
+    "delete": _delete,
+    "reschedule": _reschedule,
+}
+
+
+def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) -> None:
+    """Tell the receivers of `signal` (on a thread of their own), and the log, that a person ended these jobs."""
+    from django_jobs.events.receivers import deliver_here
+    from django_jobs.events.signal_events import Notice, is_wanted
+
+    now = now_ms()
+    for info in jobs:
+        name, was_running = name_of(info.record), info.state is State.RUNNING
+        attempt, until = info.failures + info.crashes + was_running, info.at if was_running else now
+        notice = Notice(signal, name, info.queue, info.id, attempt, {"error": "by an operator", **more})
+        if is_wanted(notice):
+            deliver_here(notice)
+        wait_ms = waited_ms(info.record, info.since, until) if info.state not in NOT_READY else 0
+        # No error: nobody has to be woken up for what a person has just done.
+        Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator").log(state)
+
+
+def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Give a job that waits other arguments, JSON values as `payloads.arguments_of` shows them.  False: it has these.
+
+    It keeps its place, its turn and its time; its unique key and its limit follow the arguments.  A masked value keeps
+    what is stored.  Raises InvalidArguments, PayloadError, JobNotFound, JobMoved when the job runs or has ended,
+    DuplicateJob when an equal job has the new key, CorruptRecord, UnknownJob."""
+    store = get_store()
+    for _ in range(EDITS):
+        info = store.get(queue, id)
+        if info is None:
+            raise JobNotFound(f"There is no job {id!r} in queue {queue!r}.")
+        record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
+        if record is None:
+            return False
+        match store.edit(queue, id, record, was=info.record):
+            case Edited.EDITED:
+                return True
+            case Edited.DUPLICATE:
+                raise DuplicateJob(f"Job {id!r} keeps its arguments: an equal job waits already.")
+            case Edited.MOVED:
+                raise JobMoved(f"Job {id!r} cannot be edited: it is {info.state}, or has begun to run at this moment.")
+    raise JobMoved(f"Job {id!r} is being edited by others all the time. Try again.")
+
+
+def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Queue a job now, with other arguments, as `edit` takes them.
+
+    Raises InvalidArguments where the function could not be called like this, PayloadError, JobNotFound when the job is
+    gone or in a state that cannot be retried, CorruptRecord, UnknownJob."""
+    store = get_store()
+    info = store.get(queue, id)
+    if info is None or info.state not in VERBS["retry"]:
+        raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
+    record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
+    if not store.revive(queue, [id], record=record):
+        raise JobNotFound(f"Job {id!r} in queue {queue!r} moved on meanwhile.")
+
+
+def retry_as_seen(info: JobInfo) -> bool:
+    """Queue a job now, if it is still as it was seen.  False: it has moved on, and perhaps come back."""
+    return bool(get_store().revive(info.queue, [info.id], at=info.at))
+
+
+def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
+    """Close a queue, or one job type in it, until somebody resumes it or until `until` (ms; 0 = open end)."""
+    check_queue(queue)
+    if name is not None:
+        check_name(name, "pause")
+    get_store().pause(queue, name=name, reason=reason[:500], until=until)
+
+
+def resume(queue: str, *, name: str | None = None) -> None:
+    """Open it again."""
+    check_queue(queue)
+    get_store().resume(queue, name=name)
+
+
+def check_queue(queue: str) -> None:
+    """Raise UnknownQueue unless the queue is configured or has been enqueued to."""
+    if queue not in queue_names():
+        raise UnknownQueue(f"There is no queue {queue!r}. Queues: {', '.join(queue_names()[:20])}.")
+
+
+def command_worker(worker: str, command: str) -> bool:
+    """Tell a worker to "stop" (finish what runs, then end) or to be "quiet" (claim nothing more)."""
+    if command not in {"stop", "quiet"}:
+        raise ValueError(f"{command!r} is no command for workers. Use 'stop' or 'quiet'.")
+    return get_store().command_worker(worker, command)
+
+
+def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids, BATCH at a time, each once."""
+    unique = list(dict.fromkeys(ids))
+    for start in range(0, len(unique), BATCH):
+        yield unique[start : start + BATCH]

@@ -1,0 +1,254 @@
+"""One verb on all jobs that match, however many: in batches, in the background, resumable.
+
+An operation is entries of the fleet's document "bulk": what to do, how far it got, who drives it, and what each driver
+moved.  Whoever has time drives it: workers between other chores (`tick`), and the page that shows its progress.  Two
+drivers at once do no harm: a job is moved, and so counted, by one of them only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
+from threading import get_native_id
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from django_jobs import operations
+from django_jobs.browse.counts import census, queue_names
+from django_jobs.browse.search import Match
+from django_jobs.core.values import FINISHED, JobInfo, State
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
+from django_jobs.stores.contract.documents import BROKEN
+
+DOCUMENT = "bulk"
+#: A driver that has said nothing for so long (ms) has died; another goes on from its last batch.
+DRIVER_LIFE = 30_000
+#: Operations that ended are listed so long, and so many of them.
+KEEP = 7 * 86_400_000
+KEEP_NUMBER = 50
+BATCH = 1_000
+
+_BIRTH = uuid4().hex[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A bulk operation as it stands."""
+
+    id: str
+    verb: str
+    state: State
+    match: Match
+    queues: list[str]
+    #: who asked for it, as text.
+    user: str
+    #: ms: jobs that came into the state later are left alone, so that none is done twice.
+    started: int
+    #: jobs in the state when it started: what `seen` grows to, roughly.
+    total: int
+    run_at: int = 0
+    reason: str = ""
+    #: how far: index of the queue, cursor in it.
+    index: int = 0
+    cursor: str = ""
+    #: ms; 0 = goes on.
+    finished: int = 0
+    stopped: bool = False
+    #: looked at, moved, asked to stop.
+    seen: int = 0
+    moved: int = 0
+    asked: int = 0
+    driver: str = ""
+    driven_until: int = 0
+
+    @property
+    def percent(self) -> int:
+        """Progress, 0–100."""
+        if self.finished:
+            return 100
+        return min(99, self.seen * 100 // self.total) if self.total else 0
+
+
+def start(verb: str, state: State, match: Match, *, user: str = "", run_at: int = 0, reason: str = "") -> Operation:
+    """Begin to do `verb` to every job in `state` that matches.  Nothing has moved when this returns."""
+    if state not in operations.VERBS[verb]:
+        raise ValueError(f"{verb!r} does not apply to jobs that are {state}.")
+    if match.queue:
+        operations.check_queue(match.queue)
+    queues = [match.queue] if match.queue else queue_names()
+    total = sum(stats.counts.get(state, 0) for stats in census(queues).queues.values())
+    store, id = get_store(), uuid4().hex
+    task: dict[str, Any] = {"verb": verb, "state": state.value, "match": asdict(match), "queues": queues, "user": user}
+    task |= {"started": store.now(), "total": total, "run_at": run_at, "reason": reason}
+    store.update_document(DOCUMENT, {id: task} | forget_old(store.get_document(DOCUMENT), store.now()))
+    return _read(id, {id: task})
+
+
+def operations_list() -> list[Operation]:
+    """Every operation that is known, latest first."""
+    document = get_store().get_document(DOCUMENT)
+    found = [operation for key in document if "/" not in key and (operation := read(key, document))]
+    return sorted(found, key=lambda operation: -operation.started)
+
+
+def unreadable() -> list[str]:
+    """The ids of those that somebody has broken.  Nobody goes on with them."""
+    document = get_store().get_document(DOCUMENT)
+    return sorted(key for key in document if "/" not in key and read(key, document) is None)
+
+
+def get(id: str) -> Operation | None:
+    """One operation, or None."""
+    document = get_store().get_document(DOCUMENT)
+    return read(id, document) if id in document and "/" not in id else None
+
+
+def stop(id: str) -> None:
+    """Let it end after the batch it is in.  What has moved stays where it is."""
+    get_store().update_document(DOCUMENT, {f"{id}/stopped": True})
+
+
+def tick(seconds: float = 0.5) -> bool:
+    """Drive what is unfinished for about `seconds`.  Returns whether anything is left to do."""
+    unfinished = [operation for operation in operations_list() if not operation.finished]
+    for operation in reversed(unfinished):
+        drive(operation.id, seconds / len(unfinished))
+    return any(not operation.finished for operation in operations_list()) if unfinished else False
+
+
+def drive(id: str, seconds: float) -> None:
+    """Do batches of one operation for about `seconds`, at least one, unless somebody else does."""
+    store, me = get_store(), f"{_BIRTH}-{get_native_id()}"
+    deadline = monotonic() + seconds
+    operation = read(id, store.get_document(DOCUMENT))
+    if operation is None or (operation.driver not in ("", me) and operation.driven_until > store.now()):
+        return
+    claim_wheel(id, me)
+    settle(operation)
+    while (operation := read(id, store.get_document(DOCUMENT))) and not operation.finished and operation.driver == me:
+        step(operation, me)
+        if monotonic() >= deadline:
+            store.update_document(DOCUMENT, {f"{id}/driver": None})
+            return
+
+
+def claim_wheel(id: str, me: str) -> None:
+    """Say that this thread drives.  The last to say so is believed."""
+    store = get_store()
+    store.update_document(DOCUMENT, {f"{id}/driver": [me, store.now() + DRIVER_LIFE]})
+
+
+def step(operation: Operation, me: str) -> None:
+    """One batch: walk, choose, act, and write down how far and how many."""
+    store, id = get_store(), operation.id
+    if operation.stopped or operation.index >= len(operation.queues):
+        store.update_document(DOCUMENT, {f"{id}/finished": store.now(), f"{id}/driver": None})
+        return
+    queue = operation.queues[operation.index]
+    ids, cursor = store.ids(queue, operation.state, operation.cursor, BATCH)
+    chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and operation.match.accepts(info)]
+    store.update_document(DOCUMENT, {f"{id}/doing/{me}": [queue, chosen]})
+    done = operations.act(operation.verb, queue, chosen, run_at=operation.run_at, reason=operation.reason)
+    document = store.get_document(DOCUMENT)
+    if f"{id}/doing/{me}" not in document:
+        return  # held up for longer than a driver may be: another has taken over and counted this batch
+    mine = document.get(f"{id}/by/{me}", [0, 0, 0])
+    sums = [mine[0] + len(ids), mine[1] + len(done.moved), mine[2] + len(done.asked)]
+    changes: dict[str, Any] = {f"{id}/by/{me}": sums, f"{id}/doing/{me}": None}
+    now = read(id, document)
+    if now is not None and now.driver == me:
+        changes[f"{id}/at"] = [operation.index, cursor] if cursor else [operation.index + 1, ""]
+        changes[f"{id}/driver"] = [me, store.now() + DRIVER_LIFE]
+    store.update_document(DOCUMENT, changes)
+
+
+def settle(operation: Operation) -> None:
+    """Count what drivers that died in the middle of a batch had moved: their jobs that are where they were no more."""
+    store, id = get_store(), operation.id
+    for key, entry in store.get_document(DOCUMENT).items():
+        if not key.startswith(f"{id}/doing/"):
+            continue
+        try:
+            queue, chosen = entry
+        except (TypeError, ValueError):  # somebody broke it: what it moved stays uncounted
+            store.update_document(DOCUMENT, {key: None})
+            continue
+        left = {info.id for info in look_at(queue, chosen) if belongs(operation, info)}
+        by = key.replace("/doing/", "/by/")
+        seen, moved, asked = store.get_document(DOCUMENT).get(by, (0, 0, 0))
+        sums = [seen + len(chosen) - len(left), moved + len(chosen) - len(left), asked]
+        store.update_document(DOCUMENT, {by: sums, key: None})
+
+
+def look_at(queue: str, ids: Sequence[str]) -> Iterator[JobInfo]:
+    """These jobs.  Few are read at first, and no more at once than MAX_BYTES have room for by the largest so far."""
+    at, most, largest = 0, FIRST_READ, 1
+    while at < len(ids):
+        infos = get_store().get_many(queue, ids[at : at + most])
+        at += most
+        largest = max([largest, *(len(info.record) for info in infos)])
+        most = min(operations.BATCH, most * READ_MORE, max(1, MAX_BYTES // largest))
+        yield from infos
+
+
+def belongs(operation: Operation, info: JobInfo) -> bool:
+    """Was this job in the state when the operation started?  A job it moved may have come back since."""
+    if info.state is not operation.state:
+        return False
+    if info.state in FINISHED:
+        return info.at <= operation.started
+    return not info.attempts or info.attempts[-1].at <= operation.started
+
+
+def read(id: str, document: dict[str, Any]) -> Operation | None:
+    """An operation from the entries of the document; None if they are not what we wrote."""
+    try:
+        operation = _read(id, document)
+    except BROKEN:
+        return None
+    return operation if _is_sound(operation) else None
+
+
+def _is_sound(operation: Operation) -> bool:
+    kinds = {"str": str, "int": int, "bool": bool}
+    fields = [(field.type, getattr(operation, field.name)) for field in dataclass_fields(operation)]
+    return (
+        all(type(value) is kinds[str(kind)] for kind, value in fields if kind in kinds)
+        and all(type(value) is str for value in [*asdict(operation.match).values(), *operation.queues])
+        and operation.state in operations.VERBS.get(operation.verb, ())
+        and operation.index >= 0
+    )
+
+
+def _read(id: str, document: dict[str, Any]) -> Operation:
+    task = dict(document[id])
+    index, cursor = document.get(f"{id}/at", (0, ""))
+    driver, until = document.get(f"{id}/driver", ("", 0))
+    sums = [entry for key, entry in document.items() if key.startswith(f"{id}/by/")]
+    task["match"] = Match(**task["match"])
+    task["state"] = State(task["state"])
+    return Operation(
+        id,
+        **task,
+        index=index,
+        cursor=cursor,
+        finished=document.get(f"{id}/finished") or 0,
+        stopped=document.get(f"{id}/stopped") or False,
+        seen=sum(entry[0] for entry in sums),
+        moved=sum(entry[1] for entry in sums),
+        asked=sum(entry[2] for entry in sums),
+        driver=driver,
+        driven_until=until,
+    )
+
+
+def forget_old(document: dict[str, Any], now: int) -> dict[str, None]:
+    """The removal of operations that ended long ago, or of the oldest when there are too many."""
+    ended = sorted(
+        (at, key.partition("/")[0]) for key, at in document.items() if key.endswith("/finished") and isinstance(at, int)
+    )
+    old = {id for at, id in ended if at < now - KEEP} | {id for _, id in ended[: max(0, len(ended) - KEEP_NUMBER)]}
+    return {key: None for key in document if key.partition("/")[0] in old}

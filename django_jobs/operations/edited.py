@@ -1,0 +1,77 @@
+"""The record of a job with other arguments: what they must fit, and what follows them.  Asks no store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.definition import HIDDEN, JobDefinition
+from django_jobs.core.values import Controls, Job
+from django_jobs.enqueue.unique_keys import digest_of_arguments, limit_key
+from django_jobs.exceptions import InvalidArguments, PayloadError, Signal
+from django_jobs.serialization import arguments
+from django_jobs.serialization.payloads import arguments_of
+from django_jobs.serialization.record import encode
+
+
+def record_with(job: Job, call: list[Any]) -> bytes | None:
+    """The record with the arguments `call`, JSON values as `arguments_of` shows them; None: it has these already.
+
+    Masked values stay what they are.
+
+    Raises InvalidArguments, PayloadError, UnknownJob."""
+    definition = registry.get(job.name)
+    text = _compact(unmask(json.loads(job.args), arguments_of(job), call))
+    if len(text) > (most := get_settings().max_payload):
+        raise PayloadError(f"The arguments of {job.name} take {len(text)} bytes; MAX_PAYLOAD is {most}.")
+    if text == _compact(json.loads(job.args)):
+        return None
+    definition.check_call(*json.loads(text))
+    return encode(job._replace(args=text, controls=_controls(definition, job, text)))
+
+
+def _controls(definition: JobDefinition, job: Job, text: bytes) -> Controls:
+    """The job's controls: a unique key that was made of the arguments, and a limit key, are made again."""
+    controls = job.controls
+    if controls.limit_key is not None and definition.max_concurrency:
+        controls = replace(controls, limit_key=limit_key(definition, *_loaded(text)))
+    if controls.unique is not None:
+        # A record does not say what its key was made of.  A key of the caller's own stays what it is.
+        for only in (definition.unique_on, None):
+            try:
+                made_so = controls.unique == digest_of_arguments(definition, *_loaded(job.args), only)
+            except InvalidArguments:  # the function has changed since, or a row is gone
+                continue
+            if made_so:
+                return replace(controls, unique=digest_of_arguments(definition, *_loaded(text), only))
+    return controls
+
+
+def _loaded(text: bytes) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        return arguments.load(text)
+    except Signal as error:  # what a job would end with, whose row is gone
+        raise InvalidArguments(str(error)) from error
+
+
+def unmask(stored: Any, shown: Any, edited: Any) -> Any:
+    """The edited call with what is stored wherever the mask was left."""
+    args, kwargs = edited
+    old_args, old_kwargs = stored
+    was_hidden = shown is not None
+    for i, value in enumerate(args):
+        if value == HIDDEN and was_hidden and i < len(shown[0]) and shown[0][i] == HIDDEN:
+            args[i] = old_args[i]
+    for key, value in kwargs.items():
+        if value == HIDDEN and was_hidden and shown[1].get(key) == HIDDEN:
+            kwargs[key] = old_kwargs[key]
+    if HIDDEN in args or HIDDEN in kwargs.values():
+        raise InvalidArguments(f"A masked value {HIDDEN} was moved. Leave it where it is, or write the value itself.")
+    return [args, kwargs]
+
+
+def _compact(call: Any) -> bytes:
+    return json.dumps(call, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -1,0 +1,193 @@
+"""What this process knows of the remote job types.  A web process reads them; the processes of `runworkers` are told by
+their clerk (worker/maintenance/process.py), so that a database that does not answer holds up no job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error
+
+from django_jobs.conf import get_settings
+from django_jobs.core.definition import JobDefinition
+from django_jobs.exceptions import NotKnownYet
+from django_jobs.remote.job_types import RemoteType, django_queues, make_definition, pull_only, read_rows
+
+logger = logging.getLogger("django_jobs.remote")
+
+#: Seconds between two readings: a new type is known everywhere within this time and the length of a claim.
+REFRESH = 3.0
+#: Seconds for which a name that was not there is remembered; longer than a job of that name is put off.
+MISSED = 15.0
+#: How many are remembered: this many may be looked for at once.
+MOST_MISSED = 1000
+
+#: Called with when a reading began (monotonic, one clock for all processes of a machine) and what it found.
+Listener = Callable[[float, Sequence[RemoteType]], object]
+
+
+class Known:
+    """What was read last, and the definitions made of it."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.clock = clock
+        self.lock = Lock()
+        #: True where others read: then nobody here waits for a database.
+        self.is_told = False
+        self.listener: Listener | None = None
+        #: when a reading last began, and when the last one that worked did; None: never.
+        self.tried_at: float | None = None
+        self.read_at: float | None = None
+        self.types: Mapping[str, RemoteType] = {}
+        self.names: frozenset[str] = frozenset()
+        self.pull_queues: frozenset[str] = frozenset()
+        self.definitions: dict[RemoteType, JobDefinition] = {}
+        #: name → when it was first asked for and not there.
+        self.missed: dict[str, float] = {}
+        self._complaint = ""
+
+    def refresh(self, oldest: float = REFRESH) -> Mapping[str, RemoteType]:
+        """Return the types, read again if the last reading is `oldest` seconds old and reading is done here."""
+        if get_settings().api is None:
+            return {}
+        if self._is_due(oldest):
+            with self.lock:
+                if self._is_due(oldest):
+                    self.read()
+        return self.types
+
+    def _is_due(self, oldest: float) -> bool:
+        return not self.is_told and (self.tried_at is None or self.clock() - self.tried_at >= oldest)
+
+    def read(self) -> None:
+        """Ask the database; what was known stays where it has no answer."""
+        self.tried_at = began = self.clock()
+        try:
+            types = read_rows()
+        except ImproperlyConfigured:
+            types = []  # there is no database in this project, so there are no rows in it
+        except Error as error:
+            if self._complaint != str(error):
+                self._complaint = str(error)
+                logger.warning("Remote job types cannot be read, the %d known go on: %s", len(self.types), error)
+            return
+        self._complaint = ""
+        self.learn(began, types)
+        if self.listener is not None:
+            self.listener(began, types)
+
+    def learn(self, at: float, types: Iterable[RemoteType]) -> None:
+        """These are the types, as a reading that began at `at` found them."""
+        self.types = {kind.name: kind for kind in types}
+        self.names = frozenset(self.types)
+        self.pull_queues = pull_only(self.types.values())
+        self.definitions = {kind: made for kind, made in self.definitions.items() if self.types.get(kind.name) == kind}
+        self.read_at = at
+
+    def definition_of(self, name: str) -> JobDefinition | None:
+        """The definition of a remote type, the same object until its row changes; None if there is no such type.
+
+        Raises NotKnownYet: a job may come sooner after its type than the next reading.
+        """
+        if get_settings().api is None:
+            return None
+        kind = self.refresh().get(name)
+        if kind is None:
+            asked_at = self._missed_at(name)
+            kind = self.types.get(name)
+            if kind is None:
+                if self.read_at is None or self.read_at < asked_at:
+                    raise NotKnownYet(f"No job is named {name!r} here; remote job types were not read since.")
+                return None
+        definition = self.definitions.get(kind)
+        if definition is None:
+            definition = self.definitions.setdefault(kind, make_definition(kind))
+        return definition
+
+    def _missed_at(self, name: str) -> float:
+        """When this name was first asked for.  Where reading is done here, it is then done again at once."""
+        now = self.clock()
+        first = self.missed.get(name)
+        if first is not None and now - first < MISSED:
+            return first
+        if len(self.missed) >= MOST_MISSED:
+            self.missed = {name: at for name, at in self.missed.items() if now - at < MISSED}
+        if len(self.missed) >= MOST_MISSED:
+            return -1.0
+        self.missed[name] = now
+        self.refresh(0.0)
+        return now
+
+    def theirs(self, queues: Iterable[str]) -> frozenset[str]:
+        """Those of these queues that only pull workers look into; before anything was read, all that may be theirs."""
+        if get_settings().api is None:
+            return frozenset()
+        self.refresh()
+        return frozenset(queues) - django_queues() if self.read_at is None else self.pull_queues
+
+
+_known = Known()
+
+
+def known() -> Mapping[str, RemoteType]:
+    """The remote job types by name."""
+    return _known.refresh()
+
+
+def definition_of(name: str) -> JobDefinition | None:
+    """How jobs of a remote type run and are enqueued; None if there is no such type.  For registry.add_resolver."""
+    return _known.definition_of(name)
+
+
+def type_names() -> frozenset[str]:
+    """The names of the types as they were last read.  For registry.add_resolver."""
+    return _known.names
+
+
+def is_pulled(name: str) -> bool:
+    """Are jobs of that name fetched by workers over HTTP?"""
+    kind = known().get(name)
+    return kind is not None and not kind.url
+
+
+def pull_queues() -> frozenset[str]:
+    """The queues that are known to belong to pull workers alone."""
+    return _known.pull_queues if known() else frozenset()
+
+
+def theirs(queues: Iterable[str]) -> frozenset[str]:
+    """Those of these queues that `runworkers` must leave to workers that fetch over HTTP."""
+    return _known.theirs(queues)
+
+
+def forget() -> None:
+    """Read again at the next question: a type was just written, or the settings changed."""
+    _known.tried_at = None
+
+
+# -- in the processes of `runworkers` --------------------------------------------------
+
+
+def be_told() -> None:
+    """From now on this process, and those it forks, read nothing by themselves."""
+    _known.is_told = True
+
+
+def learn(at: float, rows: Iterable[Sequence[Any]]) -> None:
+    """Take in what was told: the arguments of a listener, after a way through JSON."""
+    _known.learn(at, [RemoteType(*row) for row in rows])
+
+
+def tell(listener: Listener) -> None:
+    """Call `listener` after each reading."""
+    _known.listener = listener
+
+
+def read() -> None:
+    """Read now, and tell."""
+    _known.read()

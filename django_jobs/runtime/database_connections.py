@@ -1,0 +1,156 @@
+"""Database connections round jobs: none stale before, none left open or inside a transaction after."""
+
+from __future__ import annotations
+
+import logging
+import select
+import threading
+from time import monotonic
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Seconds after which an unused connection may have been cut without a trace: it is asked before it is used again.
+IDLE = 1.0
+
+_LEFT_OPEN = "%s left a transaction open on database %r: it is rolled back, and the connection closed"
+_GIVEN_UP = "The connection to database %r is given up: it cannot be closed"
+
+_thread = threading.local()
+#: Did a thread that runs no jobs itself (sync_to_async inside an async job) open a connection?
+_elsewhere = threading.Event()
+_job_threads: set[int] = set()
+
+
+def _remember(**_: Any) -> None:
+    _thread.opened = True
+    if threading.get_ident() not in _job_threads:
+        _elsewhere.set()
+
+
+connection_created.connect(_remember, dispatch_uid="django_jobs.runtime.database_connections")
+
+
+def this_thread_runs_jobs() -> None:
+    """Say so once per thread; other threads' connections are then known to belong to async jobs."""
+    _job_threads.add(threading.get_ident())
+
+
+def before_job() -> None:
+    """Drop what the server may have closed meanwhile.  Next to nothing on a thread that never used a database."""
+    if getattr(_thread, "opened", False):
+        idle = monotonic() - getattr(_thread, "used", 0.0) > IDLE
+        for connection in connections.all(initialized_only=True):
+            _tidy(connection)
+            _check_at_first_query(connection, idle or _has_news(connection))
+
+
+def after_job(job: str = "") -> None:
+    """Keep what CONN_MAX_AGE keeps; a transaction that the job left open ends here, rolled back.
+
+    `job` says in the log which job that was."""
+    if getattr(_thread, "opened", False):
+        _thread.used = monotonic()
+        for connection in connections.all(initialized_only=True):
+            connection.queries_log.clear()
+            if connection.in_atomic_block or _in_transaction(connection):
+                # Its next user would write into a transaction that nobody commits.
+                logger.warning(_LEFT_OPEN, job or "A job", connection.alias)
+                _drop(connection)
+            else:
+                _tidy(connection)
+
+
+async def after_async_job(job: str = "") -> None:
+    """The same for connections that the job opened through sync_to_async: async jobs share one thread for that."""
+    if _elsewhere.is_set():
+        await sync_to_async(_after_async_job)(job)
+
+
+def _after_async_job(job: str) -> None:
+    after_job(job)
+    for connection in connections.all(initialized_only=True):
+        # To look before each job would cost it a hop to this thread and back: more than a check at its first query.
+        _check_at_first_query(connection, True)
+
+
+def close_thread() -> None:
+    """Before a thread idles for long, or ends: its connections would count against the server's limit."""
+    if getattr(_thread, "opened", False):
+        connections.close_all()
+
+
+def close_all() -> None:
+    """Before a fork: a child must not share a socket with its parent."""
+    connections.close_all()
+    for connection in connections.all(initialized_only=True):
+        # A pool has sockets, and threads that do not exist in the child.  (Its property would make one.)
+        if connection.alias in getattr(connection, "_connection_pools", ()):
+            connection.close_pool()  # type: ignore[attr-defined]
+
+
+def _check_at_first_query(connection: BaseDatabaseWrapper, wanted: bool) -> None:
+    """Let Django ask the server before the next query: a job that needs no database does not wait for one."""
+    connection.health_check_enabled = (  # type: ignore[attr-defined]
+        wanted or connection.settings_dict["CONN_HEALTH_CHECKS"]
+    )
+
+
+#: SERVER_STATUS_IN_TRANS of the protocol of MySQL.
+_MYSQL_IN_TRANSACTION = 1
+#: libpq's words for a connection that is not in a transaction: idle, and unknown (it is closed).
+_PQ_IDLE = (0, 4)
+
+
+def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Is a transaction open that Django may not know of: a raw BEGIN?  Asks the driver, which costs no query.
+
+    mysqlclient does not tell; there, what Django knows has to do."""
+    raw: Any = connection.connection
+    try:
+        status = getattr(getattr(raw, "info", None), "transaction_status", None)
+        if status is not None:  # psycopg, psycopg2
+            return status not in _PQ_IDLE
+        for sign in ("in_transaction", "transaction_in_progress"):  # sqlite3; oracledb
+            if (found := getattr(raw, sign, None)) is not None:
+                return bool(found)
+        status = getattr(raw, "server_status", None)  # PyMySQL
+        return isinstance(status, int) and bool(status & _MYSQL_IN_TRANSACTION)
+    except Exception:
+        return False  # it is broken; `_tidy` sees to that
+
+
+def _tidy(connection: BaseDatabaseWrapper) -> None:
+    try:
+        connection.close_if_unusable_or_obsolete()
+    except Exception:
+        # A driver may fail even at closing; that must not cost the jobs of this process.
+        logger.warning(_GIVEN_UP, connection.alias, exc_info=True)
+        del connections[connection.alias]
+
+
+def _drop(connection: BaseDatabaseWrapper) -> None:
+    try:
+        connection.close()
+    except Exception:
+        logger.warning(_GIVEN_UP, connection.alias, exc_info=True)
+    del connections[connection.alias]
+
+
+def _has_news(connection: BaseDatabaseWrapper) -> bool:
+    """Did the server say something that nobody asked?  Its last word, mostly; to look costs no round trip."""
+    fileno = getattr(connection.connection, "fileno", None)
+    if fileno is None:
+        return False
+    try:
+        poll = select.poll()
+        poll.register(fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    except Exception:
+        # Each driver has its own error for a connection that is closed.
+        return True

@@ -1,0 +1,109 @@
+"""One periodic job, wherever it was written: a frozen value, and what can be wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django_jobs.core import registry
+from django_jobs.exceptions import InvalidSchedule, JobsError
+from django_jobs.schedules import cron
+from django_jobs.serialization import arguments
+
+#: What happens to fire times that passed while no worker ran.
+MISSED = ("one", "skip", "all")
+#: What happens when the job of the last fire time has not ended.
+OVERLAP = ("allow", "skip")
+#: Longest jitter, seconds: a day.
+MAX_JITTER = 86_400
+_JOB_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One schedule.  `id` starts with its source: "job:", "settings:" or "db:"."""
+
+    id: str
+    job: str
+    cron: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    timezone: str = "UTC"
+    missed: str = "one"
+    overlap: str = "allow"
+    #: each fire is put off by 0 … so many seconds, the same for every process.
+    jitter: float = 0
+    enabled: bool = True
+    #: "job" (a decorator) | "settings" | "database"
+    source: str = "settings"
+    label: str = ""
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone its wall-clock times are in."""
+        return ZoneInfo(self.timezone)
+
+    @property
+    def times(self) -> str:
+        """Names when it fires: another expression or zone is another sequence of fire times."""
+        return hashlib.sha256(f"{self.cron} {self.timezone}".encode()).hexdigest()[:8]
+
+    def job_id(self, fire: int) -> str:
+        """The id of the job of one fire time (ms): the same in every process."""
+        plain = f"cron:{self.id}:{fire}"
+        if _JOB_ID.fullmatch(plain):
+            return plain
+        return f"cron:{hashlib.sha256(self.id.encode()).hexdigest()[:32]}:{fire}"
+
+
+def check_entry(entry: Entry) -> None:
+    """Raise InvalidSchedule, naming the option, the value and the remedy, if the schedule cannot run."""
+    try:
+        cron.parse(entry.cron)
+    except JobsError as error:
+        raise InvalidSchedule(str(error), "cron") from error
+    _check_zone(entry.timezone)
+    _check_choice("missed", entry.missed, MISSED)
+    _check_choice("overlap", entry.overlap, OVERLAP)
+    if (
+        isinstance(entry.jitter, bool)
+        or not isinstance(entry.jitter, int | float)
+        or not 0 <= entry.jitter <= MAX_JITTER
+    ):
+        raise InvalidSchedule(f"jitter is {entry.jitter!r}. Write seconds, from 0 to {MAX_JITTER}.", "jitter")
+    if not isinstance(entry.enabled, bool):
+        raise InvalidSchedule(f"enabled is {entry.enabled!r}. Write True or False.", "enabled")
+    _check_call(entry)
+
+
+def _check_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, TypeError, OSError) as error:
+        raise InvalidSchedule(f"timezone is {name!r}. Write a name such as 'Europe/Paris'.", "timezone") from error
+
+
+def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise InvalidSchedule(f"{option} is {value!r}. Write one of {listed}.", option)
+
+
+def _check_call(entry: Entry) -> None:
+    if isinstance(entry.args, str) or not isinstance(entry.args, Sequence):
+        raise InvalidSchedule(f"args is {entry.args!r}. Write a list of positional arguments.", "args")
+    if not isinstance(entry.kwargs, Mapping) or not all(isinstance(key, str) for key in entry.kwargs):
+        raise InvalidSchedule(f"kwargs is {entry.kwargs!r}. Write a dictionary of keyword arguments.", "kwargs")
+    try:
+        definition = registry.get(entry.job)
+    except JobsError as error:
+        raise InvalidSchedule(str(error), "job") from error
+    try:
+        definition.check_call(entry.args, entry.kwargs)
+        arguments.dump(list(entry.args), dict(entry.kwargs))
+    except JobsError as error:
+        raise InvalidSchedule(str(error), "kwargs" if entry.kwargs and not entry.args else "args") from error

@@ -1,0 +1,97 @@
+"""Periodic jobs that people write in the admin."""
+
+from __future__ import annotations
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.conf import get_settings
+from django_jobs.exceptions import InvalidSchedule
+from django_jobs.schedules.entry import MAX_JITTER, Entry, check_entry
+
+
+class Missed(models.TextChoices):
+    """What happens to fire times that passed while no worker ran."""
+
+    ONE = "one", _("run once")
+    SKIP = "skip", _("leave out")
+    ALL = "all", _("run each (at most 100)")
+
+
+class Overlap(models.TextChoices):
+    """What happens when the job of the last fire time has not ended."""
+
+    ALLOW = "allow", _("run beside it")
+    SKIP = "skip", _("leave out")
+
+
+def no_arguments() -> list[object]:
+    return []
+
+
+def no_keywords() -> dict[str, object]:
+    return {}
+
+
+class Schedule(models.Model):
+    """A job and when it runs."""
+
+    name = models.CharField(_("name"), max_length=100, unique=True)
+    job = models.CharField(_("job"), max_length=200, help_text=_("The name of a registered job."))
+    cron = models.CharField(
+        _("cron expression"),
+        max_length=200,
+        help_text=_("Minute, hour, day of month, month, day of week. Six fields have seconds first."),
+    )
+    args = models.JSONField(_("arguments"), default=no_arguments, blank=True, help_text=_("A JSON list."))
+    kwargs = models.JSONField(_("keyword arguments"), default=no_keywords, blank=True, help_text=_("A JSON object."))
+    timezone = models.CharField(
+        _("time zone"), max_length=64, blank=True, help_text=_("Such as Europe/Paris. Empty: the project's time zone.")
+    )
+    missed = models.CharField(_("missed runs"), max_length=4, choices=Missed.choices, default=Missed.ONE)
+    overlap = models.CharField(
+        _("when the last one still runs"), max_length=5, choices=Overlap.choices, default=Overlap.ALLOW
+    )
+    jitter = models.PositiveIntegerField(
+        _("jitter"),
+        default=0,
+        validators=[MaxValueValidator(MAX_JITTER)],
+        help_text=_("Each run is put off by up to so many seconds."),
+    )
+    enabled = models.BooleanField(_("enabled"), default=True)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
+
+    def __str__(self) -> str:
+        return self.name
+
+    def entry(self) -> Entry:
+        """The row as every other schedule is seen."""
+        return Entry(
+            id=f"db:{self.pk}",
+            job=self.job,
+            cron=self.cron,
+            args=self.args,
+            kwargs=self.kwargs,
+            timezone=self.timezone or get_settings().time_zone,
+            missed=self.missed,
+            overlap=self.overlap,
+            jitter=self.jitter,
+            enabled=self.enabled,
+            source="database",
+            label=self.name,
+        )
+
+    def clean(self) -> None:
+        """Refuse what could never run."""
+        if None in (self.args, self.kwargs, self.jitter):
+            return  # the field itself has said what is wrong
+        try:
+            check_entry(self.entry())
+        except InvalidSchedule as error:
+            raise ValidationError({error.option: str(error)}) from error

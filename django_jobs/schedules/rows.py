@@ -1,0 +1,58 @@
+"""The rows of the Schedule table as a worker sees them: read every few seconds, the last known ones in an outage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, InterfaceError, connections, router
+
+from django_jobs.schedules.entry import Entry
+from django_jobs.schedules.listing import database_entries
+from django_jobs.schedules.models import Schedule
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Seconds between two reads.
+RELOAD = 5.0
+
+
+class ScheduleRows:
+    """The entries of the table."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._read_at = float("-inf")
+        self._known: list[Entry] = []
+        self._complaint = ""
+
+    def entries(self) -> list[Entry]:
+        """The rows; never an error: what a broken database last said still holds."""
+        if self._time() - self._read_at >= RELOAD:
+            self._read_at = self._time()
+            self._read()
+        return self._known
+
+    def _read(self) -> None:
+        try:
+            self._known = database_entries()
+            self._complaint = ""
+        except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
+            complaint = f"{type(error).__name__}: {error}"
+            if complaint != self._complaint:
+                self._complaint = complaint
+                logger.warning(
+                    "The Schedule table cannot be read (%s); its %d known rows go on", complaint, len(self._known)
+                )
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        """The parent forks: it holds no connection in between.  Inside a transaction it belongs to somebody else."""
+        try:
+            connection = connections[router.db_for_read(Schedule)]
+            if not connection.in_atomic_block:
+                connection.close()
+        except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
+            logger.debug("The connection to the Schedule table could not be closed: %s", error)

@@ -1,0 +1,146 @@
+"""Enqueues periodic jobs, each fire time once in the fleet, without a leader: the store keeps the cursor."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from django_jobs.core import registry
+from django_jobs.core.values import FINISHED, Added
+from django_jobs.enqueue.submit import request_for, submit
+from django_jobs.exceptions import QueueFull, StoreError
+from django_jobs.schedules import state as schedule_state
+from django_jobs.schedules.cron import jitter_ms, next_fire
+from django_jobs.schedules.entry import Entry, check_entry
+from django_jobs.schedules.listing import from_ms
+from django_jobs.schedules.missed import due_fires
+from django_jobs.schedules.rows import ScheduleRows
+from django_jobs.schedules.sources import code_entries
+from django_jobs.schedules.state import ScheduleState
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.store import Store
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Seconds between two looks when nothing is due: pauses and changed rows are seen this late.
+LONGEST = 5.0
+
+
+class Periodic:
+    """The schedules as one worker parent sees them.  Decides by the store's clock only."""
+
+    def __init__(self, time: Callable[[], float] = monotonic) -> None:
+        self._rows = ScheduleRows(time)
+        #: entry → (cursor it was computed from, its next fire in ms): what need not be computed again.
+        self._next: dict[str, tuple[Entry, int, int]] = {}
+        #: entry id → what was last said to be wrong with it.
+        self._reported: dict[str, str] = {}
+
+    def tick(self) -> float:
+        """Enqueue what is due.  Returns the seconds until the next look.  Raises StoreError if the store is away."""
+        store = get_store()
+        entries = [*code_entries(), *self._rows.entries()]
+        # Read before the clock: a schedule that began after this moment is not taken for a new one.
+        state = schedule_state.read_state(store)
+        now = store.now()
+        round_ = _Round(store, state, now)
+        waits = [self._look_after(entry, round_) for entry in entries]
+        self._forget_others(entries)
+        return max(0.0, min([LONGEST, *waits]))
+
+    def _look_after(self, entry: Entry, round_: _Round) -> float:
+        """One schedule; a fault in it is reported and stays its own."""
+        try:
+            wait = self._fire(entry, round_)
+        except StoreError:
+            raise
+        except QueueFull as error:
+            self._report(entry, f"{error} The fire waits for room.")
+            return 1.0
+        except Exception as error:
+            self._report(entry, f"{type(error).__name__}: {error}")
+            return LONGEST
+        self._reported.pop(entry.id, None)
+        return wait
+
+    def _fire(self, entry: Entry, round_: _Round) -> float:
+        store, state, now = round_.store, round_.state, round_.now
+        if not entry.enabled:
+            if state.since(entry) is not None:
+                schedule_state.forget(store, entry)
+            return LONGEST
+        if state.paused_at(entry) is not None:
+            return LONGEST
+        check_entry(entry)
+        since = state.since(entry)
+        if since is None:
+            schedule_state.begin(store, entry, since := now)
+        upcoming = self._upcoming(entry, max(since, state.passed_over(entry)))
+        if upcoming <= now:
+            last = round_.fired(registry.get(entry.job).queue).get(entry.id, 0)
+            cursor = max(since, state.passed_over(entry), last)
+            for fire in due_fires(entry, cursor, now):
+                last = round_.enqueue(entry, fire, last)
+            upcoming = self._remember(entry, max(since, state.passed_over(entry)), now)
+        return (upcoming - now) / 1000
+
+    def _upcoming(self, entry: Entry, cursor: int) -> int:
+        known = self._next.get(entry.id)
+        if known is not None and known[:2] == (entry, cursor):
+            return known[2]
+        return self._remember(entry, cursor, cursor)
+
+    def _remember(self, entry: Entry, cursor: int, after: int) -> int:
+        upcoming = int(next_fire(entry.cron, from_ms(after), entry.zone).timestamp()) * 1000
+        self._next[entry.id] = (entry, cursor, upcoming)
+        return upcoming
+
+    def _forget_others(self, entries: Sequence[Entry]) -> None:
+        gone = self._next.keys() - {entry.id for entry in entries}
+        for id in gone:
+            del self._next[id]
+
+    def _report(self, entry: Entry, problem: str) -> None:
+        """Say it once, and again only when it changes: a tick comes every few seconds."""
+        if self._reported.get(entry.id) != problem:
+            self._reported[entry.id] = problem
+            logger.error("Schedule %s does not run: %s", entry.id, problem)
+
+
+class _Round:
+    """One tick: what the store said at its start."""
+
+    def __init__(self, store: Store, state: ScheduleState, now: int) -> None:
+        self.store, self.state, self.now = store, state, now
+        self._fired: dict[str, dict[str, int]] = {}
+
+    def fired(self, queue: str) -> dict[str, int]:
+        """schedule id → last fire in ms; asked once per tick, and only when something is due."""
+        if queue not in self._fired:
+            self._fired[queue] = self.store.fired(queue)
+        return self._fired[queue]
+
+    def enqueue(self, entry: Entry, fire: int, last: int) -> int:
+        """Enqueue one fire time unless the last one's job must end first.  Returns the last fire time now."""
+        definition = registry.get(entry.job)
+        if entry.overlap == "skip" and self._unfinished(definition.queue, entry.job_id(last)):
+            logger.info("Schedule %s: the job of its last fire has not ended; this one is left out", entry.id)
+            schedule_state.pass_over(self.store, entry, fire)
+            return last
+        request = request_for(definition, entry.args, entry.kwargs)
+        request.id, request.fire, request.meta = entry.job_id(fire), (entry.id, fire), {"schedule": entry.id}
+        request.on_commit = False
+        # A full queue must not hold up the worker that would empty it.
+        request.block_timeout = 0
+        if put_off := jitter_ms(entry.id, fire, entry.jitter):
+            request.run_at = fire + put_off
+        added = submit(request).added
+        if added not in (Added.ADDED, Added.FIRED):
+            # An equal unique job waits: this fire is served, and must not come again when that one has run.
+            schedule_state.pass_over(self.store, entry, fire)
+        return fire
+
+    def _unfinished(self, queue: str, id: str) -> bool:
+        info = self.store.get(queue, id)
+        return info is not None and info.state not in FINISHED

@@ -1,0 +1,52 @@
+"""The schedules that come with the code: `@job(cron=…)` and DJANGO_JOBS["SCHEDULES"]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from django_jobs.conf import get_settings
+from django_jobs.core import registry
+from django_jobs.core.definition import check_name
+from django_jobs.exceptions import InvalidJob, InvalidSchedule
+from django_jobs.schedules.entry import Entry, check_entry
+
+#: What an entry of SCHEDULES may hold.
+OPTIONS = frozenset(each.name for each in fields(Entry)) - {"id", "source", "label"}
+
+
+def code_entries() -> list[Entry]:
+    """Those that come with the code: they change only when it is deployed.  What is wrong with one is not said here."""
+    settings = get_settings()
+    decorated = [
+        Entry(f"job:{each.name}", each.name, each.cron, timezone=settings.time_zone, source="job", label=each.name)
+        for each in registry.all_definitions()
+        if each.cron is not None
+    ]
+    return decorated + [settings_entry(key, options) for key, options in settings.schedules.items()]
+
+
+def settings_entry(key: str, options: Mapping[str, Any]) -> Entry:
+    """One entry of SCHEDULES; options that do not exist are left to the system check."""
+    known = {name: value for name, value in options.items() if name in OPTIONS}
+    zone = known.pop("timezone", None) or get_settings().time_zone
+    given = {"job": "", "cron": "", **known}
+    return Entry(id=f"settings:{key}", timezone=zone, source="settings", label=key, **given)
+
+
+def schedule_problems(key: Any, options: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with one entry of SCHEDULES that has a job and a cron: a sentence each, for the system check."""
+    place = f"DJANGO_JOBS['SCHEDULES'][{key!r}]"
+    try:
+        check_name(key, place)
+    except InvalidJob as error:
+        yield str(error)
+        return
+    for name in options:
+        if name not in OPTIONS:
+            yield f"{place} has an unknown key {name!r}. Use some of {', '.join(sorted(OPTIONS))}."
+    try:
+        check_entry(settings_entry(key, options))
+    except InvalidSchedule as error:
+        yield f"{place}: {error}"

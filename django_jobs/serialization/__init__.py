@@ -1,0 +1,1 @@
+"""Values, arguments, results and records, to and from bytes and JSON."""

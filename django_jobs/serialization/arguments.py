@@ -1,0 +1,120 @@
+"""Arguments and results ⇄ JSON bytes, exactly: what goes in comes out with the same type and value.
+
+Plain JSON values are written by the C encoder as they are.  Values that JSON lacks are written as an object of one key
+that starts with "$" (see serialization/json_types.py); a dict of the user's that has such a key is written as pairs: the two never meet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django_jobs.exceptions import PayloadError
+from django_jobs.serialization.json_types import tag, untag
+
+#: Containers inside containers; deeper values are mistakes more often than data, and readers recurse.
+MAX_DEPTH = 32
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_STR = frozenset({str})
+
+
+def _compact_encoder() -> Callable[[Any], str]:
+    """Compact JSON in UTF-8.  One C encoder for all calls: JSONEncoder.encode makes a new one each time, at 2 µs."""
+    general = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
+    # None where Python has no C accelerator.
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return general.encode
+    text = json.encoder.encode_basestring
+    chunks = make(None, general.default, text, None, ":", ",", False, False, False)
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode = _compact_encoder()
+_encode_sorted = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False, sort_keys=True).encode
+_NO_ARGUMENTS = b"[[],{}]"
+
+
+def dump(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """Return the JSON of a call: `[[positional…], {keyword…}]`.
+
+    Raises PayloadError, which names the argument (`kwargs['items'][3]`), if a value cannot be stored.
+    """
+    if not args and not kwargs:
+        return _NO_ARGUMENTS
+    if _is_plain(args, 0) and (not kwargs or _is_plain(kwargs, 0)):
+        try:
+            return _encode((args, kwargs)).encode()
+        except (ValueError, RecursionError):  # NaN, a lone surrogate or a huge int: the slow way names it or tags it
+            pass
+    positional = [tag(value, f"args[{i}]", MAX_DEPTH) for i, value in enumerate(args)]
+    keyword = tag(dict(kwargs), "kwargs", MAX_DEPTH + 1)
+    return _encode([positional, keyword]).encode()
+
+
+def load(data: bytes, *, on_missing: str = "fail") -> tuple[list[Any], dict[str, Any]]:
+    """Return (args, kwargs) of a call that `dump` wrote.
+
+    Reads the database if the arguments refer to model instances (see `needs_database`).  For a row that is gone, raises
+    Fail, or Discard with `on_missing="discard"`.  Raises PayloadError if the bytes are no call.
+    """
+    try:
+        loaded = json.loads(data.decode())  # text spares json a guess at the encoding
+    except (ValueError, RecursionError) as error:
+        raise PayloadError(f"The stored arguments are not JSON: {error}") from error
+    if not (isinstance(loaded, list) and len(loaded) == 2 and isinstance(loaded[0], list)):
+        raise PayloadError("The stored arguments are not a call: expected [[positional…], {keyword…}].")
+    args, kwargs = loaded
+    if b'"$' in data:
+        args = [untag(value, on_missing) for value in args]
+        kwargs = untag(kwargs, on_missing)
+    if not isinstance(kwargs, dict):
+        raise PayloadError("The stored arguments are not a call: expected [[positional…], {keyword…}].")
+    return args, kwargs
+
+
+def dump_value(value: Any, path: str = "value") -> bytes:
+    """Return the JSON of one value, a result for instance.  Raises PayloadError that names the place in it."""
+    if type(value) in _SCALARS or _is_plain(value, 1):
+        try:
+            return _encode(value).encode()
+        except (ValueError, RecursionError):
+            pass
+    return _encode(tag(value, path, MAX_DEPTH)).encode()
+
+
+def load_value(data: bytes, *, on_missing: str = "fail") -> Any:
+    """Return the value that `dump_value` wrote."""
+    try:
+        value = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise PayloadError(f"The stored value is not JSON: {error}") from error
+    return untag(value, on_missing) if b'"$' in data else value
+
+
+def canonical(value: Any, path: str = "value") -> bytes:
+    """Return JSON that is equal for equal values only, whatever the order of keys: what unique keys are made of."""
+    return _encode_sorted(tag(value, path, MAX_DEPTH, ordered=True)).encode()
+
+
+def needs_database(data: bytes) -> bool:
+    """Do these arguments refer to model instances, so that `load` reads the database?  May err towards yes."""
+    return b'"$model"' in data
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Would the C encoder write this so that it comes back the same?  Looks at a whole level per step, in C."""
+    kind = type(value)
+    if kind is dict:
+        if set(map(type, value)) - _STR or any(key[:1] == "$" for key in value):
+            return False
+        inner: Any = value.values()
+    elif kind is list or (kind is tuple and depth == 0):
+        inner = value
+    else:
+        return False
+    if set(map(type, inner)) <= _SCALARS:
+        return True
+    return depth < MAX_DEPTH and all(type(item) in _SCALARS or _is_plain(item, depth + 1) for item in inner)

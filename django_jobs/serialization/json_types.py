@@ -1,0 +1,179 @@
+"""Values that JSON lacks, as objects of one key: `{"$date": "2026-03-29"}`.  The slow half of serialization/arguments.py."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from django.db.models import Model
+
+from django_jobs.exceptions import PayloadError
+from django_jobs.serialization.model_references import dump_reference, load_reference
+
+_AS_THEY_ARE = frozenset({str, bool, type(None)})
+#: From here on Python refuses to write an int as decimal digits (sys.int_info.default_max_str_digits = 4300).
+_BIG_INT_BITS = 14_000
+
+
+def tag(value: Any, path: str, depth: int, *, ordered: bool = False) -> Any:
+    """Return `value` in terms of JSON.  `depth` containers may follow; `ordered` makes equal dicts equal lists.
+
+    Raises PayloadError naming `path` for what cannot be stored.
+    """
+    kind = type(value)
+    if kind is str:
+        return _checked_text(value, path)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is int:
+        return value if value.bit_length() < _BIG_INT_BITS else {"$int": hex(value)}
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        raise PayloadError(f"{path} is {value}: not a number that JSON has. Pass None or text instead.")
+    if kind in (list, tuple, dict):
+        if depth <= 0:
+            raise PayloadError(f"{path} is nested too deeply (or contains itself). Pass the id of stored data instead.")
+        return _tag_container(value, path, depth - 1, ordered)
+    if kind in _WRITERS:
+        name, write = _WRITERS[kind]
+        return {f"${name}": write(value, path)}
+    if isinstance(value, Model):
+        return {"$model": dump_reference(value, path)}
+    raise PayloadError(
+        f"{path} is of type {kind.__module__}.{kind.__qualname__}, which cannot be stored. {_remedy(value)}"
+    )
+
+
+def untag(value: Any, on_missing: str) -> Any:
+    """Return the value that `tag` wrote.  Raises PayloadError for an unknown or malformed tag."""
+    if type(value) is list:
+        return [untag(item, on_missing) for item in value]
+    if type(value) is not dict:
+        return value
+    if len(value) == 1:
+        ((name, content),) = value.items()
+        if name[:1] == "$":
+            return _untag_object(name[1:], content, on_missing)
+    return {key: untag(item, on_missing) for key, item in value.items()}
+
+
+def _tag_container(value: Any, path: str, depth: int, ordered: bool) -> Any:
+    if type(value) is not dict:
+        items = [tag(item, f"{path}[{i}]", depth, ordered=ordered) for i, item in enumerate(value)]
+        return items if type(value) is list else {"$tuple": items}
+    pairs = []
+    for key, item in value.items():
+        if type(key) is not str:
+            raise PayloadError(f"{path} has the key {key!r} of type {type(key).__name__}: JSON keys are text. Use str.")
+        pairs.append([_checked_text(key, f"a key of {path}"), tag(item, f"{path}[{key!r}]", depth, ordered=ordered)])
+    if any(key[:1] == "$" for key in value):
+        return {"$dict": sorted(pairs, key=_first) if ordered else pairs}
+    return dict(pairs)
+
+
+def _untag_object(name: str, content: Any, on_missing: str) -> Any:
+    try:
+        if name == "tuple":
+            return tuple(untag(item, on_missing) for item in content)
+        if name == "dict":
+            return {key: untag(item, on_missing) for key, item in content}
+        if name == "model":
+            return load_reference(content, on_missing)
+        return _READERS[name](content)
+    except PayloadError:
+        raise
+    except (KeyError, ValueError, TypeError, ArithmeticError) as error:
+        raise PayloadError(
+            f"The stored value {{'${name}': {str(content)[:100]!r}}} cannot be read: {error!r}"
+        ) from error
+
+
+def _checked_text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise PayloadError(f"{path} is text that UTF-8 cannot hold (a lone surrogate): {error.reason}.") from error
+    return value
+
+
+def _remedy(value: Any) -> str:
+    for kind, remedy in (
+        (str, "Pass str(value), or the .value of an enum."),
+        (int, "Pass int(value), or the .value of an enum."),
+        ((set, frozenset), "Pass a sorted list."),
+        (tuple, "Pass a plain tuple or a dict."),
+    ):
+        if isinstance(value, kind):
+            return remedy
+    return "Pass plain values, or the id of something that is stored."
+
+
+def _first(pair: list[Any]) -> str:
+    return str(pair[0])
+
+
+# -- one writer and one reader per type ------------------------------------------------------------
+
+
+def _write_moment(value: datetime | time, path: str) -> Any:
+    """Text with an offset; [text, zone name, fold] where the offset alone would lose something."""
+    zone = value.tzinfo
+    if isinstance(zone, ZoneInfo):
+        if zone.key is None:
+            raise PayloadError(f"{path} has a time zone without a name. Use ZoneInfo('Area/City') or UTC.")
+        return [value.replace(tzinfo=None, fold=0).isoformat(), zone.key, value.fold]
+    if value.fold:
+        return [value.replace(fold=0).isoformat(), None, 1]
+    if zone is not None and value.utcoffset() is None:
+        raise PayloadError(f"{path} has a time zone without an offset. Use ZoneInfo('Area/City') or UTC.")
+    return value.isoformat()
+
+
+def _read_moment(kind: type[datetime] | type[time]) -> Callable[[Any], Any]:
+    def read(content: Any) -> datetime | time:
+        if isinstance(content, str):
+            return kind.fromisoformat(content)
+        text, zone, fold = content
+        value = kind.fromisoformat(text).replace(fold=fold)
+        return value.replace(tzinfo=ZoneInfo(zone)) if zone is not None else value
+
+    return read
+
+
+def _write_decimal(value: Decimal, path: str) -> str:
+    if not value.is_finite():
+        raise PayloadError(f"{path} is Decimal('{value}'): not a number. Pass None or text instead.")
+    return str(value)
+
+
+def _read_timedelta(content: Any) -> timedelta:
+    days, seconds, microseconds = content
+    return timedelta(days, seconds, microseconds)
+
+
+_WRITERS: dict[type, tuple[str, Callable[[Any, str], Any]]] = {
+    datetime: ("datetime", _write_moment),
+    date: ("date", lambda value, path: value.isoformat()),
+    time: ("time", _write_moment),
+    timedelta: ("timedelta", lambda value, path: [value.days, value.seconds, value.microseconds]),
+    Decimal: ("decimal", _write_decimal),
+    UUID: ("uuid", lambda value, path: str(value)),
+    bytes: ("bytes", lambda value, path: base64.b64encode(value).decode()),
+}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "datetime": _read_moment(datetime),
+    "date": date.fromisoformat,
+    "time": _read_moment(time),
+    "timedelta": _read_timedelta,
+    "decimal": Decimal,
+    "uuid": UUID,
+    "bytes": lambda content: base64.b64decode(content, validate=True),
+    "int": lambda content: int(content, 16),
+}

@@ -1,0 +1,167 @@
+"""A job as people and programs are shown it: JobInfo → plain JSON values.  Loads no model and runs no job code.
+
+Sensitive arguments are masked here, so that no page, command or endpoint can forget to.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django_jobs.core import registry
+from django_jobs.core.definition import HIDDEN, JobDefinition
+from django_jobs.core.values import FINISHED, NOT_READY, Attempt, Job, JobInfo, State
+from django_jobs.exceptions import CorruptRecord, UnknownJob
+from django_jobs.serialization.display import readable
+from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.results import why_missing, without_worker, worker_of
+
+__all__ = ["HIDDEN", "arguments_of", "definition_of", "job_payload", "meta_of", "named_arguments", "searchable_text"]
+
+#: Kept in `meta` to tell a second call with one id from one call that was sent twice.
+OWN_META = frozenset({"nonce", "put"})
+
+
+def job_payload(info: JobInfo, *, show_arguments: bool = True) -> dict[str, Any]:
+    """One job as the HTTP API and `jobs show --json` give it.  Times are ISO 8601 in UTC, durations seconds.
+
+    A record that cannot be read gives `corrupt` with the reason and `raw` with its bytes as text."""
+    payload: dict[str, Any] = {
+        "id": info.id,
+        "name": name_of(info.record),
+        "queue": info.queue,
+        "state": info.state.value,
+    }
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord as error:
+        payload |= {"corrupt": str(error)}
+        if show_arguments:
+            payload["raw"] = info.record.decode(errors="backslashreplace")
+    else:
+        payload |= record_part(job, show_arguments)
+        payload["ready_at"] = iso(ready_ms(info, job))
+    return payload | progress_part(info, show_arguments)
+
+
+def record_part(job: Job, show_arguments: bool) -> dict[str, Any]:
+    """What was fixed when the job was enqueued."""
+    part: dict[str, Any] = {
+        "priority": job.controls.priority,
+        "max_attempts": job.options.max_attempts,
+        "enqueued_at": iso(job.enqueued_at),
+        "expires_at": iso(job.controls.expires_at or 0),
+    }
+    if show_arguments:
+        call = arguments_of(job)
+        part["args"], part["kwargs"] = call if call else (None, None)
+        part["meta"] = meta_of(job)
+    return part
+
+
+def ready_ms(info: JobInfo, job: Job) -> int:
+    """Since when the job can run, or could before its last attempt (ms); 0 while it cannot."""
+    return 0 if info.state in NOT_READY else max(info.since, job.enqueued_at)
+
+
+def meta_of(job: Job) -> dict[str, Any] | None:
+    """What the project let travel with the job, without what this package adds."""
+    return {key: value for key, value in (job.meta or {}).items() if key not in OWN_META} or None
+
+
+def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
+    """What has happened to it since."""
+    at = iso(info.at)
+    last = info.attempts[-1] if info.attempts else None
+    part: dict[str, Any] = {
+        "attempts": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
+        "failures": info.failures,
+        "crashes": info.crashes,
+        "run_at": at if info.state in {State.SCHEDULED, State.RETRY} else None,
+        "started_at": at if info.state is State.RUNNING else None,
+        "finished_at": at if info.state in FINISHED else None,
+        "run_time": info.run_ms / 1000 if info.run_ms >= 0 else None,
+        "worker": info.worker or worker_of(info.result or b"") or (last.worker if last else "") or None,
+        "checkin": info.checkin,
+        "error": f"{last.error_name}: {last.error}".strip(": ") if last else None,
+        "log": [attempt_payload(attempt) for attempt in info.attempts],
+    }
+    if show_arguments:
+        why = why_missing(info.result)
+        part["result"] = as_json(info.result) if why is None else None
+        part["result_missing"] = why
+    return part
+
+
+def attempt_payload(attempt: Attempt) -> dict[str, Any]:
+    """One line of the log of attempts."""
+    payload = attempt._asdict()
+    payload["at"] = iso(attempt.at)
+    payload["run_time"] = attempt.run_ms / 1000 if attempt.run_ms >= 0 else None
+    del payload["run_ms"]
+    return payload
+
+
+def definition_of(name: str) -> JobDefinition | None:
+    """The job of that name, if this process knows it."""
+    try:
+        return registry.get(name)
+    except UnknownJob:
+        return None
+
+
+def arguments_of(job: Job) -> tuple[list[Any], dict[str, Any]] | None:
+    """The stored arguments with the sensitive ones masked, as JSON values (a date stays `{"$date": …}`).
+
+    None if they are no call."""
+    call = as_json(job.args)
+    if not (isinstance(call, list) and len(call) == 2 and isinstance(call[0], list) and isinstance(call[1], dict)):
+        return None
+    definition = definition_of(job.name)
+    return definition.hide(*call) if definition else (call[0], call[1])
+
+
+def named_arguments(job: Job) -> list[tuple[str, str]] | None:
+    """The arguments by parameter name, as text for people; None if they are no call."""
+    call = arguments_of(job)
+    if call is None:
+        return None
+    args, kwargs = call
+    definition = definition_of(job.name)
+    parameters = list(definition.signature.parameters.values()) if definition else []
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = positional + [str(i + 1) for i in range(len(positional), len(args))]
+    return [(name, readable(value)) for name, value in [*zip(names, args, strict=False), *kwargs.items()]]
+
+
+def searchable_text(info: JobInfo) -> str:
+    """Everything a search may find this job by: id, name, arguments as shown, the last error."""
+    last = info.attempts[-1] if info.attempts else None
+    error = f"{last.error_type} {last.error}" if last else ""
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord:
+        return "\n".join((info.id, info.record.decode(errors="replace"), error))
+    shown = named_arguments(job)
+    arguments = "\n".join(f"{name}={value}" for name, value in shown) if shown is not None else ""
+    return "\n".join((info.id, job.name, arguments, error))
+
+
+def as_json(data: bytes | None) -> Any:
+    """The JSON value, or its text where it is none."""
+    if not data:
+        return None
+    data = without_worker(data)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return data.decode(errors="backslashreplace")
+
+
+def iso(ms: int) -> str | None:
+    """A stored time for programs; None for 0 and for what no calendar holds."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else None
+    except (ValueError, OverflowError, OSError):
+        return None

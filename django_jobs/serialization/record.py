@@ -1,0 +1,184 @@
+"""A job's record: Job ⇄ bytes.  The store keeps these bytes and never rewrites them, only replaces the last line.
+
+Seven lines; the first five are short so that a script finds what it needs without parsing JSON.  Lines 1 to 4 keep
+their meaning in every format, because the scripts of older workers read them:
+
+    -                     what of line 4 matters where the job starts: "+" look there, "<1000 key" a limit and nothing
+                          else, "=" nothing; "-" where it is empty
+    shop.jobs.receipt     the name on the wire; from format 2 on, a tab and the number of the format
+    {"max_attempts": 4}   Options that differ from the default, or empty
+    {"priority": 5}       Controls that differ from the default, or empty
+    1790000000000         enqueued at, ms by the store's clock; 0 in what is sent to it
+    {"request": "…"}      meta, or empty
+    [[7], {}]             arguments: the rest, newlines and all
+
+A field of Options or Controls that this version does not know is carried along and has no effect here.  A record that
+must not be run without knowing something new (a field, a type of argument) is written in a new format: workers that do
+not know the format leave the job to those that do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Job, Options
+from django_jobs.exceptions import CorruptRecord, NewerRecord
+
+#: The newest format that this version reads, and the one that it writes.
+FORMAT = 1
+
+_dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+
+
+#: In a line of Controls; inside another value its quotes would be escaped.
+_DIGEST = re.compile(rb'"unique":"([0-9a-f]+)"')
+_EXPIRY = re.compile(rb'"expires_at":\d+')
+#: First bytes of records whose fourth line has something.
+_WITH_CONTROLS = (b"+", b"<", b"=")
+
+
+def _differing(value: Any) -> str:
+    """The fields of a dataclass that are not at their default, as JSON; "" if none."""
+    changed = {f.name: v for f in fields(value) if (v := getattr(value, f.name)) != f.default}
+    more = json.loads(changed.pop("more", "{}"))
+    return _dumps(changed | more) if changed or more else ""
+
+
+_options_line = lru_cache(maxsize=1024)(_differing)
+
+
+#: Field → the names of the types it may have, as they are declared.
+_TYPES = {
+    each.name: str(each.type).split(" | ")
+    for kind in (Options, Controls)
+    for each in fields(kind)
+    if each.name != "more"
+}
+
+
+def _given(line: bytes) -> dict[str, Any]:
+    """The fields in a line.  Raises TypeError where one has a type that would only be noticed where it is used."""
+    given = json.loads(line)
+    more = {name: given.pop(name) for name in [name for name in given if name not in _TYPES]}
+    for name, value in given.items():
+        if type(value).__name__ not in _TYPES[name]:
+            raise TypeError(f"{name} is {value!r}")
+    return given | {"more": _dumps(more)} if more else given  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1024)
+def _options(line: bytes) -> Options:
+    return Options(**_given(line))
+
+
+# Jobs of one type have the same line but for the digest, unless they have a time: those pass through.
+_shared = lru_cache(maxsize=512)(_given)
+_alike = lru_cache(maxsize=512)(lambda line: Controls(**_given(line)))
+
+
+def _controls(line: bytes) -> Controls:
+    unique = _DIGEST.search(line)
+    if unique is None:
+        return _alike(line)
+    shared = _shared(line[: unique.start(1)] + line[unique.end(1) :])
+    return Controls(**{**shared, "unique": unique[1].decode()})
+
+
+def _meta(line: bytes) -> dict[str, Any]:
+    meta = json.loads(line)
+    if not isinstance(meta, dict):
+        raise TypeError(f"meta is {meta!r}")
+    return meta
+
+
+def encode(job: Job) -> bytes:
+    """Return the record of `job`.  `job.name` must not hold a newline (names are checked at definition)."""
+    options = "" if job.options is DEFAULT_OPTIONS else _options_line(job.options)
+    controls = "" if job.controls is PLAIN else _differing(job.controls)
+    meta = _dumps(job.meta) if job.meta else ""
+    flag = _flag(job.controls) if controls else "-"
+    return f"{flag}\n{job.name}\n{options}\n{controls}\n{job.enqueued_at}\n{meta}\n".encode() + job.args
+
+
+def _flag(controls: Controls) -> str:
+    """The first line where there are controls: what a claim need not read further for."""
+    if controls.expires_at is not None or (controls.unique is not None and controls.unique_mode == "queued"):
+        return "+"
+    key = controls.limit_key
+    if key is None:
+        return "="
+    return f"<{controls.limit} {key}" if "\n" not in key and "\0" not in key and controls.limit >= 0 else "+"
+
+
+def has_controls(record: bytes) -> bool:
+    """Does a record differ from PLAIN?  Known from its first byte."""
+    return record[:1] in _WITH_CONTROLS
+
+
+def decode(id: str, queue: str, record: bytes) -> Job:
+    """Return the job whose record this is; raise CorruptRecord, which names the reason, if it is none."""
+    try:
+        _, named, options, controls, enqueued_at, meta, args = record.split(b"\n", 6)
+        name, _, number = named.decode().partition("\t")
+        if number and int(number) > FORMAT:
+            raise NewerRecord(
+                f"Job {id!r} in queue {queue!r} has a record of format {number}, and this django_jobs knows {FORMAT}."
+            )
+        return Job(
+            id,
+            queue,
+            name,
+            args,
+            int(enqueued_at),
+            _options(options) if options else DEFAULT_OPTIONS,
+            _controls(controls) if controls else PLAIN,
+            _meta(meta) if meta else None,
+        )
+    except NewerRecord:
+        raise
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptRecord(f"Job {id!r} in queue {queue!r} cannot be read: {error}") from error
+
+
+def with_expiry(record: bytes, at: int) -> bytes:
+    """The record with another `expires_at`, where it has one."""
+    lines = record.split(b"\n", 4)
+    if len(lines) == 5:
+        lines[3] = _EXPIRY.sub(b'"expires_at":%d' % at, lines[3], count=1)
+    return b"\n".join(lines)
+
+
+def with_time(record: bytes, at: int) -> bytes:
+    """The record with another time of enqueueing."""
+    lines = record.split(b"\n", 5)
+    if len(lines) == 6 and lines[4].isdigit():
+        lines[4] = b"%d" % at
+    return b"\n".join(lines)
+
+
+def name_of(record: bytes) -> str:
+    """The name in a record, or "" if there is none to be read: for lists that must show everything."""
+    return name_line(record).partition("\t")[0]
+
+
+def name_line(record: bytes) -> str:
+    """The name and, from format 2 on, the format: what a worker must know to run the job."""
+    parts = record.split(b"\n", 2)
+    return parts[1].decode(errors="replace") if len(parts) == 3 else ""
+
+
+def enqueued_ms(record: bytes, otherwise: int) -> int:
+    """The time in a record (ms), or `otherwise` if there is none to be read."""
+    try:
+        return int(record.split(b"\n", 5)[4])
+    except (IndexError, ValueError):
+        return otherwise
+
+
+def waited_ms(record: bytes, since: int, until: int) -> int:
+    """How long a job with this record waited until then (ms): from `since`, as in JobInfo, or from its enqueueing."""
+    return max(0, until - max(since, enqueued_ms(record, until if not since else 0)))

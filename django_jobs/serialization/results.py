@@ -1,0 +1,119 @@
+"""What a function returned, as it is kept: the value, or why there is none.
+
+A function that returned has done its work.  Whatever it returned, nothing here raises: the job succeeds all the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from django_jobs.conf import get_settings
+from django_jobs.exceptions import PayloadError
+from django_jobs.serialization.arguments import dump_value, load_value
+
+#: Begins what is kept instead of a result.  No value is written like this: serialization/json_types.py tags a dict with such a key.
+_MISSING = b'{"$missing":'
+#: Begins a result that says which worker process ran the job: {"$by":["name",value]}.  Tagged like the above.
+_BY = b'{"$by":['
+#: Characters of a reason: it may quote what was returned.
+_LONGEST_REASON = 500
+
+
+class MissingResult:
+    """Stands for a result that is not there, and says why: `str(result)`.  It is false, as None is."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return self.reason
+
+    def __repr__(self) -> str:
+        return f"<MissingResult: {self.reason}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MissingResult) and self.reason == other.reason
+
+    def __hash__(self) -> int:
+        return hash(self.reason)
+
+
+def dump_result(value: Any, worker: str | None = None) -> tuple[bytes, str]:
+    """What is stored of a returned value, and why it is missing: "" if it is not.
+
+    With `worker` it says so, and something is stored of None, too."""
+    if worker is not None:
+        stored, why = (b"null", "") if value is None else dump_result(value)
+        return (stored, why) if why else (_BY + json.dumps(worker).encode() + b"," + stored + b"]}", "")
+    if value is None:
+        return b"", ""
+    try:
+        stored = dump_value(value, "result")
+        limit = get_settings().max_payload
+        if len(stored) <= limit:
+            return stored, ""
+        why = f"The result takes {len(stored)} bytes; MAX_PAYLOAD is {limit}. Return a reference instead."
+    except BaseException as error:  # an encoder or a __repr__ of the value's own may raise anything
+        why = _why(value, error)
+    return _MISSING + json.dumps(why).encode() + b"}", why
+
+
+def load_result(stored: bytes) -> Any:
+    """The value, or a MissingResult.  `stored` is not empty."""
+    stored = without_worker(stored)
+    why = why_missing(stored)
+    return load_value(stored) if why is None else MissingResult(why)
+
+
+def worker_of(stored: bytes) -> str:
+    """The worker process that the result names, "" where it names none."""
+    return _parts(stored)[0]
+
+
+def without_worker(stored: bytes) -> bytes:
+    """The result alone.  It may have been cut for a page."""
+    return _parts(stored)[1]
+
+
+def _parts(stored: bytes) -> tuple[str, bytes]:
+    if not stored.startswith(_BY):
+        return "", stored
+    try:
+        text = stored[len(_BY) :].decode(errors="ignore")
+        worker, end = json.JSONDecoder().raw_decode(text)
+        return str(worker), text[end + 1 :].removesuffix("]}").encode()
+    except ValueError:  # cut within the name
+        return "", b""
+
+
+def why_missing(stored: bytes | None) -> str | None:
+    """Why the result is missing; None if it is not."""
+    if not stored or not stored.startswith(_MISSING):
+        return None
+    try:
+        return str(json.loads(stored)["$missing"])
+    except (ValueError, KeyError, TypeError):  # cut for a page
+        return stored[len(_MISSING) :].decode(errors="replace").strip(' "}')
+
+
+def _why(value: Any, error: BaseException) -> str:
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        return "The function is a generator, so nothing of it has run. Take yield out, or loop over it in the job."
+    if inspect.iscoroutine(value):
+        return "The result is a coroutine that nobody has awaited. Make the function `async def`, and await it there."
+    kind = type(value)
+    try:
+        if isinstance(error, PayloadError):
+            return str(error).replace(" Pass ", " Return ")[:_LONGEST_REASON]
+    except BaseException:  # the text quotes the value
+        pass
+    return (
+        f"The result is of type {kind.__module__}.{kind.__qualname__}; encoding it raised {type(error).__qualname__}."
+    )

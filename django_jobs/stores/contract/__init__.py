@@ -1,0 +1,1 @@
+"""What every store can do: abstract methods, one module per kind of user."""

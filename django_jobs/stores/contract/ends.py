@@ -1,0 +1,162 @@
+"""How `wait()` hears of the end of a job: one thread per queue and process listens for all that wait."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Lock, Thread
+from time import monotonic, sleep
+from typing import Any
+
+from django_jobs.core.values import FINISHED, JobInfo
+from django_jobs.exceptions import StoreError, StoreUnavailable
+from django_jobs.stores.contract.browsing import BrowsingStore
+
+#: Jobs of one call.
+AT_ONCE = 500
+#: Seconds for which one call listens.
+LISTENING = 2.0
+#: Seconds after which the store is told again who waits: it may have forgotten.
+AGAIN = 15.0
+#: Seconds between two looks where the store cannot be reached, or may not be told (a user who may only read).
+PAUSE = 0.25
+
+#: What is told of a job that ended: the job as it is then, None if it has gone.
+End = Future[JobInfo | None]
+
+
+class EndsStore(BrowsingStore, ABC):
+    """The part of a store that tells of ends."""
+
+    @abstractmethod
+    def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:
+        """Somebody waits for the end of these jobs (at most AT_ONCE): it is told, and they stay a minute.
+
+        Returns where to begin listening, and those that have ended or are not here."""
+
+    @abstractmethod
+    def next_ends(
+        self, queue: str, after: Any, waited: Callable[[], list[str]], timeout: float
+    ) -> tuple[list[str], Any]:
+        """Block up to `timeout` seconds until jobs end that somebody waits for; `waited` names those of this process.
+
+        Returns them, perhaps with others, and where to go on."""
+
+    def end_of(self, queue: str, id: str) -> End:
+        """The end of that job, as soon as it is known.  Whoever waits no longer cancels it."""
+        kept: tuple[int, dict[str, Listener]] | None = self.__dict__.get("_listeners")
+        if kept is None or kept[0] != os.getpid():  # the threads of another process are not in its copy
+            kept = self.__dict__["_listeners"] = os.getpid(), {}
+        return kept[1].setdefault(queue, Listener(self, queue)).end_of(id)
+
+
+class Listener:
+    """Listens for the ends of one queue's jobs as long as anybody in this process waits for one."""
+
+    def __init__(self, store: EndsStore, queue: str) -> None:
+        self._store, self._queue = store, queue
+        self._lock = Lock()
+        self._waiting: dict[str, list[End]] = {}
+        self._thread: Thread | None = None
+        #: The store has been told of all who wait.
+        self._is_known = False
+
+    def end_of(self, id: str) -> End:
+        """See EndsStore.end_of."""
+        end: End = Future()
+        with self._lock:
+            self._waiting.setdefault(id, []).append(end)
+            listening = self._thread is not None
+            if not listening:
+                self._thread = Thread(target=self._run, name=f"ends of {self._queue}", daemon=True)
+                self._thread.start()
+        if listening:  # who begins to listen tells the store of all
+            try:
+                self._answer(self._store.watch_ends(self._queue, [id])[1])
+            except StoreError:
+                # The one who listens meets the same trouble, and tells the store of all when it is over.
+                self._is_known = False
+        return end
+
+    def _run(self) -> None:
+        try:
+            self._listen()
+        except BaseException as error:
+            with self._lock:
+                self._thread = None
+                left = [end for ends in self._waiting.values() for end in ends]
+                self._waiting.clear()
+            for end in left:
+                if end.set_running_or_notify_cancel():
+                    end.set_exception(error)
+
+    def _listen(self) -> None:
+        after, told_at = None, 0.0
+        self._is_known = False
+        while self._goes_on():
+            try:
+                if not self._is_known or monotonic() - told_at > AGAIN:
+                    self._is_known, told_at = True, monotonic()
+                    after = self._tell_of_all()
+                ended, after = self._store.next_ends(self._queue, after, self._waited, LISTENING)
+                self._answer(ended)
+            except StoreUnavailable:
+                self._is_known = False
+                sleep(PAUSE)
+            except StoreError:
+                # It may not be told who waits, or has no memory for it: then the jobs are looked at.
+                self._is_known = False
+                sleep(PAUSE)
+                self._look()
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            for id, ends in list(self._waiting.items()):
+                left = [end for end in ends if not end.done()]
+                if left:
+                    self._waiting[id] = left
+                else:
+                    del self._waiting[id]
+            if not self._waiting:
+                self._thread = None
+            return bool(self._waiting)
+
+    def _waited(self) -> list[str]:
+        with self._lock:
+            return list(self._waiting)
+
+    def _tell_of_all(self) -> Any:
+        """Returns where to listen from: that of the first call, as jobs may be told of between it and the last."""
+        after, told = None, set[str]()
+        while new := [id for id in self._waited() if id not in told]:
+            for some in _parts(new):
+                first, over = self._store.watch_ends(self._queue, some)
+                after = first if after is None else after
+                self._answer(over)
+            told.update(new)
+        return after
+
+    def _look(self) -> None:
+        for some in _parts(self._waited()):
+            try:
+                found = {info.id: info.state for info in self._store.get_many(self._queue, some)}
+            except StoreUnavailable:
+                return
+            self._answer([id for id in some if id not in found or found[id] in FINISHED])
+
+    def _answer(self, ids: Sequence[str]) -> None:
+        with self._lock:
+            ours = [id for id in ids if id in self._waiting]
+        for some in _parts(ours):
+            infos = {info.id: info for info in self._store.get_many(self._queue, some)}
+            with self._lock:
+                ends = [(end, infos.get(id)) for id in some for end in self._waiting.pop(id, ())]
+            for end, info in ends:
+                if not end.done() and end.set_running_or_notify_cancel():
+                    end.set_result(info)
+
+
+def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
+    return [ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE)]

@@ -1,0 +1,41 @@
+"""The store contract: what every store can do, and what all of them are told at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django_jobs.stores.contract.ends import EndsStore
+from django_jobs.stores.contract.operating import OperatingStore
+from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
+
+__all__ = ["MAX_BATCH", "Store", "StoreOptions"]
+
+DAY = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """What a store must know of the settings.  Durations in ms."""
+
+    namespace: str = "jobs"
+    #: succeeded jobs kept per queue, and for how long.
+    history: int = 1000
+    history_ttl: int = DAY
+    #: dead jobs kept per queue, and for how long; cancelled and expired ones as succeeded.
+    dead: int = 100_000
+    dead_ttl: int = 180 * DAY
+    #: an id with a digest is remembered this long after its job ended.
+    idempotency: int = DAY
+    #: a job whose worker died this often is dead.
+    max_crashes: int = 3
+    #: finished jobs are also put where the archiver takes them.
+    archive: bool = False
+    #: tests: the clock in ms instead of the store's own.
+    clock: Callable[[], int] | None = None
+
+
+class Store(RunningStore, OperatingStore, EndsStore):
+    """One place where jobs live.  Safe to use from many threads and after a fork."""
+
+    options: StoreOptions

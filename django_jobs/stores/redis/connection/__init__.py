@@ -1,0 +1,1 @@
+"""Reaching Redis: addresses, scripts, calls that may be sent again, errors."""

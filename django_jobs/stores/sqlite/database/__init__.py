@@ -1,0 +1,1 @@
+"""The SQLite file: connections, transactions, and the moves inside one transaction."""

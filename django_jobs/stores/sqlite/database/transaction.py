@@ -1,0 +1,299 @@
+"""The moves that all verbs are made of: inside one write transaction, on one queue.
+
+`Transaction.move` is the only place where a job changes its state.  Locks, slots, leases, counters and the archive
+follow from the two states there, so that no verb can forget one.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Claim, Controls, State
+from django_jobs.serialization.record import name_of
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.sqlite.database.remembered import remember_end
+from django_jobs.stores.sqlite.database.rows import COLUMNS, Row, control_columns
+
+#: column `lane` of a suspect: 1 is alone.
+SUSPECT = 2
+#: attempts kept in a job's log.
+MAX_LOG = 25
+#: jobs that one freed pause or limit brings back per call.
+ADMIT = 100
+MINUTE = 60_000
+_NAMED = frozenset({"enqueued", "succeeded", "failed", "retried", "dead"})
+_SERIES = frozenset({"enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms"})
+_TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead"}
+
+
+class Transaction:
+    """What has been moved so far, and the moves."""
+
+    def __init__(self, connection: sqlite3.Connection, options: StoreOptions, queue: str, now: int) -> None:
+        self.execute = connection.execute
+        self.options, self.queue, self.now = options, queue, now
+        self.events: Counter[str] = Counter()
+        self._seq = self._stored_seq = -1
+        self._freed: set[str] = set()
+        self.remembers: bool | None = None  # see remembered.py
+
+    # -- finding ---------------------------------------------------------------
+
+    def row(self, id: str) -> Row | None:
+        """The job of that id."""
+        found = self.execute(f"SELECT {COLUMNS} FROM jobs WHERE id = ? AND queue = ?", (id, self.queue)).fetchone()
+        return found and Row._make(found)
+
+    def held(self, claim: Claim) -> Row | None:
+        """The job of that claim, if the claim is still held."""
+        row = self.row(claim.id)
+        return row if row is not None and row.state == State.RUNNING and row.token == claim.token else None
+
+    def record(self, row: Row) -> bytes:
+        """The bytes of the job."""
+        found: bytes = self.value("SELECT record FROM records WHERE job = ?", row.job)
+        return found
+
+    def rows(self, where: str, *values: Any) -> list[Row]:
+        """Jobs of this queue; `where` begins after the AND."""
+        sql = f"SELECT {COLUMNS} FROM jobs WHERE jobs.queue = ? AND {where}"
+        return [Row._make(found) for found in self.execute(sql, (self.queue, *values))]
+
+    def value(self, sql: str, *values: Any) -> Any:
+        """First column of the first row, or None."""
+        found = self.execute(sql, values).fetchone()
+        return found and found[0]
+
+    def count_of(self, state: State, parts: Sequence[int] = (0, SUSPECT)) -> int:
+        """How many jobs are in that state (for queued: in these neighbouring lanes)."""
+        n = self.value(
+            "SELECT sum(n) FROM counts WHERE queue = ? AND state = ? AND part BETWEEN ? AND ?",
+            *(self.queue, state, min(parts), max(parts)),
+        )
+        return n or 0
+
+    def number(self) -> int:
+        """The next arrival or token number of the queue."""
+        if self._seq < 0:
+            self.execute("INSERT OR IGNORE INTO queues (queue) VALUES (?)", (self.queue,))
+            self._seq = self._stored_seq = self.value("SELECT seq FROM queues WHERE queue = ?", self.queue)
+        self._seq += 1
+        return self._seq
+
+    # -- moving ----------------------------------------------------------------
+
+    def add(self, id: str, record: bytes, controls: Controls, state: State, at: int | None) -> Row:
+        """Put in a new job.  `at`: due time, or end of a finished one; None for queued."""
+        seq = self.number()
+        columns = {
+            "queue": self.queue, "id": id, "name": name_of(record), "state": state, "seq": seq, "at": at,
+            "lane": int(controls.alone or controls.at_most_once), "rank": MAX_PRIORITY - controls.priority,
+            "since": self.now if at is None else 0, **control_columns(controls),
+        }  # fmt: skip
+        names = ", ".join(columns)
+        cursor = self.execute(
+            f"INSERT INTO jobs ({names}) VALUES ({', '.join('?' * len(columns))})", tuple(columns.values())
+        )
+        self.execute("INSERT INTO records (job, record) VALUES (?, ?)", (cursor.lastrowid, record))
+        row = self.row(id)
+        assert row is not None
+        return row
+
+    def move(self, row: Row, state: State, **changes: Any) -> None:
+        """Change the state.  What a state does not use is cleared, unless `changes` says otherwise."""
+        columns: dict[str, Any] = {"state": state, "at": None, "token": 0, "holder": None, "stop": 0}
+        columns |= {"blocked_by": None, "checkin": None} | changes
+        if state is State.QUEUED:
+            # Once a worker died that held it, a job runs alone until it ends: see lua/lib/ready.lua.
+            has_crashed = columns.get("crashes", row.crashes) > 0
+            alone = SUSPECT if has_crashed and row.lane == SUSPECT else 1
+            columns.setdefault("lane", alone if row.alone or row.at_most_once or has_crashed else 0)
+            columns["rank"] = MAX_PRIORITY - row.priority
+            columns.setdefault("since", self.now)
+            if "seq" not in columns:
+                columns["seq"] = self.number()
+        elif state in FINISHED:
+            columns["at"] = self.now
+        self._update(row.job, columns)
+        self._follow(row, state)
+
+    def requeue(self, row: Row, **changes: Any) -> None:
+        """→ queued, before everything of its priority."""
+        self.move(row, State.QUEUED, seq=-self.number(), **changes)
+
+    def remove(self, row: Row, *, unlock: bool = True) -> None:
+        """Forget the job, its log and result, and (not when only its time has come) every lock it holds."""
+        self.execute("DELETE FROM jobs WHERE job = ?", (row.job,))
+        remember_end(self, row)
+        self._leave(row)
+        if unlock:
+            self.execute("DELETE FROM locks WHERE queue = ? AND id = ?", (self.queue, row.id))
+
+    def replace_record(self, row: Row, record: bytes, controls: Controls) -> Row:
+        """Other arguments and controls for a waiting or finished job; its place stays."""
+        columns = {"name": name_of(record), **control_columns(controls)}
+        if row.expires_at is None:  # it has begun, or never had one
+            columns["expires_at"] = None
+        self._update(row.job, columns)
+        self.execute("UPDATE records SET record = ? WHERE job = ?", (record, row.job))
+        if row.lock and row.lock != controls.unique:
+            self.execute("DELETE FROM locks WHERE queue = ? AND digest = ? AND id = ?", (self.queue, row.lock, row.id))
+        changed = self.row(row.id)
+        assert changed is not None
+        return changed
+
+    def _update(self, job: int, columns: dict[str, Any]) -> None:
+        names = ", ".join(f"{column} = ?" for column in columns)
+        self.execute(f"UPDATE jobs SET {names} WHERE job = ?", (*columns.values(), job))
+
+    def _follow(self, row: Row, state: State) -> None:
+        if state is not State.RUNNING:
+            self._leave(row)
+        if row.lock and row.lock_mode != "period":
+            if state in FINISHED or (state is State.RUNNING and row.lock_mode == "queued"):
+                self.execute(
+                    "DELETE FROM locks WHERE queue = ? AND digest = ? AND id = ? AND until = 0",
+                    (self.queue, row.lock, row.id),
+                )
+            elif row.state not in WAITING and state in WAITING:
+                self.lock(row.lock, row.id)
+        if state in FINISHED:
+            self.count(state, row.name)
+            if self.options.archive:
+                self._archive(row.job)
+
+    def _leave(self, row: Row) -> None:
+        if row.limit_key and row.state in {State.RUNNING, State.QUEUED}:
+            # A queued one counts too: it may have been let in for a slot that it will now not use.
+            self.free(row.limit_key)
+        if row.state == State.RUNNING:
+            self.drop_own_lease(row)
+
+    def drop_own_lease(self, row: Row) -> None:
+        """Remove the lease of a holder of this job only; a worker's stays, it will claim again."""
+        kept = "SELECT 1 FROM endings WHERE queue = ? AND id = ?"
+        if row.holder and row.holder.endswith(f":{row.id}") and not self.value(kept, self.queue, row.id):
+            self.execute("DELETE FROM leases WHERE queue = ? AND holder = ?", (self.queue, row.holder))
+
+    # -- locks -----------------------------------------------------------------
+
+    def locker(self, digest: str) -> Row | str | None:
+        """Who holds the lock: a job, the id of a job that is gone (its period is not over), or None = free."""
+        found = self.execute(
+            "SELECT id, until FROM locks WHERE queue = ? AND digest = ?", (self.queue, digest)
+        ).fetchone()
+        if found is None:
+            return None
+        id, until = found
+        row = self.row(id)
+        if until:
+            return (row or str(id)) if until > self.now else None
+        covered = row is not None and State(row.state) not in FINISHED
+        if covered and row is not None and row.lock_mode == "queued" and row.state == State.RUNNING:
+            covered = False
+        return row if covered else None
+
+    def lock(self, digest: str, id: str, until: int = 0) -> bool:
+        """Take the lock if it is free or its holder's right to it is over."""
+        if self.locker(digest) is not None:
+            return False
+        self.execute("INSERT OR REPLACE INTO locks VALUES (?, ?, ?, ?)", (self.queue, digest, id, until))
+        return True
+
+    # -- limits and pauses -----------------------------------------------------
+
+    def running(self, limit_key: str) -> int:
+        """Slots of that limit in use: by running jobs, and by killed ones whose process may still be at work."""
+        n: int = self.value(
+            "SELECT (SELECT count(*) FROM jobs WHERE queue = ?1 AND limit_key = ?2 AND state = 'running')"
+            " + (SELECT count(*) FROM endings WHERE queue = ?1 AND limit_key = ?2)", self.queue, limit_key,
+        )  # fmt: skip
+        return n
+
+    def free(self, limit_key: str) -> None:
+        """A slot of that limit may be free: who waits for it is let in when this transaction ends."""
+        self._freed.add(limit_key)
+
+    def admit(self, limit_key: str) -> int:
+        """blocked → queued, as many as there are free slots; they keep their place in line."""
+        by, admitted = f"limit:{limit_key}", 0
+        first = self._blocked(by, 1)
+        if first:
+            free = first[0].slots - self.running(limit_key) if first[0].slots > 0 else ADMIT
+            for row in self._blocked(by, max(free, 0)):
+                self.let_in(row)
+                admitted += 1
+        return admitted
+
+    def admit_type(self, name: str, limit: int = ADMIT) -> int:
+        """blocked → queued, jobs of a type that is open again."""
+        rows = self._blocked(f"pause:{name}", limit)
+        for row in rows:
+            self.let_in(row)
+        return len(rows)
+
+    def let_in(self, row: Row, **changes: Any) -> None:
+        """blocked → queued, at the place that it had.  It can run from now on."""
+        self.move(row, State.QUEUED, lane=row.lane, seq=row.seq, **changes)
+
+    def opened(self) -> int:
+        """When the last pause of the queue ended (ms); 0 = never, or it goes on."""
+        sql = "SELECT until FROM pauses WHERE queue = ? AND name = '' AND until > 0 AND until <= ?"
+        return self.value(sql, self.queue, self.now) or 0
+
+    def _blocked(self, by: str, limit: int) -> list[Row]:
+        return self.rows("state = 'blocked' AND blocked_by = ? ORDER BY rank, seq LIMIT ?", by, limit)
+
+    def pauses(self) -> dict[str, tuple[str, int, int]]:
+        """What is closed now: "" (the queue) or job name → reason, until, since."""
+        sql = "SELECT name, reason, until, since FROM pauses WHERE queue = ? AND (until = 0 OR until > ?)"
+        found = self.execute(sql, (self.queue, self.now))
+        return {name: (reason, until, since) for name, reason, until, since in found}
+
+    # -- what is written beside the jobs ------------------------------------------
+
+    def log(self, row: Row, attempt: Attempt) -> None:
+        """Append to the job's attempts log; the time is the store's."""
+        lines = self.value("SELECT lines FROM logs WHERE job = ?", row.job)
+        kept = lines.split("\n")[1 - MAX_LOG :] if lines else []
+        kept.append(json.dumps(attempt._replace(at=self.now), separators=(",", ":")))
+        self.execute("INSERT OR REPLACE INTO logs VALUES (?, ?)", (row.job, "\n".join(kept)))
+
+    def count(self, event: str, name: str = "", n: int = 1) -> None:
+        """Add to the totals and the minutes series."""
+        self.events[event] += n
+        if name and event in _NAMED:
+            self.events[f"{event}:{name}"] += n
+
+    def _archive(self, job: int) -> None:
+        self.execute(
+            "INSERT INTO archive (queue, id, record, state, failures, crashes, at, result, run_ms, lines)"
+            " SELECT queue, id, record, state, failures, crashes, at, result, run_ms, ifnull(lines, '')"
+            " FROM jobs JOIN records USING (job) LEFT JOIN results USING (job) LEFT JOIN logs USING (job)"
+            " WHERE job = ?",
+            (job,),
+        )
+
+    def finish(self) -> None:
+        """Write what was put off to the end: admissions and counters."""
+        for key in self._freed:
+            self.admit(key)
+        if self._seq != self._stored_seq:
+            self.execute("UPDATE queues SET seq = ? WHERE queue = ?", (self._seq, self.queue))
+        minute = self.now - self.now % MINUTE
+        for event, n in self.events.items():
+            base = event.partition(":")[0]
+            if base in _TOTALS:
+                self.execute(
+                    "INSERT INTO totals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
+                    (self.queue, event, n),
+                )
+            if event in _SERIES:
+                self.execute(
+                    "INSERT INTO minutes VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
+                    (self.queue, minute, event, n),
+                )

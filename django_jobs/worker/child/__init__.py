@@ -1,0 +1,1 @@
+"""A child process of `runworkers`: claims jobs, runs them, settles them."""

@@ -1,0 +1,122 @@
+"""The event loop of a child: `async def` jobs run here, many at a time, beside the threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock, Semaphore, Thread
+from typing import Any
+
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.context import RunningJob
+from django_jobs.execution.executor import Executor, Prepared
+from django_jobs.runtime import database_connections, forks
+from django_jobs.runtime.faults import end_process
+
+logger = logging.getLogger("django_jobs.worker")
+
+
+class EventLoop:
+    """Started at the first async job.  `submit` waits for a free place: that is what bounds the claims held here."""
+
+    def __init__(self, concurrency: int, finished: Callable[[Attempted], None]) -> None:
+        self.concurrency = concurrency
+        self.finished = finished
+        self.executor: Executor | None = None
+        #: jobs on the loop, by identity of their RunningJob: (queue, id) may come back after a lost claim.
+        self.running: dict[int, RunningJob] = {}
+        self._places = Semaphore(concurrency)
+        self._lock = Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: int | None = None
+        self._left: list[Any] = []
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.running
+
+    def submit(self, prepared: Prepared) -> None:
+        """Run the job on the loop; on a thread of ours that waits for the loop, if its middleware cannot run there."""
+        self._places.acquire()
+        self.running[id(prepared.running)] = prepared.running
+        if prepared.plan.on_loop:
+            asyncio.run_coroutine_threadsafe(self._run(prepared), self.loop())
+        else:
+            self._threads().submit(contextvars.Context().run, self._run_wrapped, prepared)
+
+    def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run it on the loop and wait for it on this thread; context variables go along."""
+        return asyncio.run_coroutine_threadsafe(_tidied(coroutine), self.loop()).result()
+
+    async def _run(self, prepared: Prepared) -> None:
+        assert self.executor is not None
+        try:
+            self._end(prepared, await self.executor.run_on_loop(prepared))
+        except BaseException:
+            end_process()  # nobody looks at the result of this task: the job would run for ever
+
+    def _run_wrapped(self, prepared: Prepared) -> None:
+        assert self.executor is not None
+        try:
+            database_connections.this_thread_runs_jobs()
+            attempted = self.executor.run_here(prepared)
+            # There are as many of these threads as jobs may run at once: what their middleware opened does not stay.
+            database_connections.close_thread()
+            self._end(prepared, attempted)
+        except BaseException:
+            end_process()
+
+    def _end(self, prepared: Prepared, attempted: Attempted) -> None:
+        self.finished(attempted)
+        self.running.pop(id(prepared.running), None)
+        self._places.release()
+
+    def abandon(self) -> None:
+        """In a copy of the process: a job that has made it from the loop's thread may end there, but not wait there,
+        and the other jobs of the loop are not the copy's."""
+        if self._loop is not None and self._thread == threading.get_ident():
+            ready = getattr(self._loop, "_ready", None)  # loops of other makes have none
+            if ready is not None:
+                self._left = list(ready)  # kept: a coroutine that is thrown away says so
+                ready.clear()
+            error = RuntimeError("A process that an async job has forked must not wait for anything on the event loop.")
+            self._loop.call_soon(forks.leave, error)
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, started at first use."""
+        if self._loop is None:
+            with self._lock:
+                if self._loop is None:
+                    loop = asyncio.new_event_loop()
+                    thread = Thread(target=self._serve, args=(loop,), name="event loop", daemon=True)
+                    thread.start()
+                    self._loop, self._thread = loop, thread.ident
+        return self._loop
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while True:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                # A callback of some job's library asked to exit; the other jobs on this loop did not.
+                logger.error("Something on the event loop raised %s; the loop goes on", type(error).__name__)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="async job")
+            return self._pool
+
+
+async def _tidied(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await coroutine
+    finally:
+        await database_connections.after_async_job()

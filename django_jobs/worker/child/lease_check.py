@@ -1,0 +1,46 @@
+"""What a child runs after its lease has ended for a while: which of it is somebody else's by now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+
+from django_jobs.core.context import RunningJob
+from django_jobs.core.values import State
+from django_jobs.exceptions import StoreError
+from django_jobs.stores.contract.store import Store
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Seconds until a store that did not answer is asked again.
+AGAIN = 1.0
+
+
+class Doubts:
+    """The queues in which the child may have lost its claims, until the store has told."""
+
+    def __init__(self, store: Store, running: Callable[[], Collection[RunningJob]]) -> None:
+        """`running()`: the jobs that run here at this moment."""
+        self.store, self.running = store, running
+        self.queues: set[str] = set()
+
+    def settle(self) -> Iterator[tuple[str, list[str]]]:
+        """Ask the store.  Yields each queue that it told of, with the ids of jobs that run here and are not ours."""
+        for queue in sorted(self.queues):
+            try:
+                lost = self._lost(queue)
+            except StoreError as error:
+                logger.debug("Whether the jobs in queue %r are still ours is not known yet: %s", queue, error)
+                return
+            self.queues.discard(queue)
+            yield queue, lost
+
+    def _lost(self, queue: str) -> list[str]:
+        asked = self._running(queue)
+        found = self.store.get_many(queue, [id for id, _ in asked]) if asked else ()
+        held = {(info.id, info.token) for info in found if info.state is State.RUNNING}
+        # What has ended since we asked is not held either, and is as it should be.
+        return [id for id, _ in (asked - held) & self._running(queue)]
+
+    def _running(self, queue: str) -> set[tuple[str, int]]:
+        return {(job.id, job.token) for job in self.running() if job.queue == queue}

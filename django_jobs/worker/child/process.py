@@ -1,0 +1,290 @@
+"""One child process: builds its parts, obeys its parent, ends when it has nothing left to do."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import sys
+from collections.abc import Sequence
+from threading import Lock
+from time import monotonic, time
+from typing import Any, NoReturn
+
+from django_jobs import remote
+from django_jobs.core.context import RunningJob, StopRequests
+from django_jobs.core.values import Claim, Job, Lane
+from django_jobs.events import receivers
+from django_jobs.execution.executor import Executor
+from django_jobs.execution.plan import run_coroutine_here
+from django_jobs.runtime import forks
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.child.batch_monitor import Steward
+from django_jobs.worker.child.batch_size import BatchSizer
+from django_jobs.worker.child.event_loop import EventLoop
+from django_jobs.worker.child.fetcher import Fetcher
+from django_jobs.worker.child.gate import Gate
+from django_jobs.worker.child.holdings import Agreement, Holding
+from django_jobs.worker.child.lease_check import AGAIN, Doubts
+from django_jobs.worker.child.settler import Settler
+from django_jobs.worker.child.thread import Runner
+from django_jobs.worker.clock import StoreClock
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.ipc import Channel
+from django_jobs.worker.os_signals import Signals, die_with_parent
+from django_jobs.worker.retry import Outage
+from django_jobs.worker.shared_memory import SharedMemory
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Jobs that a pong describes; the admin shows no more of one process.
+_DESCRIBED = 50
+#: Seconds between two looks whether the last job has ended, while leaving.
+_LEAVING_INTERVAL = 0.01
+#: Seconds for which a thread may compute before another may.  Python's 5 ms are longer than a batch of small jobs: the
+#: claim of the next batch would leave when this one is done, and nobody would have work until it is answered.
+_SWITCH_INTERVAL = 0.001
+
+
+class Reports:
+    """What an alone child tells its parent of each job, before it starts and after it is settled."""
+
+    def __init__(self, channel: Channel, shared: SharedMemory) -> None:
+        self._channel, self._shared = channel, shared
+
+    def started(self, claim: Claim, job: Job, left: int) -> None:
+        now, limit = monotonic(), job.options.timeout
+        self._shared.may_run_until(None if limit is None else now + limit / 1000)
+        self._channel.send(
+            {
+                "is": "started",
+                "queue": claim.queue,
+                "id": claim.id,
+                "token": claim.token,
+                "timeout": limit,
+                # Monotonic time is one clock for all processes of a machine.
+                "at": now,
+                "left": left,
+                "suspect": claim.suspect,
+            }
+        )
+
+    def returned(self) -> None:
+        """Its function has: the limit is not for the store, which may take its time to hear of it."""
+        self._shared.may_run_until(None)
+
+    def ended(self, claims: Sequence[Claim]) -> None:
+        self._channel.send({"is": "ended", "ids": [claim.id for claim in claims]})
+
+
+class Child:
+    """A process that runs jobs: many at a time (lane shared), or one at a time (lane alone)."""
+
+    def __init__(
+        self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: Channel
+    ) -> None:
+        self.store, self.config, self.name, self.lane, self.channel = store, config, name, lane, channel
+        self.shared = shared
+        self.gate, self.stops, self.clock = Gate(), StopRequests(), StoreClock()
+        self.signals, self.outage = Signals(), Outage(f"Claiming for {name}")
+        self.holding = Holding()
+        self.sizer, self.settler = BatchSizer(), Settler(store, self.holding)
+        receivers.use(self.settler.telling)
+        self.claimed = 0
+        #: this child may run suspects; it is asked to run none any more; it runs one.
+        self.tries = self.yields = self.on_trial = False
+        alone = lane is Lane.ALONE
+        self.reports = Reports(channel, shared) if alone else None
+        self.loop = None if alone else EventLoop(config.async_concurrency, self.settler.settle_soon)
+        self.executor = Executor(
+            stops=self.stops,
+            clock=self.clock,
+            deliver=self.settler.telling.deliver,
+            run_coroutine=run_coroutine_here if self.loop is None else self.loop.run_coroutine,
+        )
+        if self.loop is not None:
+            self.loop.executor = self.executor
+        self.fetcher = Fetcher(
+            store,
+            name,
+            config.queues,
+            lane=Lane.CLEAR if alone else lane,
+            lease=config.lease,
+            strict=config.strict,
+            gate=self.gate,
+            clock=self.clock,
+            size=self._size,
+            holding=self.holding,
+            shared=shared,
+            drain=config.drain,
+            deliver=self.settler.telling.deliver,
+        )
+        fetch_lock = Lock()
+        self.runners = [Runner(self, n, fetch_lock) for n in range(config.threads_of(lane))]
+        self.steward = Steward(self.runners, self.loop, self.sizer)
+        self.doubts = Doubts(store, self._running)
+        self.agreement = Agreement(store, name, self.holding, self.doubts.queues.add)
+
+    def _size(self, queue: str) -> int:
+        if self.lane is Lane.ALONE:
+            return 1
+        size = self.sizer.size(queue)
+        return min(size, max(self.config.max_jobs - self.claimed, 1)) if self.config.max_jobs else size
+
+    def count_claimed(self, jobs: int) -> None:
+        """A runner has claimed; it holds the fetch lock, so that no other claims before the gate is closed."""
+        self.claimed += jobs
+        if self.config.max_jobs and self.claimed >= self.config.max_jobs and not self.gate.final:
+            logger.info("%s has claimed %d jobs; when they are done it is replaced", self.name, self.claimed)
+            self.gate.retire()
+            self.channel.send({"is": "retiring"})
+            self.signals.wake()
+
+    def may_run(self, claims: Sequence[Claim]) -> bool:
+        """A runner has claimed these, and holds the fetch lock.  False: a suspect came that this child may not
+        run, with the answer to a claim of the time when it might."""
+        if any(claim.suspect for claim in claims):
+            self.on_trial = self.tries
+            return self.tries
+        return True
+
+    def trial_is_over(self) -> None:
+        """What a runner claimed has ended."""
+        if self.on_trial:
+            self.on_trial = False
+            self.signals.wake()
+
+    # -- the main thread -------------------------------------------------------
+
+    def serve(self) -> None:
+        """Run jobs until told to end and nothing is left."""
+        self.signals.install(for_parent=False)
+        forks.guard(self._abandon)
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        self.steward.thread.start()
+        for runner in self.runners:
+            runner.thread.start()
+        while True:
+            hurries = self.gate.final or (self.yields and self.fetcher.claiming)
+            timeout = _LEAVING_INTERVAL if hurries else AGAIN if self.doubts.queues else None
+            ready = select.select([self.channel.fileno(), self.signals.fileno()], [], [], timeout)[0]
+            if self.signals.fileno() in ready:
+                self.signals.clear()
+            if self.signals.stops and not self.gate.final:
+                self.gate.retire()
+                self.channel.send({"is": "retiring"})
+            if self.channel.fileno() in ready:
+                for message in self.channel.receive():
+                    self._obey(message)
+                if not self.channel.is_open:
+                    os._exit(1)  # the parent is gone, and with it who renews our claims
+            if self.yields and not self.fetcher.claiming and not self.on_trial:
+                self.tries = self.yields = False
+                self.channel.send({"is": "yielded"})
+            for queue, lost in self.doubts.settle():
+                self.channel.send({"is": "checked", "queue": queue, "lost": lost})
+            if self.gate.final and self.is_idle:
+                self.settler.telling.finish(receivers.LAST_TIME)
+                return
+
+    def _abandon(self) -> None:
+        """In a copy of this process that a job has made: it runs nothing else, and keeps nothing of ours open."""
+        self.gate.abandon()
+        self.channel.close()
+        self.signals.close()
+        if self.loop is not None:
+            self.loop.abandon()
+        self.store.abandon()
+
+    @property
+    def is_idle(self) -> bool:
+        """Would nothing be lost if this process ended now?  (Once the gate is closed.)"""
+        return (
+            not self.fetcher.claiming
+            and not any(runner.busy for runner in self.runners)
+            and (self.loop is None or self.loop.is_idle)
+            and self.settler.is_idle
+        )
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        match message["do"]:
+            case "drain":
+                self.stops.everybody = True
+                self.gate.drain()
+            case "retire":
+                self.gate.retire()
+            case "close":
+                self.gate.close()
+            case "open":
+                self.gate.open()
+            case "stop":
+                self.stops.jobs.add((message["queue"], message["id"]))
+            case "held":
+                self.agreement.told(message["held"], message["unasked"])
+                self.channel.send({"is": "agreed"})
+            case "try":
+                self.tries, self.fetcher.lane = True, Lane.ALONE
+            case "yield":
+                # A claim that begins from now on brings no suspect; one that is under way may.
+                self.yields, self.fetcher.lane = True, Lane.CLEAR
+            case "check":
+                self.doubts.queues.add(message["queue"])
+            case "learn":
+                remote.learn(message["at"], message["types"])
+                self.channel.send({"is": "learnt"})
+            case "ping":
+                self.channel.send(self._pong(message["serial"]))
+
+    def _running(self) -> list[RunningJob]:
+        here = [current.running for runner in self.runners if (current := runner.current) is not None]
+        return here if self.loop is None else here + list(self.loop.running.values())
+
+    def _pong(self, serial: int) -> dict[str, Any]:
+        now, wall = monotonic(), time()
+        jobs = [
+            {
+                "id": current.claim.id,
+                "name": current.running.name,
+                "queue": current.claim.queue,
+                "since": int((wall - now + runner.since) * 1000),
+            }
+            for runner in self.runners
+            if (current := runner.current) is not None
+        ]
+        if self.loop is not None:
+            jobs += [
+                {"id": job.id, "name": job.name, "queue": job.queue, "since": job.claimed_ms}
+                for job in list(self.loop.running.values())[:_DESCRIBED]
+            ]
+        return {
+            "is": "pong",
+            "serial": serial,
+            "idle": self.is_idle,
+            "claimed": self.claimed,
+            "jobs": jobs[:_DESCRIBED],
+        }
+
+
+def run_child(
+    store: Store,
+    config: WorkerConfig,
+    name: str,
+    lane: Lane,
+    shared: SharedMemory,
+    channel: Channel,
+    parent: int,
+) -> NoReturn:
+    """The life of a forked child; never returns into the parent's code."""
+    status = 1
+    try:
+        # A group of its own: what its jobs start is ended with it.  A session: a debugger can still read the terminal.
+        os.setsid()
+        die_with_parent(parent)
+        Child(store, config, name, lane, shared, channel).serve()
+        status = 0
+    except BaseException:
+        logger.critical("Worker process %s failed", name, exc_info=True)
+    finally:
+        logging.shutdown()
+        # No atexit handlers, no finally blocks of the parent's stack: they are the parent's.
+        os._exit(status)

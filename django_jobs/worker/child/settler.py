@@ -1,0 +1,165 @@
+"""Settles attempts in groups; what the store cannot take now is kept and offered again until it does.
+
+A call that failed may have been made all the same.  It is made again as it was, with the same attempts: only so can the
+store tell that call from another, and what came of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from threading import Event, Lock, Thread
+
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.outcome import Succeeded
+from django_jobs.events.announce import announce, anybody_listens
+from django_jobs.events.receivers import Telling
+from django_jobs.exceptions import StoreError
+from django_jobs.execution.settle import as_done, settle, settle_successes
+from django_jobs.runtime import database_connections
+from django_jobs.runtime.faults import end_process
+from django_jobs.stores.contract.batches import in_batches
+from django_jobs.stores.contract.store import MAX_BATCH, Store
+from django_jobs.worker.child.holdings import Holding
+from django_jobs.worker.retry import Outage
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: The attempts that one call to the store ends.
+Call = Sequence[Attempted]
+
+
+class Settler:
+    """Shared by all threads of a child.
+
+    `settle_now` is for threads that have a batch to end; `settle_soon` for the event loop, which must not block: a
+    thread of our own ends what has gathered since its last call, so the groups grow with the load.
+    """
+
+    def __init__(self, store: Store, holding: Holding | None = None) -> None:
+        self.store = store
+        #: sends the signals.
+        self.telling = Telling()
+        self.holding = holding or Holding()
+        #: attempts that were not offered yet, and calls that failed.
+        self._new: deque[Attempted] = deque()
+        self._again: deque[Call] = deque()
+        self._wake = Event()
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        #: how many attempts wait in those two or are being settled from there.
+        self._unsettled = 0
+        #: by queue: one broken queue must not hide that the others work, nor the other way round.
+        self._outages: dict[str, Outage] = {}
+        self._pause = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Is everything settled?"""
+        return self._unsettled == 0
+
+    def settle_now(self, attempts: Sequence[Attempted]) -> None:
+        """Settle here; if the store fails, in the background, again and again: this thread is not held up."""
+        if failed := self._try(calls_of(attempts)):
+            with self._lock:
+                self._unsettled += size_of(failed)
+            self._again.extend(failed)
+            self._go_on()
+
+    def settle_soon(self, attempted: Attempted) -> None:
+        """Settle in the background."""
+        with self._lock:
+            self._unsettled += 1
+        self._new.append(attempted)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._wake.set()
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = Thread(target=self._run, name="settler", daemon=True)
+                    self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException:
+            end_process()
+
+    def _serve(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            while calls := self._waiting():
+                failed = self._try(calls)
+                self._again.extend(failed)
+                with self._lock:
+                    self._unsettled -= size_of(calls) - size_of(failed)
+                if len(failed) == len(calls):
+                    # The claims stay ours while the parent renews them, and their end is due until the lease is lost.
+                    Event().wait(self._pause)
+
+    def _waiting(self) -> list[Call]:
+        again = [self._again.popleft() for _ in range(len(self._again))]
+        new = [self._new.popleft() for _ in range(min(len(self._new), MAX_BATCH))]
+        return [*again, *calls_of(new)]
+
+    def _try(self, calls: Sequence[Call]) -> list[Call]:
+        """Make these calls.  Returns those that failed."""
+        # Receivers of signals may use the database, on threads that run no jobs.
+        database_connections.before_job()
+        try:
+            return [call for call in calls if not self._made(call)]
+        finally:
+            database_connections.after_job()
+
+    def _made(self, call: Call) -> bool:
+        """Make one call and tell of it.  False: the store does not answer."""
+        queue, is_batch = call[0].claim.queue, isinstance(call[0].outcome, Succeeded)
+        try:
+            if is_batch:
+                done = [as_done(attempted) for attempted in call]
+                recorded = settle_successes(self.store, queue, call, done)
+                self.holding.completed(done)
+            else:
+                ended = settle(self.store, call[0])
+                recorded = [ended] if ended else []
+                self.holding.settled(call[0])
+        except StoreError as error:
+            self._pause = self._outage(queue).failed(error)
+            return False
+        self._outage(queue).worked()
+        if not is_batch or anybody_listens(recorded):
+            for attempted in recorded:
+                announce(attempted, self.telling.deliver)
+        return True
+
+    def _outage(self, queue: str) -> Outage:
+        outage = self._outages.get(queue)
+        if outage is None:
+            outage = self._outages[queue] = Outage(f"Settling in queue {queue!r}")
+        return outage
+
+
+def calls_of(attempts: Iterable[Attempted]) -> list[Call]:
+    """The successes of a queue end in one call, if their results are not too long for that; every other attempt in its
+    own."""
+    calls: list[Call] = []
+    successes: dict[str, list[Attempted]] = {}
+    for attempted in attempts:
+        if isinstance(attempted.outcome, Succeeded):
+            successes.setdefault(attempted.claim.queue, []).append(attempted)
+        else:
+            calls.append((attempted,))
+    return [*calls, *(batch for of in successes.values() for batch in in_batches(of, _bytes_of))]
+
+
+def _bytes_of(attempted: Attempted) -> int:
+    return len(attempted.outcome.result) if isinstance(attempted.outcome, Succeeded) else 0
+
+
+def size_of(calls: Iterable[Call]) -> int:
+    """How many attempts they end."""
+    return sum(map(len, calls))

@@ -1,0 +1,69 @@
+"""Carries finished jobs from the store's outbox to the database, and forgets those that are too old there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+
+from django_jobs import archive
+from django_jobs.conf import get_settings
+from django_jobs.stores.contract.store import Store
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Jobs of one queue that one tick carries: what it costs the process that ticks is bounded, the rest comes next time.
+BATCH = 500
+#: Seconds between two looks for rows that are too old.
+PRUNE_EVERY = 60.0
+
+
+class Archiver:
+    """One duty of `runworkers`; several may run, on several machines: writing a job again changes nothing."""
+
+    def __init__(
+        self, store: Store, queues: Callable[[], Iterable[str]], clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.store, self.queues, self.clock = store, queues, clock
+        self.pruned_at: float | None = None
+
+    def tick(self) -> int:
+        """Carry one batch per queue.  Returns how many jobs; call again soon while there are many.
+
+        A database that cannot be reached delays the archive, nothing else: what was not written stays in the store.
+        """
+        settings = get_settings().archive
+        if settings is None:
+            return 0
+        _tidy()
+        try:
+            carried = sum(self._carry(queue) for queue in self.queues())
+            self._prune(float(settings.get("DAYS", 180)))
+        except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
+            logger.warning("Finished jobs could not be archived now, they wait in the store: %s", error)
+            return 0
+        finally:
+            _tidy()
+        return carried
+
+    def _carry(self, queue: str) -> int:
+        batch = self.store.archive_batch(queue, BATCH)
+        if batch:
+            archive.write([info for _, info in batch])
+            self.store.archive_done(queue, [key for key, _ in batch])
+        return len(batch)
+
+    def _prune(self, days: float) -> None:
+        now = self.clock()
+        if self.pruned_at is None or now - self.pruned_at >= PRUNE_EVERY:
+            full = archive.prune(days) == archive.BATCH
+            self.pruned_at = None if full else now
+
+
+def _tidy() -> None:
+    """Close what is stale; in a test's transaction connections are not ours to close."""
+    if not any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
+        close_old_connections()

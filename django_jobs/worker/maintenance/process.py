@@ -1,0 +1,139 @@
+"""The clerk: a child that runs no jobs, but does for the fleet whatever may take long or ask a database.
+
+Its parent must never wait for anything but the store, and for that only briefly: heartbeats, time limits and signals
+depend on it.  In here a database that does not answer holds up the one duty that asked it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+from collections.abc import Sequence
+from threading import Thread
+from time import monotonic, sleep
+from typing import NoReturn
+
+from django_jobs import remote
+from django_jobs.runtime import database_connections, forks
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.ipc import Channel
+from django_jobs.worker.maintenance.tasks import Chores, Ticker
+from django_jobs.worker.os_signals import STOPS, die_with_parent
+from django_jobs.worker.signal_sender import Announcer
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Seconds between two signs of life.
+SIGN = 5.0
+#: Seconds after which a duty that has not come back is given up, and with it this process: a new one has new
+#: connections.  Everything done here is done in bounded steps, which take a fraction of this.
+STUCK = 120.0
+#: Exit status then; sysexits.h calls it EX_TEMPFAIL.
+GIVEN_UP = 75
+
+
+class Desk:
+    """One duty on a thread of its own."""
+
+    def __init__(self, store: Store, lease: int, ticker: Ticker, channel: Channel) -> None:
+        self.chores = Chores(store, [], lease, [ticker])
+        self.channel = channel
+        self.retired = False
+        #: monotonic: since when it is at work; None while it waits for its time.
+        self.since: float | None = None
+        self.thread = Thread(target=self._run, name="duty", daemon=True)
+
+    def _run(self) -> None:
+        self._work()
+        self.channel.send({"is": "begun"})
+        while True:
+            sleep(max(self.chores.due - monotonic(), 0.0))
+            if self.retired:
+                return
+            self._work()
+
+    def _work(self) -> None:
+        self.since = monotonic()
+        database_connections.before_job()
+        self.chores.step(monotonic())
+        database_connections.after_job()
+        self.since = None
+
+
+class Clerk:
+    """The chores of the store on the main thread, every duty beside them, and signals to receivers beside those."""
+
+    def __init__(self, store: Store, config: WorkerConfig, tickers: Sequence[Ticker], channel: Channel) -> None:
+        self.channel, self.announcer, self.retired = channel, Announcer(channel), False
+        self.chores = Chores(store, config.queue_names, config.lease, deliver=self.announcer.deliver)
+        self.desks = [Desk(store, config.lease, ticker, channel) for ticker in tickers]
+        self._beside: list[Desk | Announcer] = [self.announcer, *self.desks]
+
+    def serve(self) -> NoReturn:
+        """Work until the parent is gone, or ends this process."""
+        for each in self._beside:
+            each.thread.start()
+        said = 0.0
+        while True:
+            timeout = SIGN if self.retired else max(min(self.chores.due - monotonic(), SIGN), 0.0)
+            while select.select([self.channel.fileno()], [], [], timeout)[0]:
+                # What the parent says of expired leases comes first: a moment later they would be taken.
+                self._obey()
+                timeout = 0.0
+            now = monotonic()
+            if now - said >= SIGN:
+                said = now
+                self.channel.send({"is": "alive"})
+            self._look_at_desks(now)
+            if not self.retired:
+                self.chores.step(now)
+
+    def _obey(self) -> None:
+        for message in self.channel.receive():
+            match message["do"]:
+                case "spare":
+                    self.chores.spare_expired_leases(message["seconds"])
+                case "announce":
+                    self.announcer.take(message["notice"])
+                case "retire":
+                    self._retire()
+        if not self.channel.is_open:
+            os._exit(1)
+
+    def _retire(self) -> None:
+        """The worker stops: nothing is begun any more but to tell of the jobs that die meanwhile."""
+        self.retired = True
+        for desk in self.desks:
+            desk.retired = True
+
+    def _look_at_desks(self, now: float) -> None:
+        for each in self._beside:
+            since = each.since
+            if since is not None and now - since > STUCK:
+                logger.error("A duty has not come back for %d s: its process is replaced", int(now - since))
+                logging.shutdown()
+                os._exit(GIVEN_UP)
+
+
+def run_clerk(store: Store, config: WorkerConfig, tickers: Sequence[Ticker], channel: Channel, parent: int) -> NoReturn:
+    """The life of a forked clerk; never returns into the parent's code."""
+    try:
+        for number in (signal.SIGCHLD, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        # What is done here may be cut short anywhere, and the parent decides when: a stop that is told to all processes
+        # of a service at once must not cost the signals about jobs that die in it.
+        # A handler that does nothing, not SIG_IGN: what a receiver starts here must not be deaf, too.
+        for number in (*STOPS, signal.SIGINT):
+            signal.signal(number, lambda number, frame: None)
+        forks.guard(channel.close)
+        die_with_parent(parent)
+        remote.tell(lambda at, types: channel.send({"is": "types", "at": at, "types": types}))
+        Clerk(store, config, tickers, channel).serve()
+    except BaseException:
+        logger.critical("The clerk failed", exc_info=True)
+    finally:
+        logging.shutdown()
+        os._exit(1)

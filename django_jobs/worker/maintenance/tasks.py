@@ -1,0 +1,139 @@
+"""What any parent does for the whole fleet: recover what lost workers held, forget what is old, repair.
+
+Each step is one bounded call to the store, so that the parent can look after its children in between.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Protocol
+
+from django_jobs.events.announce import announce_misplaced, announce_recovered
+from django_jobs.events.signal_events import Deliver, send
+from django_jobs.exceptions import StoreError
+from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.stores.contract.store import MAX_BATCH, Store
+from django_jobs.worker.retry import Outage
+
+logger = logging.getLogger("django_jobs.worker")
+
+_LIMIT = 100
+#: Seconds between two runs of a chore that found no more to do.
+RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
+#: The same where a repair has found something, or is in the middle of a queue.
+SOON = 0.5
+#: Seconds after which a call to a silent store has failed (stores/redis/connection/transport.py: DEADLINE).
+LONGEST_CALL = 5.0
+#: No sign of a fault: a waiter is let in too while the one before it waits for a free thread.
+EARLY_ADMISSION = "waiter_without_limit"
+
+
+class Ticker(Protocol):
+    """A duty of its own: periodic jobs, the archive."""
+
+    def tick(self) -> float | None:
+        """Do what is due.  Returns the seconds until it wants to be called again (None: a minute)."""
+        ...
+
+
+class Chores:
+    """A heap of what is due when."""
+
+    def __init__(
+        self,
+        store: Store,
+        queues: Sequence[str],
+        lease: int,
+        tickers: Sequence[Ticker] = (),
+        deliver: Deliver = send,
+    ) -> None:
+        """`lease` in ms; `deliver(notice)` has the signals about recovered jobs sent."""
+        self.store, self.lease, self.deliver = store, lease / 1000, deliver
+        self.outage = Outage("Chores")
+        #: monotonic: expired leases are left alone until then.
+        self.grace_until = 0.0
+        self._worked_at = monotonic()
+        self._heap: list[tuple[float, int, Callable[[], float]]] = []
+        recover_every = min(RECOVER, self.lease / 6)
+        for queue in queues:
+            self._add(lambda q=queue: self._recover(q, recover_every))  # type: ignore[misc]
+            self._add(lambda q=queue: self._prune(q))  # type: ignore[misc]
+            self._add(lambda q=queue: self._reconcile(q))  # type: ignore[misc]
+        for ticker in tickers:
+            self._add(lambda t=ticker: _tick(t))  # type: ignore[misc]
+        self._pause_until = 0.0
+
+    def _add(self, chore: Callable[[], float]) -> None:
+        heapq.heappush(self._heap, (monotonic(), len(self._heap), chore))
+
+    @property
+    def due(self) -> float:
+        """When the next step is due (monotonic)."""
+        return max(self._heap[0][0], self._pause_until)
+
+    def step(self, now: float) -> None:
+        """Do the chore that is most overdue, if one is due."""
+        if now < self.due:
+            return
+        _, number, chore = heapq.heappop(self._heap)
+        pause = 1.0
+        try:
+            pause = chore()
+            if self.outage.is_on and monotonic() - self._worked_at > self.lease / 2:
+                self.spare_expired_leases(self.lease)  # the store is back, and this was the first to notice
+            self.outage.worked()
+            self._worked_at = monotonic()
+        except StoreError as error:
+            if monotonic() - self._worked_at > self.lease / 2:
+                # What we could not do for so long, others could not do either: renew their leases.
+                self.spare_expired_leases(self.lease)
+            pause = self.outage.failed(error)
+            self._pause_until = monotonic() + pause
+        except Exception:
+            # A fault in one chore (an archive's database that is down) must not end the others.
+            logger.exception("A chore failed; it is tried again in a minute")
+            pause = 60.0
+        heapq.heappush(self._heap, (monotonic() + pause, number, chore))
+
+    def spare_expired_leases(self, seconds: float) -> None:
+        """After an outage nobody could renew: give every worker a full lease to do so before it counts as lost."""
+        self.grace_until = max(self.grace_until, monotonic() + seconds)
+
+    def _recover(self, queue: str, every: float) -> float:
+        silence = monotonic() - self._worked_at
+        if silence > every / 2 and silence + LONGEST_CALL > self.lease / 2:
+            # A call that waits for a store to come back may be the first it answers: that must not be this one, where
+            # it could have waited until leases ended.
+            self.store.now()
+            if monotonic() - self._worked_at > self.lease / 2:
+                self.spare_expired_leases(self.lease)
+        wait = self.grace_until - monotonic()
+        if wait > 0:
+            # Not the whole of it: a long silence of ours would look like an outage, and be spared again, for ever.
+            return min(wait, every)
+        recovered = self.store.recover(queue, limit=_LIMIT)
+        if ACTIVE and recovered:
+            crashpoint("reap.mid_batch")
+        announce_recovered(queue, recovered, self.deliver)
+        return 0.0 if len(recovered) == _LIMIT else every
+
+    def _prune(self, queue: str) -> float:
+        return 0.0 if MAX_BATCH in self.store.prune(queue).values() else PRUNE
+
+    def _reconcile(self, queue: str) -> float:
+        buried: list[tuple[str, bytes]] = []
+        repairs = {kind: count for kind, count in self.store.reconcile(queue, buried=buried).items() if count}
+        repairs.pop(EARLY_ADMISSION, None)
+        if repairs:
+            logger.warning("Queue %r was inconsistent and has been repaired: %s", queue, repairs)
+            announce_misplaced(queue, buried, self.deliver)
+            return SOON
+        return SOON if self.store.is_walking(queue) else RECONCILE
+
+
+def _tick(ticker: Ticker) -> float:
+    pause = ticker.tick()
+    return 60.0 if pause is None else max(pause, 0.0)

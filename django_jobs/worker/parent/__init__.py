@@ -1,0 +1,1 @@
+"""The parent process of `runworkers`: its children, their leases and their time limits."""

@@ -1,0 +1,83 @@
+"""`--burst` and `--drain`: knows when nothing is left to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from django_jobs.conf import QueueSettings
+from django_jobs.remote import pull_queues
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.parent.children import Family
+
+#: Seconds between two looks.
+INTERVAL = 0.05
+
+
+class Burst:
+    """Two looks at the children with a look at the store between them.
+
+    Had a child held a job when the store was seen empty, it would be busy in one of the two, or have claimed since.
+    """
+
+    def __init__(
+        self, store: Store, queues: list[str], family: Family, *, up_to: Mapping[str, int] | None = None
+    ) -> None:
+        """`up_to`: queue → the number of the last job that concerns us; None = all do."""
+        self.store, self.queues, self.family, self.up_to = store, queues, family, up_to
+        self._serial = 0
+        self._asked: set[str] = set()
+        self._claimed: int | None = None
+        self.due = 0.0
+
+    def step(self, now: float) -> bool:
+        """Look once.  True: everything is done."""
+        if now < self.due:
+            return False
+        self.due = now + INTERVAL
+        children = list(self.family)
+        if {child.name for child in children} != self._asked:
+            self._ask()
+            self._claimed = None
+            return False
+        pongs = [child.pong for child in children]
+        if any(pong.get("serial", 0) < self._serial for pong in pongs):
+            return False
+        if not all(pong["idle"] for pong in pongs):
+            self._claimed = None
+            self._ask()
+            return False
+        claimed = sum(pong["claimed"] for pong in pongs)
+        if self._claimed == claimed:
+            return True
+        self._claimed = claimed if self._store_is_empty() else None
+        self._ask()
+        return False
+
+    def _ask(self) -> None:
+        self._asked = {child.name for child in self.family}
+        self.family.ping()
+        self._serial = self.family.serial
+
+    def _store_is_empty(self) -> bool:
+        """Nothing waits that could run here and now; what is paused or due later does not count."""
+        others = pull_queues()
+        queues = [queue for queue in self.queues if queue not in others]
+        if self.up_to is not None:
+            return not any(self.store.waiting(queue, self.up_to[queue]) for queue in queues)
+        for queue in queues:
+            if self.store.promote(queue):
+                return False
+        return not any(stats.paused is None and stats.counts.get("queued", 0) for stats in self.store.stats(queues))
+
+
+def waiting_now(store: Store, queues: Sequence[QueueSettings]) -> dict[str, int]:
+    """What `--drain` has to do: for each queue in which jobs wait, the number of the last of them.
+
+    Blocked jobs count as waiting, as a running one may make room for them.  A paused queue has nothing to be run."""
+    marks: dict[str, int] = {}
+    for queue in queues:
+        mark = store.last_arrival(queue.name)
+        (stats,) = store.stats([queue.name])
+        if stats.paused is None and (stats.counts.get("queued", 0) or stats.counts.get("blocked", 0)):
+            marks[queue.name] = mark
+    return marks

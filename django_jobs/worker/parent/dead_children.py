@@ -1,0 +1,160 @@
+"""What the parent owes the store about children that ended: their claims taken back, their time limits recorded.
+
+One call to the store per step, kept until the store takes it.  Were this process to end first, the leases would run
+out and any other worker would recover the jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+from django_jobs.core import registry
+from django_jobs.core.attempt import Attempted, waited
+from django_jobs.core.outcome import AnyFailure, Dead, Outcome, after_failure, failed_attempt
+from django_jobs.core.values import Claim, JobInfo, State
+from django_jobs.events.announce import announce, announce_recovered
+from django_jobs.events.signal_events import Deliver
+from django_jobs.exceptions import CorruptRecord, StoreError, UnknownJob
+from django_jobs.execution.settle import settle
+from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.parent.children import StartedJob
+from django_jobs.worker.retry import Outage
+
+logger = logging.getLogger("django_jobs.worker")
+
+_LIMIT = 100
+
+
+@dataclass
+class _Debt:
+    worker: str
+    #: True: the child died of its own, which counts for its jobs; False: we ended it, which does not.
+    crashed: bool
+    queues: deque[str]
+    #: the job whose time limit was the reason to kill it, and what follows for it once that is decided: a call that was
+    #: not answered is made again as it was.
+    timed_out: StartedJob | None = None
+    verdict: Attempted | None = None
+    recovered: int = field(default=0)
+
+
+class Debts:
+    """Oldest first; `step` makes one call."""
+
+    def __init__(self, store: Store, queues: Sequence[str], blamed: Callable[[], None], deliver: Deliver) -> None:
+        """`blamed()` is called when a child that crashed turns out to have held jobs; `deliver(notice)` has the signals
+        about them sent, by a process that may wait for their receivers."""
+        self.store, self.queues, self.blamed, self.deliver = store, queues, blamed, deliver
+        self.outage = Outage("Taking back the jobs of a child that ended")
+        self.due = 0.0
+        self._debts: deque[_Debt] = deque()
+
+    def __len__(self) -> int:
+        return len(self._debts)
+
+    def crashed(self, worker: str) -> None:
+        """The child died: its jobs run again, alone, and the death counts."""
+        self._debts.append(_Debt(worker, True, deque(self.queues)))
+
+    def ended(self, worker: str) -> None:
+        """The child ended as it was told to, or was killed for no fault of its jobs: they run again, uncounted."""
+        self._debts.append(_Debt(worker, False, deque(self.queues)))
+
+    def timed_out(self, worker: str, job: StartedJob) -> None:
+        """The child was killed because its only job ran longer than it may."""
+        self._debts.append(_Debt(worker, False, deque(self.queues), job))
+
+    def step(self, now: float) -> None:
+        """Make one call for the oldest debt, if there is one and its time has come."""
+        if not self._debts or now < self.due:
+            return
+        debt = self._debts[0]
+        try:
+            if debt.timed_out is not None:
+                debt.verdict = debt.verdict or self._verdict(debt.worker, debt.timed_out)
+                if debt.verdict and (recorded := settle(self.store, debt.verdict)):
+                    announce(recorded, self.deliver)
+                debt.timed_out = None
+            elif self._take_back(debt, debt.queues[0]) < _LIMIT:
+                debt.queues.popleft()
+            self.outage.worked()
+        except StoreError as error:
+            self.due = monotonic() + self.outage.failed(error)
+            # Another debt may concern a queue that works.
+            debt.queues.rotate(-1)
+            self._debts.rotate(-1)
+            return
+        except Exception:
+            # A fault of ours in deciding about one job: hand back what the child held, without its verdict.
+            logger.exception("The end of a job of %s could not be recorded; it runs again", debt.worker)
+            if debt.timed_out is None:
+                debt.queues.popleft()
+            debt.timed_out = None
+        if not debt.queues:
+            self._debts.popleft()
+
+    def _take_back(self, debt: _Debt, queue: str) -> int:
+        if not debt.crashed:
+            if ACTIVE:
+                crashpoint("shutdown.before_handback")
+            moved = self.store.release_worker(queue, debt.worker, limit=_LIMIT)
+            if ACTIVE:
+                crashpoint("shutdown.mid_handback")
+            announce_recovered(queue, [job for job in moved if job.state is not State.QUEUED], self.deliver)
+            return len(moved)
+        recovered = self.store.recover(queue, worker=debt.worker, limit=_LIMIT)
+        if ACTIVE:
+            crashpoint("reap.mid_batch")
+        announce_recovered(queue, recovered, self.deliver)
+        if recovered and not debt.recovered:
+            self.blamed()
+        debt.recovered += len(recovered)
+        return len(recovered)
+
+    def _verdict(self, worker: str, job: StartedJob) -> Attempted | None:
+        info = self.store.get(job.queue, job.id)
+        if info is None or info.state is not State.RUNNING or info.token != job.token:
+            return None  # it ended at the last moment, or a person moved it: that stands
+        claim = claim_of(info, worker)
+        limit = (job.timeout or 0) / 1000
+        error = TimeoutError(f"The attempt ran longer than its time limit of {limit:g} s and was ended.")
+        return overdue_attempt(claim, error, self.store.now(), run_ms=int((monotonic() - job.at) * 1000))
+
+
+def claim_of(info: JobInfo, worker: str) -> Claim:
+    """The claim under which a running job was read from the store."""
+    known = info.failures, info.crashes, info.parked_at, info.at, worker
+    return Claim(info.id, info.queue, info.token, info.record, *known, since=info.since)
+
+
+def overdue_attempt(claim: Claim, error: TimeoutError, now: int, *, run_ms: int = -1) -> Attempted:
+    """The attempt of `claim` took too long: what follows, decided as for any failure."""
+    log = failed_attempt(
+        error, number=claim.attempt, at=now, run_ms=run_ms, worker=claim.worker, outcome="timeout"
+    )._replace(traceback="")
+    try:
+        job = decode(claim.id, claim.queue, claim.record)
+    except CorruptRecord:
+        return Attempted(claim, Dead(log._replace(outcome="corrupt")), error=error)
+    definition = None
+    with suppress(UnknownJob):
+        definition = registry.get(job.name)
+    outcome: Outcome = after_failure(
+        error,
+        definition or AnyFailure(),
+        log,
+        max_attempts=job.options.max_attempts,
+        on_exhausted=job.options.on_exhausted,
+        at_most_once=job.controls.at_most_once,
+        jitter=random.random(),
+    )
+    wait_ms = waited(claim, job)
+    return Attempted(claim, outcome, job.name, None, definition, error, run_ms, wait_ms, job.controls)

@@ -1,0 +1,37 @@
+"""What the store's answers to a heartbeat mean for the children."""
+
+from __future__ import annotations
+
+from django_jobs.core.values import Killed, Lane, State
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.parent.children import Family
+
+
+class Told:
+    """Passes on what the store says of the jobs of one child."""
+
+    def __init__(self, store: Store, family: Family) -> None:
+        self.store, self.family = store, family
+
+    def asked_to_stop(self, worker: str, queue: str, job_id: str) -> None:
+        """An operator wants the job to stop, or has killed it."""
+        for child in self.family:
+            if child.name != worker:
+                continue
+            if isinstance(job_id, Killed):
+                child.end_attempt(queue, job_id, job_id.token)
+            else:
+                child.tell("stop", queue=queue, id=job_id)
+
+    def holds_nothing(self, worker: str, queue: str, asked_at: float) -> None:
+        """We were stopped, or cut off unnoticed, for longer than a lease: end what may run elsewhere by now."""
+        for child in self.family:
+            if child.name != worker:
+                continue
+            if child.lane is Lane.SHARED:
+                child.check(queue)
+            elif (job := child.job) is not None and job.queue == queue and job.at < asked_at:
+                # Here, because such a job may hold up everything in its process.
+                info = self.store.get(queue, job.id)
+                if info is None or info.state is not State.RUNNING or info.token != job.token:
+                    child.has_lost([job.id])

@@ -1,0 +1,106 @@
+"""How many queues a worker claims from: as many as it can renew its leases in.
+
+Where each renewal takes its time (a far Cluster, where each queue costs a round trip), a round over all queues may take
+longer than a lease, and jobs would start twice.  Then this worker leaves the least important queues to others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from time import monotonic
+
+from django_jobs.conf import QueueSettings
+from django_jobs.stores.contract.running import Renewal
+from django_jobs.worker.parent.children import Family
+from django_jobs.worker.shared_memory import SETTLED
+
+logger = logging.getLogger("django_jobs.worker")
+
+#: Parts of a lease: a round that takes longer is too long; what is planned for; a round that leaves room for more.
+TOO_LONG, PLANNED, SHORT = 1 / 3, 1 / 4, 1 / 8
+#: Calls after which the time that a whole round takes is guessed.
+ENOUGH = 2
+
+
+class Reach:
+    """Told how long renewals take; closes queues to the children, and opens them again."""
+
+    def __init__(
+        self, queues: Sequence[QueueSettings], lease: float, family: Family, *, keeps_all: bool = False
+    ) -> None:
+        """`lease` in seconds.  The queues of the highest PRIORITY are kept, of equals those that come first.
+
+        `keeps_all`: this worker ends when all is done, so it leaves nothing to others, and says only that it is slow.
+        """
+        self.lease, self.family, self.keeps_all = lease, family, keeps_all
+        self._names = [queue.name for queue in queues]
+        self._by_rank = [queue.name for queue in sorted(queues, key=lambda queue: -queue.priority)]
+        self.most = len(self._names)
+        #: closed queue → since when (monotonic); those of them in which no child holds anything or will.
+        self._closed_at: dict[str, float] = {}
+        self._left: set[str] = set()
+        self._is_slow = False
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.most < len(self._names)
+
+    def to_renew(self) -> list[str]:
+        """The queues in which a child may hold something."""
+        return [name for name in self._names if name not in self._left]
+
+    def quiet(self, queues: Collection[str]) -> list[str]:
+        """Of these, the closed ones from which nobody claims any more.  To be asked before they are renewed."""
+        now, children = monotonic(), list(self.family)
+        return [
+            queue
+            for queue in queues
+            if queue in self._closed_at
+            and now - self._closed_at[queue] > SETTLED
+            and not any(child.shared.may_ask(queue) for child in children)
+        ]
+
+    def renewed(self, queue: str, answer: Mapping[str, Renewal]) -> None:
+        """A queue that was quiet has been renewed: where nothing is held, that need not be done again."""
+        if queue in self._closed_at and not any(renewal.holds or renewal.asked for renewal in answer.values()):
+            self._left.add(queue)
+
+    def judge(self, seconds: float, done: int, calls: int, queues: int) -> None:
+        """`done` of the `calls` of a round, which is for so many queues, have taken so long."""
+        if done < ENOUGH and done < calls:
+            return
+        each, whole = seconds / done, seconds / done * calls
+        if whole > self.lease * TOO_LONG:
+            # One call takes as long for fewer queues.
+            # Rounded first: differences of a clock that has run for long are a little off.
+            fits = max(1, int(round(self.lease * PLANNED / each, 3))) * -(-queues // calls)
+            if fits < self.most and calls > 1 and not self.keeps_all:
+                self._set(fits)
+                self._say(queues, whole, f"this worker claims from {fits} of them only, the most important ones")
+            elif not self.is_narrow and not self._is_slow:
+                self._say(queues, whole, "jobs may start twice")
+            self._is_slow = True
+        elif done == calls:
+            self._is_slow = False
+            if whole < self.lease * SHORT and self.is_narrow:
+                self._set(min(self.most * 2, len(self._names)))
+                if not self.is_narrow:
+                    logger.warning("The leases are renewed in time: this worker claims from all its queues again")
+
+    def _say(self, queues: int, seconds: float, what: str) -> None:
+        logger.error(
+            "Renewing the leases in %d queues takes about %.1f s, and a lease is %g s: %s. "
+            "Give this worker fewer queues (--queues), or raise LEASE.",
+            queues,
+            seconds,
+            self.lease,
+            what,
+        )
+
+    def _set(self, most: int) -> None:
+        self.most = most
+        closed, now = self._by_rank[most:], monotonic()
+        self._closed_at = {queue: self._closed_at.get(queue, now) for queue in closed}
+        self._left.intersection_update(closed)  # before a child may claim there again
+        self.family.close_queues(frozenset(closed))

@@ -1,0 +1,125 @@
+"""`--reload`: a process that watches the code and, when it changes, has the worker stop in order and start again."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from time import sleep
+from typing import NoReturn, TypeVar
+
+from django.utils import autoreload
+
+from django_jobs.runtime import forks
+from django_jobs.worker.os_signals import die_with_parent, kill
+from django_jobs.worker.parent.children import Family
+from django_jobs.worker.retry import Outage
+
+T = TypeVar("T")
+logger = logging.getLogger("django_jobs.worker")
+
+#: Django's reloader exits with this when a file has changed.
+CHANGED = 3
+#: Seconds until one that was ended by somebody else is replaced.
+AGAIN = 1.0
+#: The system has no room for another process: this may pass.
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
+
+class Watcher:
+    """The process that watches the code, beside a worker: started as soon as there is room for it, and again where it
+    was ended by somebody else."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        #: 0 while there is none.
+        self.pid = 0
+        self._due = 0.0
+        self._no_room = Outage("Starting the process that watches the code")
+
+    def has_seen_a_change(self, now: float) -> bool:
+        """Look after it.  True, once: the code has changed, and the watcher has ended."""
+        status = self.family.foreign.pop(self.pid, None)
+        if status is not None:
+            self.family.forget(self.pid)
+            self.pid = 0
+            if status == CHANGED:
+                return True
+            logger.error("The process that watches the code has ended (status %d): another is started", status)
+            self._due = now + AGAIN
+        if not self.pid and now >= self._due:
+            try:
+                self.pid, _ = self.family.fork(lambda channel, parent: _watch(parent))
+            except OSError as error:
+                self._due = now + self._no_room.failed(error)
+            else:
+                self._no_room.worked()
+        return False
+
+    def end(self) -> None:
+        """Its worker ends."""
+        if self.pid and self.pid not in self.family.foreign:
+            kill(self.pid)
+
+
+def _watch(parent: int) -> NoReturn:
+    """The life of a watcher; it ends with CHANGED."""
+    status = 1
+    try:
+        die_with_parent(parent)
+        autoreload.get_reloader().run(threading.current_thread())
+    except SystemExit as exit:
+        status = exit.code if isinstance(exit.code, int) else 1
+    except KeyboardInterrupt:
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def start_again() -> None:
+    """Replace this process by one with the same command line and the changed code, as soon as that can be loaded."""
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):  # what is ignored stays so in the new process
+        signal.signal(number, signal.SIG_DFL)
+    command = autoreload.get_child_arguments()
+    while not _loads(command):
+        logger.error("The changed code cannot be loaded: the worker waits for the next change")
+        _, status = os.waitpid(_when_there_is_room(_fork_watcher), 0)
+        if os.waitstatus_to_exitcode(status) != CHANGED:
+            break
+    os.execv(command[0], command)
+
+
+def _loads(command: list[str]) -> bool:
+    """Does a process of this project start?  It says why not on its standard error."""
+    if "runworkers" not in command:
+        return True  # started by other code, whose way we do not know
+    at = command.index("runworkers")
+    probe = [*command[:at], "help", "runworkers"]
+    quiet = subprocess.DEVNULL
+    return _when_there_is_room(lambda: subprocess.run(probe, stdout=quiet, stdin=quiet, check=False)).returncode == 0
+
+
+def _fork_watcher() -> int:
+    parent = os.getpid()
+    with forks.ours():
+        pid = os.fork()
+    return pid or _watch(parent)
+
+
+def _when_there_is_room(start: Callable[[], T]) -> T:
+    """Start a process, again and again until the system has room for it: nothing else is to be done here."""
+    no_room = Outage("Starting a process for the changed code")
+    while True:
+        try:
+            started = start()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            sleep(no_room.failed(error))
+        else:
+            no_room.worked()
+            return started

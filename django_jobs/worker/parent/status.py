@@ -1,0 +1,64 @@
+"""What a worker says of itself to the people who look at it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from time import time
+from typing import Any
+
+from django_jobs.core.registry import digest
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.parent.children import Family
+
+
+class Portrait:
+    """The JSON object of `publish_worker`: host, pid, queues, state, and each child with what it does.
+
+    Each look also asks the children, whose answers are in the next one: the parent waits for no child.
+    """
+
+    def __init__(self, config: WorkerConfig, name: str, family: Family) -> None:
+        self.config, self.name, self.family = config, name, family
+        self.state = "running"
+        self.started_at = int(time() * 1000)
+        self._is_new = False
+
+    @property
+    def is_new(self) -> bool:
+        """True once after each look: memory is watched at the pace of the heartbeat."""
+        new, self._is_new = self._is_new, False
+        return new
+
+    def summary(self) -> str:
+        config = self.config
+        return f"{config.processes} processes × {config.threads} threads, queues {', '.join(config.queue_names)}"
+
+    def describe(self) -> dict[str, Any]:
+        self._is_new = True
+        children = []
+        for child in self.family:
+            jobs = child.pong.get("jobs", [])
+            children.append(
+                {
+                    "name": child.name,
+                    "pid": child.pid,
+                    "lane": child.lane.value,
+                    "memory": child.memory(),
+                    "claimed": child.pong.get("claimed", 0),
+                    "jobs": jobs,
+                }
+            )
+        self.family.ping()
+        return {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "state": self.state,
+            "started_at": self.started_at,
+            "queues": self.config.queue_names,
+            "closed": len(self.family.closed),
+            "knows": digest(),
+            "processes": self.config.processes,
+            "threads": self.config.threads,
+            "children": children,
+        }

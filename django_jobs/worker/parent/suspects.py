@@ -1,0 +1,50 @@
+"""Which child of this parent may run suspects: jobs that a worker held when it died whole, parent and all.
+
+One child at a time may, so that one suspect runs here at a time.  If this machine dies as well, that one has been
+there both times, and the others are not charged a second time.
+"""
+
+from __future__ import annotations
+
+from django_jobs.core.values import Lane
+from django_jobs.worker.parent.children import ChildHandle, Family
+
+#: Seconds for which the child may be busy with a job that is no suspect before another child may run suspects.
+BUSY = 0.1
+
+
+class Suspects:
+    """The right to run suspects: given to one child, and given on only when that child has said that it has none."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self._holder: ChildHandle | None = None
+        self._wanted_back = False
+
+    def step(self, now: float) -> None:
+        """Give the right to a child, or ask for it back where it is of no use."""
+        holder = self._holder
+        if holder is not None and (holder.pid not in self.family.children or holder.has_yielded):
+            # A child that is reaped runs nothing any more, whatever it had.
+            self._holder = None
+            self._give(but_not=holder)
+        elif holder is None:
+            self._give()
+        elif not self._wanted_back and self._is_of_no_use(holder, now) and self._others(holder):
+            self._wanted_back = True
+            holder.tell("yield")
+
+    def _is_of_no_use(self, holder: ChildHandle, now: float) -> bool:
+        job = holder.job
+        return holder.retiring or (job is not None and not job.suspect and now - job.at > BUSY)
+
+    def _others(self, holder: ChildHandle | None) -> list[ChildHandle]:
+        return [child for child in self.family.of(Lane.ALONE) if child is not holder and not child.killed_for]
+
+    def _give(self, but_not: ChildHandle | None = None) -> None:
+        others = self._others(but_not)
+        if others:
+            # An idle one, or the one whose job is the youngest: most jobs are short.
+            self._holder = child = max(others, key=lambda child: child.job.at if child.job else float("inf"))
+            self._wanted_back = child.has_yielded = False
+            child.tell("try")

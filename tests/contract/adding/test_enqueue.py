@@ -1,0 +1,194 @@
+"""What `enqueue` promises."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_jobs.core.values import Added, Lane, State
+from tests.contract.acts import FAILED, Q, claim, claim_ids, enqueue, ids_in, state_of, totals
+
+KEY = "ab" * 32
+
+
+class TestAJobThatIsAdded:
+    def test_is_queued(self, store, make_job):
+        assert enqueue(store, make_job("a")) == [Added.ADDED]
+        assert state_of(store, "a") is State.QUEUED
+
+    @pytest.mark.accepts("G28")
+    def test_with_a_time_to_come_is_scheduled_for_that_time(self, store, make_job, clock):
+        enqueue(store, make_job("a", run_at=clock.now + 300_000))
+        assert store.get(Q, "a").state is State.SCHEDULED
+        assert store.get(Q, "a").at == clock.now + 300_000
+
+    def test_with_a_time_that_is_over_is_queued(self, store, make_job, clock):
+        enqueue(store, make_job("a", run_at=clock.now - 1))
+        assert state_of(store, "a") is State.QUEUED
+
+    def test_keeps_its_record_byte_for_byte(self, store, make_job):
+        job = make_job("a", args='[["é\n\x00"],{}]'.encode())
+        enqueue(store, job)
+        assert store.get(Q, "a").record == job.record
+
+    def test_keeps_even_a_record_that_nobody_can_read(self, store, make_job):
+        enqueue(store, make_job("a")._replace(record=b"\xff\x00 nothing"))
+        assert store.get(Q, "a").record == b"\xff\x00 nothing"
+        assert claim(store)[0].record == b"\xff\x00 nothing"
+
+    def test_makes_its_queue_known(self, store, make_job):
+        assert store.queues() == []
+        store.enqueue("b", [make_job()])
+        store.enqueue("a", [make_job()])
+        assert sorted(store.queues()) == ["a", "b"]
+
+    def test_is_in_its_own_queue_only(self, store, make_job):
+        store.enqueue("other", [make_job("a")])
+        assert store.get(Q, "a") is None
+        assert claim(store) == []
+
+    def test_may_have_the_id_of_one_in_another_queue(self, store, make_job):
+        store.enqueue("other", [make_job("a")])
+        assert enqueue(store, make_job("a")) == [Added.ADDED]
+
+    @pytest.mark.parametrize("controls", [{"alone": True}, {"at_most_once": True}])
+    def test_that_needs_a_process_of_its_own_waits_in_the_lane_alone(self, store, make_job, controls):
+        enqueue(store, make_job("a", **controls))
+        assert store.backlog([Q], lane=Lane.ALONE) == {Q: 1}
+        assert store.backlog([Q]) == {Q: 0}
+
+
+class TestManyJobsInOneCall:
+    def test_get_one_answer_each_in_order(self, store, make_job):
+        enqueue(store, make_job("b", name="other"))
+        jobs = [make_job("a"), make_job("b"), make_job("c")]
+        assert store.enqueue(Q, jobs) == [Added.ADDED, Added.EXISTS, Added.ADDED]
+
+    def test_are_claimed_in_the_order_they_had(self, store, make_job):
+        store.enqueue(Q, [make_job(str(n)) for n in range(20)])
+        assert claim_ids(store, 20) == [str(n) for n in range(20)]
+
+    def test_may_be_a_thousand(self, store, make_job):
+        assert store.enqueue(Q, [make_job() for _ in range(1000)]) == [Added.ADDED] * 1000
+        assert store.stats([Q])[0].counts["queued"] == 1000
+
+    def test_may_be_none(self, store):
+        assert store.enqueue(Q, []) == []
+
+    def test_more_than_a_thousand_are_refused(self, store, make_job):
+        with pytest.raises(ValueError, match="1000"):
+            store.enqueue(Q, [make_job() for _ in range(1001)])
+
+
+class TestTheSameIdAgain:
+    @pytest.mark.accepts("K08")
+    def test_with_the_same_bytes_is_the_same_call_and_adds_nothing(self, store, make_job):
+        job = make_job("a")
+        assert enqueue(store, job, job) == [Added.ADDED, Added.ADDED]
+        assert enqueue(store, job) == [Added.ADDED]
+        assert ids_in(store, State.QUEUED) == ["a"]
+        assert totals(store)["enqueued"] == 1
+
+    def test_with_other_bytes_exists_and_changes_nothing(self, store, make_job):
+        first = make_job("a", args=b"[[1],{}]")
+        enqueue(store, first)
+        assert enqueue(store, make_job("a", args=b"[[2],{}]", run_at=2**41)) == [Added.EXISTS]
+        assert store.get(Q, "a").record == first.record
+        assert state_of(store, "a") is State.QUEUED
+
+    def test_adds_nothing_while_the_job_runs_or_when_it_is_finished(self, store, make_job):
+        job = make_job("a")
+        enqueue(store, job)
+        claims = claim(store)
+        assert enqueue(store, job) == [Added.ADDED]
+        assert state_of(store, "a") is State.RUNNING
+        store.discard(claims[0], FAILED)
+        assert enqueue(store, job) == [Added.ADDED]
+        assert state_of(store, "a") is State.CANCELLED
+
+
+class TestAQueueWithAMaximumLength:
+    @pytest.mark.accepts("O03", "O05")
+    def test_refuses_what_would_exceed_it(self, store, make_job):
+        assert store.enqueue(Q, [make_job("a"), make_job("b")], max_length=2) == [Added.ADDED, Added.ADDED]
+        assert store.enqueue(Q, [make_job("c")], max_length=2) == [Added.FULL]
+        assert store.get(Q, "c") is None
+
+    def test_takes_all_jobs_of_a_call_or_none(self, store, make_job):
+        enqueue(store, make_job("a"))
+        assert store.enqueue(Q, [make_job("b"), make_job("c")], max_length=2) == [Added.FULL, Added.FULL]
+        assert ids_in(store, State.QUEUED) == ["a"]
+
+    def test_still_knows_the_jobs_it_has(self, store, make_job):
+        job = make_job("a")
+        enqueue(store, job)
+        assert store.enqueue(Q, [job], max_length=1) == [Added.ADDED]
+        answers = store.enqueue(Q, [make_job("a", name="other"), make_job("b")], max_length=1)
+        assert answers == [Added.EXISTS, Added.FULL]
+
+    def test_counts_blocked_jobs(self, store, make_job):
+        enqueue(store, *[make_job(i, limit_key="k", limit=1) for i in "ab"])
+        claim(store, 2)
+        assert state_of(store, "b") is State.BLOCKED
+        assert store.enqueue(Q, [make_job("c")], max_length=1) == [Added.FULL]
+
+    def test_does_not_count_running_jobs(self, store, make_job):
+        enqueue(store, make_job("a"))
+        claim(store)
+        assert store.enqueue(Q, [make_job("b")], max_length=1) == [Added.ADDED]
+
+    def test_has_room_again_after_a_claim(self, store, make_job):
+        store.enqueue(Q, [make_job("a")], max_length=1)
+        claim(store)
+        assert store.enqueue(Q, [make_job("b")], max_length=1) == [Added.ADDED]
+
+    def test_has_no_room_taken_by_what_adds_nothing(self, store, make_job, clock):
+        fire = ("nightly", clock.now)
+        enqueue(store, make_job("a", fire=fire))
+        b = make_job("b", unique=KEY)
+        jobs = [b, b, make_job("twin", unique=KEY), make_job("late", fire=fire), make_job("c")]
+        answers = [Added.ADDED, Added.ADDED, Added.DUPLICATE, Added.FIRED, Added.ADDED]
+        assert store.enqueue(Q, jobs, max_length=3) == answers
+        assert ids_in(store, State.QUEUED) == ["a", "b", "c"]
+
+    def test_says_of_a_duplicate_what_it_is_though_others_are_refused(self, store, make_job):
+        enqueue(store, make_job("a", unique=KEY))
+        twin = make_job("b", unique=KEY)
+        assert store.enqueue(Q, [twin, make_job("c")], max_length=2) == [Added.DUPLICATE, Added.ADDED]
+        assert store.enqueue(Q, [twin, make_job("d")], max_length=2) == [Added.DUPLICATE, Added.FULL]
+
+    def test_has_room_for_what_waits_for_its_time(self, store, make_job, clock):
+        later = make_job("later", run_at=clock.now + 1, unique=KEY)
+        jobs = [make_job("a"), later, make_job("twin", unique=KEY)]
+        assert store.enqueue(Q, jobs, max_length=1) == [Added.ADDED, Added.ADDED, Added.DUPLICATE]
+
+
+class TestAFireOfASchedule:
+    @pytest.mark.accepts("G36", "G65")
+    def test_is_added_once_whoever_sends_it(self, store, make_job, clock):
+        assert enqueue(store, make_job("a", fire=("nightly", clock.now))) == [Added.ADDED]
+        assert enqueue(store, make_job("b", fire=("nightly", clock.now))) == [Added.FIRED]
+        assert store.get(Q, "b") is None
+
+    def test_at_an_earlier_time_has_passed(self, store, make_job, clock):
+        enqueue(store, make_job("a", fire=("nightly", clock.now)))
+        assert enqueue(store, make_job("b", fire=("nightly", clock.now - 60_000))) == [Added.FIRED]
+
+    def test_at_a_later_time_is_added_and_remembered(self, store, make_job, clock):
+        enqueue(store, make_job("a", fire=("nightly", clock.now)))
+        assert enqueue(store, make_job("b", fire=("nightly", clock.now + 60_000))) == [Added.ADDED]
+        assert store.fired(Q) == {"nightly": clock.now + 60_000}
+
+    def test_of_another_schedule_is_another(self, store, make_job, clock):
+        enqueue(store, make_job("a", fire=("one", clock.now)))
+        assert enqueue(store, make_job("b", fire=("two", clock.now))) == [Added.ADDED]
+        assert store.fired(Q) == {"one": clock.now, "two": clock.now}
+
+    def test_that_was_refused_has_not_been(self, store, make_job, clock):
+        enqueue(store, make_job("a"))
+        assert store.enqueue(Q, [make_job("b", fire=("nightly", clock.now))], max_length=1) == [Added.FULL]
+        assert store.fired(Q) == {}
+
+    def test_sent_again_gets_the_same_answer(self, store, make_job, clock):
+        job = make_job("a", fire=("nightly", clock.now))
+        assert enqueue(store, job) == [Added.ADDED]
+        assert enqueue(store, job) == [Added.ADDED]

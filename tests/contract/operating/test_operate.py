@@ -1,0 +1,249 @@
+"""What people do to jobs: cancel, revive, delete, kill, reschedule, restore, ids."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_jobs.core.values import Job, State
+from django_jobs.serialization.record import encode
+from tests.contract.acts import (
+    FAILED,
+    Q,
+    claim,
+    claim_ids,
+    complete,
+    enqueue,
+    finish,
+    ids_in,
+    info,
+    start,
+    state_of,
+    totals,
+)
+
+
+@pytest.fixture
+def in_state(store, make_job, clock):
+    """Bring a new job to a state."""
+
+    def bring(id, state, **given):
+        if state is State.SCHEDULED:
+            enqueue(store, make_job(id, run_at=clock.now + 60_000, **given))
+        elif state is State.BLOCKED:
+            start(store, make_job(f"{id}-first", limit_key=id, limit=1), make_job(id, limit_key=id, limit=1, **given))
+        elif state is State.EXPIRED:
+            start(store, make_job(id, expires_at=clock.now, **given))
+        elif state is State.QUEUED:
+            enqueue(store, make_job(id, **given))
+        elif state is State.RUNNING:
+            start(store, make_job(id, **given))
+        elif state is State.RETRY:
+            store.retry(start(store, make_job(id, **given))[0], FAILED, 60_000)
+        else:
+            finish(store, state, make_job(id, **given))
+        assert state_of(store, id) is state
+
+    return bring
+
+
+WAITING = [State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED]
+FINISHED = [State.SUCCEEDED, State.DEAD, State.CANCELLED, State.EXPIRED]
+
+
+class TestCancel:
+    @pytest.mark.parametrize("state", WAITING)
+    def test_moves_a_waiting_job_to_cancelled(self, store, in_state, clock, state):
+        in_state("a", state)
+        assert store.cancel(Q, ["a"]) == {"a": State.CANCELLED}
+        assert (info(store, "a").state, info(store, "a").at) == (State.CANCELLED, clock.now)
+        assert ids_in(store, state) == []
+        assert totals(store)["cancelled"] == 1
+
+    def test_asks_a_running_job_to_stop(self, store, in_state):
+        in_state("a", State.RUNNING)
+        assert store.cancel(Q, ["a"]) == {"a": State.RUNNING}
+        assert list(store.extend(Q, ["w"], 1000)["w"]) == ["a"]
+        assert state_of(store, "a") is State.RUNNING
+
+    @pytest.mark.parametrize("state", FINISHED)
+    def test_leaves_a_finished_job_alone_and_says_what_it_is(self, store, in_state, state):
+        in_state("a", state)
+        assert store.cancel(Q, ["a"]) == {"a": state}
+
+    def test_leaves_out_what_does_not_exist(self, store):
+        assert store.cancel(Q, ["nothing"]) == {}
+
+    def test_is_not_remembered_by_the_next_attempt(self, store, in_state):
+        in_state("a", State.RUNNING)
+        store.cancel(Q, ["a"])
+        store.recover(Q, worker="w")
+        store.revive(Q, ["a"])
+        claim(store)
+        assert list(store.extend(Q, ["w"], 1000)["w"]) == []
+
+
+class TestRevive:
+    @pytest.mark.accepts("G59")
+    @pytest.mark.parametrize("state", [s for s in WAITING + FINISHED if s not in {State.QUEUED, State.SUCCEEDED}])
+    def test_moves_it_to_queued_now(self, store, in_state, state):
+        in_state("a", state)
+        assert store.revive(Q, ["a"]) == ["a"]
+        assert state_of(store, "a") is State.QUEUED
+        assert ids_in(store, state) == []
+
+    @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.SUCCEEDED])
+    def test_leaves_others_alone(self, store, in_state, state):
+        in_state("a", state)
+        assert store.revive(Q, ["a", "nothing"]) == []
+        assert state_of(store, "a") is state
+
+    @pytest.mark.accepts("G79")
+    def test_counts_from_0_again_after_an_end_but_keeps_the_log(self, store, in_state):
+        in_state("a", State.DEAD)
+        store.revive(Q, ["a"])
+        found = info(store, "a")
+        assert (found.failures, found.crashes, len(found.attempts)) == (0, 0, 1)
+        assert claim(store)[0].attempt == 1
+
+    def test_goes_on_counting_before_an_end(self, store, in_state):
+        in_state("a", State.RETRY)
+        store.revive(Q, ["a"])
+        assert claim(store)[0].attempt == 2
+
+    def test_replaces_the_record_in_the_same_step(self, store, in_state, make_job):
+        in_state("a", State.DEAD)
+        edited = make_job("a", args=b"[[9],{}]", priority=3).record
+        assert store.revive(Q, ["a"], record=edited) == ["a"]
+        assert claim(store)[0].record == edited
+
+    def test_follows_the_controls_of_a_new_record(self, store, in_state, make_job):
+        in_state("a", State.DEAD)
+        enqueue(store, make_job("first"))
+        store.revive(Q, ["a"], record=make_job("a", priority=3).record)
+        assert claim_ids(store, 2) == ["a", "first"]
+
+    def test_leaves_the_record_alone_where_nothing_moves(self, store, in_state, make_job):
+        in_state("a", State.SUCCEEDED)
+        before = info(store, "a").record
+        assert store.revive(Q, ["a"], record=make_job("a", args=b"[[9],{}]").record) == []
+        assert info(store, "a").record == before
+
+
+class TestDelete:
+    @pytest.mark.parametrize("state", WAITING + FINISHED)
+    def test_removes_every_trace(self, store, in_state, make_job, state):
+        in_state("a", state)
+        assert store.delete(Q, ["a"]) == ["a"]
+        assert store.get(Q, "a") is None
+        assert ids_in(store, state) == []
+        in_state("a", State.QUEUED)
+        found = info(store, "a")
+        assert (found.attempts, found.result, found.failures) == ((), None, 0)
+
+    def test_leaves_a_running_job_alone(self, store, in_state):
+        in_state("a", State.RUNNING)
+        assert store.delete(Q, ["a", "nothing"]) == []
+        assert state_of(store, "a") is State.RUNNING
+
+    def test_of_an_id_named_twice_is_one(self, store, in_state):
+        in_state("a", State.QUEUED)
+        assert store.delete(Q, ["a", "a"]) == ["a"]
+
+
+class TestKill:
+    @pytest.mark.parametrize("state", [*WAITING, State.RUNNING])
+    def test_moves_it_to_dead_and_logs_why(self, store, in_state, clock, state):
+        in_state("a", state)
+        assert store.kill(Q, ["a"], "by hand") == ["a"]
+        found = info(store, "a")
+        assert (found.state, found.at) == (State.DEAD, clock.now)
+        assert (found.attempts[-1].outcome, found.attempts[-1].error) == ("killed", "by hand")
+        assert totals(store)["dead"] == 1
+
+    def test_logs_which_attempt_it_ended_and_whose(self, store, make_job):
+        (claimed,) = start(store, make_job("a"))
+        store.retry(claimed, FAILED, 0)
+        (again,) = claim(store, worker="another")
+        store.kill(Q, ["a"], "by hand")
+        logged = info(store, "a").attempts[-1]
+        assert (logged.attempt, logged.worker) == (again.attempt, "another") == (2, "another")
+
+    def test_logs_of_a_job_that_waits_how_often_it_was_tried(self, store, make_job):
+        (claimed,) = start(store, make_job("a"))
+        store.retry(claimed, FAILED, 5_000)
+        store.kill(Q, ["a"], "by hand")
+        assert (info(store, "a").attempts[-1].attempt, info(store, "a").attempts[-1].worker) == (1, "")
+
+    def test_takes_the_claim_away_at_once_and_reports_the_job_as_asked_to_stop(self, store, make_job):
+        (claimed,) = start(store, make_job("a"))
+        store.kill(Q, ["a"], "by hand")
+        assert list(store.extend(Q, ["w"], 1000)["w"]) == ["a"]
+        assert complete(store, claimed) == ["a"]
+        assert state_of(store, "a") is State.DEAD
+
+    @pytest.mark.parametrize("state", FINISHED)
+    def test_leaves_a_finished_job_alone(self, store, in_state, state):
+        in_state("a", state)
+        assert store.kill(Q, ["a", "nothing"], "by hand") == []
+        assert state_of(store, "a") is state
+
+
+class TestReschedule:
+    @pytest.mark.parametrize("state", WAITING)
+    def test_moves_a_waiting_job_to_another_time(self, store, in_state, clock, state):
+        in_state("a", state)
+        assert store.reschedule(Q, ["a"], clock.now + 777) == ["a"]
+        expected = State.RETRY if state is State.RETRY else State.SCHEDULED
+        assert (info(store, "a").state, info(store, "a").at) == (expected, clock.now + 777)
+
+    @pytest.mark.parametrize("state", [State.RUNNING, *FINISHED])
+    def test_leaves_others_alone(self, store, in_state, clock, state):
+        in_state("a", state)
+        assert store.reschedule(Q, ["a", "nothing"], clock.now + 777) == []
+        assert state_of(store, "a") is state
+
+
+class TestRestore:
+    @pytest.mark.parametrize("state", FINISHED)
+    def test_puts_a_finished_job_back(self, store, in_state, state):
+        in_state("a", state)
+        record = info(store, "a").record
+        store.delete(Q, ["a"])
+        assert store.restore(Q, "a", record, state)
+        assert (info(store, "a").state, info(store, "a").record) == (state, record)
+        assert ids_in(store, state) == ["a"]
+
+    def test_does_nothing_where_the_id_exists(self, store, in_state):
+        in_state("a", State.QUEUED)
+        assert not store.restore(Q, "a", encode(Job("a", Q, "other", b"[[],{}]", 1)), State.DEAD)
+        assert state_of(store, "a") is State.QUEUED
+
+
+class TestWalkingTheIds:
+    @pytest.mark.parametrize("state", [State.QUEUED, State.SCHEDULED, State.RUNNING, State.DEAD, State.SUCCEEDED])
+    def test_names_each_once(self, store, in_state, state):
+        for n in range(7):
+            in_state(str(n), state)
+        store.restore(Q, "other", b"-", State.CANCELLED)
+        seen, cursor = [], ""
+        while True:
+            ids, cursor = store.ids(Q, state, cursor, 3)
+            seen += ids
+            if not cursor:
+                break
+        assert sorted(seen) == [str(n) for n in range(7)]
+
+    def test_misses_nobody_when_those_behind_the_cursor_go(self, make_store, make_job):
+        store = make_store()
+        finish(store, State.DEAD, *[make_job(str(n)) for n in range(50)])
+        seen, cursor = set(), ""
+        while True:
+            ids, cursor = store.ids(Q, State.DEAD, cursor, 10)
+            seen |= set(ids)
+            store.delete(Q, ids)
+            if not cursor:
+                break
+        assert seen == {str(n) for n in range(50)}
+
+    def test_of_an_empty_state_is_empty(self, store):
+        assert store.ids(Q, State.DEAD) == ([], "")

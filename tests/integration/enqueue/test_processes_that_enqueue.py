@@ -1,0 +1,29 @@
+"""Web servers fork, or start processes anew, after the store was used: each process talks to it on its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.forking import JOBS
+from tests.integration.workers import WorkerSite, site
+from tests.support.pools import ROOT
+
+__all__ = ["site"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_parent_and_children_enqueue_at_the_same_time(site: WorkerSite, method: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.integration.forking", method],
+        env=site.environment(), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    batches = json.loads(ran.stdout)
+
+    assert [len(batch) for batch in batches] == [JOBS] * 4
+    assert len({id for batch in batches for id in batch}) == JOBS * 4
+    assert site.counts()["queued"] == JOBS * 4

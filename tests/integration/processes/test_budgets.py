@@ -1,0 +1,152 @@
+"""What a job may cost: round trips and commands, counted.  They fail when the cost grows; bench/ measures times."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+
+from django_jobs import job
+from django_jobs.core.values import Done
+from django_jobs.stores import use_store
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection.transport import Transport
+from tests.support.servers import running_redis
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.redis
+
+
+@job(name="tests.budgets.nothing")
+def nothing() -> None:
+    """Costs nothing itself."""
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The round trips of this process: a script's name, or the command."""
+    made: list[str] = []
+    once: Callable[..., Any] = Transport._once
+
+    def counting(self: Transport, script: Any, keys: Any, args: Any, *wait: Any) -> Any:
+        made.append(script.name if script else str(args[0]))
+        return once(self, script, keys, args, *wait)
+
+    monkeypatch.setattr(Transport, "_once", counting)
+    return made
+
+
+@pytest.mark.accepts("R01", "G42")
+def test_a_job_is_enqueued_in_one_round_trip(redis_store: RedisStore, make_job: Any, calls: list[str]) -> None:
+    redis_store.enqueue("default", [make_job()])
+    calls.clear()
+    redis_store.enqueue("default", [make_job()])
+    redis_store.enqueue("default", [make_job(priority=5, unique="digest")])
+    assert calls == ["enqueue_plain", "enqueue"]
+
+
+@pytest.mark.accepts("K30")
+def test_enqueue_many_takes_one_round_trip_per_thousand(redis_store: RedisStore, calls: list[str]) -> None:
+    use_store(redis_store)
+    nothing.enqueue()
+    calls.clear()
+    nothing.enqueue_many(() for _ in range(2500))
+    assert calls == ["enqueue_plain"] * 3
+
+
+@pytest.mark.accepts("G02")
+def test_a_batch_runs_in_two_round_trips(redis_store: RedisStore, make_job: Any, calls: list[str]) -> None:
+    redis_store.enqueue("default", [make_job() for _ in range(100)])
+    calls.clear()
+    claims = redis_store.claim("default", "w", 100, lease=30_000).claims
+    assert len(claims) == 100
+    assert redis_store.complete("default", [Done(claim) for claim in claims]) == []
+    assert calls == ["claim", "complete"]
+
+
+@pytest.mark.accepts("G02")
+def test_a_batch_of_a_hundred_costs_less_than_half_a_command_each(
+    redis_store: RedisStore, make_job: Any, redis_server: str
+) -> None:
+    """Inside the server: every step is one command for the whole batch, so commands per job go to nothing."""
+    redis_store.enqueue("default", [make_job() for _ in range(1000)])
+    with redis.Redis.from_url(redis_server) as client:
+        client.config_resetstat()
+        for _ in range(10):
+            claims = redis_store.claim("default", "w", 100, lease=30_000).claims
+            redis_store.complete("default", [Done(claim) for claim in claims])
+        commands = sum(entry["calls"] for entry in client.info("commandstats").values())
+    assert commands / 1000 <= 0.5
+
+
+def test_a_single_job_costs_at_most_45_commands_in_the_server(
+    redis_store: RedisStore, make_job: Any, redis_server: str
+) -> None:
+    redis_store.enqueue("default", [make_job()])
+    # The server knows every script from now on, whichever test ran before this one.
+    redis_store.complete(
+        "default", [Done(claim) for claim in redis_store.claim("default", "w", 1, lease=30_000).claims]
+    )
+    with redis.Redis.from_url(redis_server) as client:
+        client.config_resetstat()
+        redis_store.enqueue("default", [make_job()])
+        claims = redis_store.claim("default", "w", 1, lease=30_000).claims
+        redis_store.complete("default", [Done(claim) for claim in claims])
+        spent = {name: entry["calls"] for name, entry in client.info("commandstats").items()}
+    commands = sum(calls for name, calls in spent.items() if "config" not in name)
+    # 44, and the HGET of the claim's number: a claim that the network delivers late must take no job.
+    assert commands <= 45
+
+
+@pytest.fixture
+def own_server() -> Iterator[str]:
+    """A Redis that nobody else talks to."""
+    with running_redis() as url:
+        yield url
+
+
+@pytest.mark.accepts("R11", "P10")
+@pytest.mark.survival
+def test_idle_workers_send_at_most_two_commands_per_second_and_process(own_server: str) -> None:
+    """One parent, two children and the one that runs jobs alone, on three queues."""
+    code = (
+        "import os; from django.conf import settings; from tests import settings as s;"
+        "os.environ['DJANGO_SETTINGS_MODULE'] = 'tests.settings';"
+        f"s.DJANGO_JOBS = {{'STORE': {own_server!r}, 'QUEUES': {{'default': {{}}, 'a': {{}}, 'b': {{}}}}}};"
+        "import django; django.setup();"
+        "from django.core.management import call_command;"
+        "call_command('runworkers', processes=2, verbosity=0, no_periodic=True)"
+    )
+    processes, seconds = 4, 10
+    worker = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        with redis.Redis.from_url(own_server) as client:
+            wait_until(lambda: client.keys("*workers"), "the workers have started")
+            while _sent(own_server, 3) > 3 * 3 * processes:
+                continue  # starting is not idling, and a slow machine starts long
+            assert _sent(own_server, seconds) / seconds / processes <= 2
+    finally:
+        worker.terminate()
+        worker.wait(30)
+
+
+def _sent(url: str, seconds: float) -> int:
+    """Commands that clients send in that time; what scripts call inside is not counted."""
+    lines = b""
+    with socket.socket(socket.AF_UNIX) as monitor:
+        monitor.connect(urlsplit(url).path)
+        monitor.sendall(b"MONITOR\r\n")
+        monitor.settimeout(0.2)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with suppress(TimeoutError):
+                lines += monitor.recv(65536)
+    return sum(b" lua]" not in line for line in lines.splitlines()[1:])

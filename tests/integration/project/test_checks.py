@@ -1,0 +1,331 @@
+"""System checks: each id, and that a good project has none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from django_jobs.checks import check_jobs, check_modules, check_settings
+from django_jobs.conf import get_settings
+from django_jobs.conf.store_address import check_deployment
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.stores import get_store, use_store
+
+CACHES = {
+    "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"},
+    "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+}
+
+
+def passing(get_next: Any) -> Any:
+    return get_next
+
+
+def task() -> None: ...
+
+
+class Authorizer:
+    def authorize(self, request: Any) -> None: ...
+
+
+class NoAuthorizer: ...
+
+
+def task_of(shop: int) -> None: ...
+
+
+not_callable = "text"
+
+
+@contextmanager
+def registered(func: Callable[..., Any], **options: Any) -> Iterator[None]:
+    registry.register(JobDefinition(func, name="tests.checked", **options))
+    try:
+        yield
+    finally:
+        registry.unregister("tests.checked")
+
+
+def found(settings: Any, check: Callable[[], list[checks.CheckMessage]] = check_settings, **others: Any) -> list[str]:
+    with override_settings(DJANGO_JOBS=settings, **others):
+        return [f"{message.id}: {message.msg} {message.hint}" for message in check()]
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"STORE": "memory"},
+            {"STORE": "redis://:secret@localhost:6379/0"},
+            {"STORE": "redis+sentinel://a:26379,b:26379/mymaster/0"},
+            {
+                "STORE": "embedded:/srv/jobs.sqlite3",
+                "QUEUES": {"mail": {"PRIORITY": 10, "ON_FULL": "block"}, "x": None},
+            },
+            {
+                "STORE": "memory",
+                "HISTORY": {"succeeded": 0, "ttl": 60},
+                "DEAD": {"max": 10},
+                "ARCHIVE": {"DAYS": 180},
+                "LEASE": 5.5,
+                "MIDDLEWARE": ["tests.integration.project.test_checks.passing"],
+                "JOB_DEFAULTS": {"max_attempts": 3},
+            },
+            {"STORE": "memory", "API": {"AUTHORIZER": "tests.integration.project.test_checks.task"}},
+            {"STORE": "memory", "API": {"AUTHORIZER": "tests.integration.project.test_checks.Authorizer"}},
+        ],
+        ids=str,
+    )
+    def test_good_settings_have_nothing_to_say(self, settings: Any) -> None:
+        assert found(settings) == []
+
+    def test_django_runs_them_and_good_jobs_pass(self, empty_registry: None) -> None:
+        with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": {"default": {}, "mail": {}}}):
+            assert checks.run_checks(tags=["django_jobs"]) == []
+
+    @pytest.mark.parametrize(
+        ("settings", "expected"),
+        [
+            (["redis://"], "E001: DJANGO_JOBS is of type list, not a dict. Write DJANGO_JOBS = {'STORE': 'redis://"),
+            ({"STROE": "memory"}, "E002: DJANGO_JOBS has an unknown key 'STROE'. Did you mean 'STORE'?"),
+            ({"store": "memory"}, "E002: DJANGO_JOBS has an unknown key 'store'. Did you mean 'STORE'?"),
+            ({"HISTORY": {"max": 5}}, "E002: DJANGO_JOBS['HISTORY'] has an unknown key 'max'. Known: succeeded, ttl."),
+            ({"API": {"AUTHORISER": "x"}}, "E002: DJANGO_JOBS['API'] has an unknown key 'AUTHORISER'. Did you mean"),
+            ({"API": {"REMOTE_HOSTS": "x"}}, "E003: DJANGO_JOBS['API']['REMOTE_HOSTS'] is 'x'. Use a list of host"),
+            ({"QUEUES": {"a": {"PRIO": 5}}}, "E002: DJANGO_JOBS['QUEUES']['a'] has an unknown key 'PRIO'. Did you"),
+            ({"THREADS": 0}, "E003: DJANGO_JOBS['THREADS'] is 0. Use a whole number from 1 to 1024."),
+            ({"THREADS": True}, "E003: DJANGO_JOBS['THREADS'] is True."),
+            ({"LEASE": "30"}, "E003: DJANGO_JOBS['LEASE'] is '30'. Use seconds, from 1 to 86400."),
+            ({"ON_COMMIT": "yes"}, "E003: DJANGO_JOBS['ON_COMMIT'] is 'yes'. Use True or False."),
+            (
+                {"QUEUE_ORDER": "random"},
+                "E003: DJANGO_JOBS['QUEUE_ORDER'] is 'random'. Use one of 'weighted'",
+            ),
+            ({"QUEUES": ["a"]}, "E003: DJANGO_JOBS['QUEUES'] is ['a']. Use a dict, as in {'default': {}, 'mail'"),
+            ({"QUEUES": {"a": 5}}, "E003: DJANGO_JOBS['QUEUES']['a'] is 5. Use a dict of options"),
+            ({"QUEUES": {"a": {"PRIORITY": 0}}}, "E003: DJANGO_JOBS['QUEUES']['a']['PRIORITY'] is 0. Use a whole"),
+            ({"MIDDLEWARE": "shop.timing"}, "E003: DJANGO_JOBS['MIDDLEWARE'] is 'shop.timing'. Use a list of dotted"),
+            ({"NAMESPACE": "a b"}, "E003: DJANGO_JOBS['NAMESPACE'] is 'a b'. Use up to 100 printable characters"),
+            (
+                {"ARCHIVE": 5},
+                "E003: DJANGO_JOBS['ARCHIVE'] is 5. Use a dict, as in {'DAYS': 180}. None switches it off.",
+            ),
+            ({"DEAD": {"ttl": "x"}}, "E003: DJANGO_JOBS['DEAD']['ttl'] is 'x'. Use seconds, from 1 to 3162240000."),
+            ({"API": {"REMOTE_HOSTS": ["http://a"]}}, "E003: DJANGO_JOBS['API']['REMOTE_HOSTS'] is ['http://a']. Use"),
+            ({"API": {"CREDENTIALS": {"a": {"usr": "x"}}}}, "E003: DJANGO_JOBS['API']['CREDENTIALS'] is of type dict."),
+            ({"QUEUES": {"a{b}": {}}}, "E004: DJANGO_JOBS['QUEUES'] has a queue named 'a{b}'."),
+            ({"QUEUES": {5: {}}}, "E003: DJANGO_JOBS['QUEUES'] is {5: {}}. Use a dict, as in"),
+            ({"MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['MIDDLEWARE']: 'no.such' cannot be used: "),
+            ({"ENQUEUE_MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['ENQUEUE_MIDDLEWARE']: 'no.such' cannot be used"),
+            ({"ENQUEUE_MIDDLEWARE": [f"{__name__}.not_callable"]}, "cannot be used: it is not callable"),
+            ({"API": {"AUTHORIZER": "no.such"}}, "E013: DJANGO_JOBS['API']['AUTHORIZER'] cannot be used: Module"),
+            ({"API": {"AUTHORIZER": "authorize"}}, "Let 'authorize' be a function of the request"),
+            ({"API": {"AUTHORIZER": f"{__name__}.nobody"}}, "E013: DJANGO_JOBS['API']['AUTHORIZER'] cannot be used"),
+            ({"API": {"AUTHORIZER": f"{__name__}.not_callable"}}, "'text' is neither callable nor a class with"),
+            ({"API": {"AUTHORIZER": f"{__name__}.NoAuthorizer"}}, ".NoAuthorizer'> is neither callable nor a class"),
+            ({"API": {"AUTHORIZER": 5}}, "E003: DJANGO_JOBS['API']['AUTHORIZER'] is 5. Use text."),
+            ({"JOB_DEFAULTS": {"atempts": 5}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: unknown option 'atempts'."),
+            ({"JOB_DEFAULTS": {"timeout": 0}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: timeout=0: use a duration"),
+            ({"JOB_DEFAULTS": {"cron": "* * * * *"}}, "E006: DJANGO_JOBS['JOB_DEFAULTS']: unknown option 'cron'."),
+            ({"STORE": ""}, "E007: DJANGO_JOBS['STORE'] is missing; without DEBUG there is no default."),
+            ({"STORE": "postgres://u:pw@h/db"}, "E007: DJANGO_JOBS['STORE'] starts with 'postgres'"),
+            ({"STORE": 5}, "E003: DJANGO_JOBS['STORE'] is of type int. Use text, as in 'redis://localhost:6379/0'"),
+            (
+                {"STORE": "redis:localhost"},
+                "E007: DJANGO_JOBS['STORE'] is an address of 'redis' that lacks the // after",
+            ),
+            (
+                {"STORE": "redis://h:port/0"},
+                "E007: DJANGO_JOBS['STORE'] is an address of 'redis' that has a port that is",
+            ),
+            ({"STORE": "redis://h/zero"}, "that ends in something that is no database's number. Write 'redis://user:"),
+            ({"STORE": "redis://a,b/0"}, "that names several hosts, which is for redis+sentinel and redis+cluster."),
+            ({"STORE": "redis://h:6379/0 "}, "that has a space or # in it."),
+            ({"STORE": "unix://redis.sock"}, "that names no path. Write 'unix:///run/redis/redis.sock?db=0'"),
+            ({"STORE": "redis://h/0?foo=1"}, "E007: DJANGO_JOBS['STORE'] has the unknown option 'foo' after its ?."),
+            ({"STORE": "unix:///r.sock?socket_keepalive=1"}, "the unknown option 'socket_keepalive' after its ?."),
+            ({"STORE": "redis+sentinel://a:1/m?db=1"}, "'db' after its ?. Leave it out. An address of 'redis+"),
+            ({"STORE": "redis+sentinel://a:1,b:1"}, "that names no service. Write 'redis+sentinel://host1:26379"),
+            ({"STORE": "redis+sentinel://a:1/m/x"}, "that ends in something that is no database's number."),
+            ({"STORE": "redis+cluster://a:1/3"}, "that names a database, of which a Cluster has only one."),
+            ({"DATABASE": "jobs"}, "E008: DJANGO_JOBS['DATABASE'] is 'jobs', which is not in DATABASES."),
+            ({"STORE": "cache:nowhere"}, "E012: DJANGO_JOBS['STORE'] is 'cache:nowhere', but CACHES has no 'nowhere'."),
+            (
+                {"STORE": "cache:local"},
+                "E012: DJANGO_JOBS['STORE'] is 'cache:local', whose backend is 'django.core",
+            ),
+            ({"STORE": "cache:default"}, "W001: The jobs live in the Redis database of CACHES['default']"),
+            ({"STORE": "redis://localhost/1"}, "W001: The jobs live in the Redis database of CACHES['default']"),
+        ],
+        ids=str,
+    )
+    @pytest.mark.accepts("G44")
+    def test_a_bad_value_has_an_id_and_a_remedy(self, settings: Any, expected: str) -> None:
+        settings = {"STORE": "memory", **settings} if isinstance(settings, dict) else settings
+        messages = found(settings, CACHES=CACHES)
+        assert any(expected in message for message in messages), messages
+
+    @pytest.mark.parametrize("settings", ["redis://u:pw@h/0", None, {"QUEUES": ["mail"]}, {"HISTORY": 1000}], ids=str)
+    def test_settings_that_cannot_be_read_send_to_the_checks(self, settings: Any) -> None:
+        with (
+            override_settings(DJANGO_JOBS=settings),
+            pytest.raises(ImproperlyConfigured, match=r"DJANGO_JOBS cannot be read.*manage.py check"),
+        ):
+            get_settings()
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            "redis://u:pw@h/0",
+            {"STORE": "postgres://u:pw@h/db"},
+            {"STORE": ["redis://u:pw@h/0"]},
+            {"STORE": "redis://u:pw/#@h:6379/0"},
+            {"STORE": "redis://u:p/pw@h:6379/0"},
+            {"STORE": "redis://:12?pw=3@h:6379/0"},
+            {"STORE": "redis://u:p/0@h:pw/0"},
+            {"API": {"CREDENTIALS": {"media": "pw"}}},
+            {"API": ["pw"]},
+        ],
+        ids=str,
+    )
+    def test_no_password_is_shown(self, settings: Any) -> None:
+        messages = str(found(settings))
+        assert "django_jobs.E" in messages
+        assert "pw" not in messages
+
+    @pytest.mark.parametrize(
+        "store",
+        [
+            "redis://",
+            "redis://localhost",
+            "redis://:p%2Fw@localhost:6379/15?socket_keepalive=1",
+            "redis://u:a:b@@[::1]:6379/0/",
+            "rediss://host/",
+            "rediss://host/0?ssl_cert_reqs=none&client_name=shop",
+            "unix:///run/redis.sock?db=3",
+            "unix://u:p@/run/redis.sock",
+            "redis+sentinel://u:p@a,b:26379/mymaster",
+            "redis+cluster://u:p@a:7000,b:7001",
+            "redis+cluster://a:7000/0",
+        ],
+    )
+    def test_every_kind_of_address_passes(self, store: str) -> None:
+        assert found({"STORE": store}) == []
+
+    def test_with_debug_the_store_has_a_default(self) -> None:
+        assert found({}, DEBUG=True) == []
+
+    def test_another_database_of_the_same_server_is_no_problem(self) -> None:
+        assert found({"STORE": "redis://localhost:6379/0"}, CACHES=CACHES) == []
+
+
+class TestJobs:
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"queue": "mail"}, "E009: Its queue 'mail' is not in DJANGO_JOBS['QUEUES']. Known: default."),
+            ({"cron": "61 * * * *"}, "E010: The job tests.checked has an impossible schedule"),
+            ({"cron": "0 0 30 2 *"}, "E010: The job tests.checked has an impossible schedule"),
+        ],
+        ids=str,
+    )
+    def test_a_job_that_does_not_fit_is_named(self, options: Any, expected: str) -> None:
+        with registered(task, **options):
+            assert any(expected in message for message in found({"STORE": "memory"}, check_jobs))
+
+    def test_a_job_with_cron_needs_no_argument(self, empty_registry: None) -> None:
+        with registered(task_of, cron="0 3 * * *"):
+            (message,) = found({"STORE": "memory"}, check_jobs)
+        assert message.startswith("django_jobs.E014: It has cron, which passes no arguments. tests.checked(shop")
+        assert "or write an entry of DJANGO_JOBS['SCHEDULES']" in message
+
+    def test_a_key_without_a_limit_limits_nothing(self, empty_registry: None) -> None:
+        with registered(task_of, concurrency_key="shop"):
+            (message,) = found({"STORE": "memory"}, check_jobs)
+            assert message.startswith("django_jobs.W003: Its concurrency_key limits nothing without max_concurrency.")
+            assert found({"STORE": "memory", "JOB_DEFAULTS": {"max_concurrency": 2}}, check_jobs) == []
+
+    def test_a_warning_about_the_settings_hides_no_error_of_a_job(self, empty_registry: None) -> None:
+        with registered(task, queue="mail"):
+            assert "E009" in str(found({"STORE": "cache:default"}, check_jobs, CACHES=CACHES))
+
+    @pytest.mark.parametrize(
+        ("schedule", "expected"),
+        [
+            ("nightly", "E011: DJANGO_JOBS['SCHEDULES']['s'] is 'nightly'. It needs at least 'job' and 'cron'."),
+            (
+                {"job": "no.such", "cron": "* * * * *"},
+                "E011: DJANGO_JOBS['SCHEDULES']['s']: No job is named 'no.such'",
+            ),
+            ({"job": "no.such", "cron": "x"}, "E010: DJANGO_JOBS['SCHEDULES']['s'] has an impossible schedule"),
+        ],
+        ids=str,
+    )
+    def test_a_schedule_that_does_not_fit_is_named(self, schedule: Any, expected: str) -> None:
+        messages = found({"STORE": "memory", "SCHEDULES": {"s": schedule}}, check_jobs)
+        assert any(expected in message for message in messages), messages
+
+    def test_jobs_wait_until_the_settings_are_right(self) -> None:
+        assert found(["no dict"], check_jobs) == []
+
+
+class TestDeployment:
+    def test_settings_for_tests_are_named_before_they_are_deployed(self) -> None:
+        messages = found({"STORE": "memory", "EAGER": True}, check_deployment)
+        assert [message[:4] for message in (m.removeprefix("django_jobs.") for m in messages)] == ["W002", "W002"]
+        assert found({"STORE": "redis://localhost/0"}, check_deployment) == []
+
+
+class TestModules:
+    def test_what_is_not_imported_at_the_start_is_named_with_the_remedy(self):
+        with registered(task):
+            (message,) = [text for text in found({"STORE": "memory"}, check_modules) if f"{__name__}.task " in text]
+        assert "W004" in message
+        assert f"'MODULES'] = ['jobs', 'tasks', '{__name__}']" in message
+
+    def test_what_is_registered_at_the_start_is_not(self, monkeypatch):
+        monkeypatch.setattr(registry.apps, "ready", False)
+        with registered(task):
+            assert not [text for text in found({"STORE": "memory"}, check_modules) if f"{__name__}.task " in text]
+
+    def test_a_module_that_is_not_there_is_named(self):
+        (message,) = [text for text in found({"MODULES": ["jobs", "shop.nothing"]}, check_modules) if "E017" in text]
+        assert "'shop.nothing'" in message
+
+    def test_views_are_imported_first(self, settings):
+        settings.ROOT_URLCONF = "tests.integration.late_urls"
+        sys.modules.pop("tests.integration.late_urls", None)
+        try:
+            assert any("late_urls.only_a_view_imports_it" in text for text in found({}, check_modules))
+        finally:
+            registry.unregister("tests.integration.late_urls.only_a_view_imports_it")
+
+    def test_enqueueing_it_says_so_once(self, caplog, tmp_path):
+        store = f"embedded:{tmp_path / 'jobs.sqlite3'}"
+        with registered(task), override_settings(DJANGO_JOBS={"STORE": store}):
+            use_store(None)
+            try:
+                for _ in range(2):
+                    enqueue_by_name("tests.checked")
+            finally:
+                get_store().close()
+                use_store(None)
+        (said,) = [record.getMessage() for record in caplog.records if record.name == "django_jobs"]
+        assert f"Workers may not find tests.checked: its module {__name__} is not imported" in said
+
+
+def test_every_id_is_documented() -> None:
+    root = Path(__file__).parents[3]
+    page = (root / "docs" / "reference" / "checks.md").read_text()
+    for number in [f"E{n:03}" for n in range(1, 15)] + ["W001", "W002", "W003"]:
+        assert f"django_jobs.{number}" in page

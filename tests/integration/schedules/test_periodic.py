@@ -1,0 +1,195 @@
+"""Periodic jobs: every fire once, whatever happens to the schedulers; and what the policies say."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from django_jobs import schedules
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import State
+from django_jobs.schedules.cron import fires_between
+from django_jobs.schedules.scheduler import Periodic
+from tests.integration.schedulers import (
+    START,
+    at,
+    enqueued,
+    finish_all,
+    fire_times,
+    known_job,
+    ms,
+    scheduled,
+    tick_job,
+    use,
+)
+
+__all__ = ["at", "enqueued", "known_job", "use"]
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.accepts("G10", "G36", "G65")
+@pytest.mark.parametrize("make_store", ["memory", pytest.param("redis", marks=pytest.mark.redis)], indirect=True)
+def test_five_schedulers_fire_each_time_once_through_restarts_and_both_clock_changes(store, use, at, clock, enqueued):
+    use(store)
+    zones = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo"]
+    crons = ["30 2 * * *", "30 1 * * *", "15 * * * *"]
+    entries = {
+        f"{zone.replace('/', '.')}-{n}".replace("_", ""): {"cron": text, "timezone": zone}
+        for zone in zones
+        for n, text in enumerate(crons)
+    }
+    dice = random.Random(7)
+    begin, end = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 11, 10, tzinfo=UTC)
+    windows = [(datetime(2026, m, d, tzinfo=UTC), timedelta(days=2)) for m, d in
+               [(3, 7), (3, 28), (4, 4), (10, 3), (10, 24), (10, 31)]]  # fmt: skip
+    with scheduled(**entries):
+        at(begin)
+        schedulers = [Periodic(lambda: 0.0) for _ in range(5)]
+        expected: Counter[tuple[str, int]] = Counter()
+        for window, length in windows:
+            at(window)
+            for key in entries:
+                found = schedules.get_entry(key)
+                schedules.pause(found)
+                schedules.resume(found)  # begin anew: the weeks between are not of interest
+            now, until = window, window + length
+            for key, entry in entries.items():
+                zone = ZoneInfo(entry["timezone"])
+                expected.update((key, ms(f)) for f in fires_between(entry["cron"], window, until, zone))
+            while now < until:
+                now = min(until, now + timedelta(seconds=dice.randint(600, 3300)))
+                at(now)
+                for _ in range(2):
+                    n = dice.randrange(5)
+                    if dice.random() < 0.1:
+                        schedulers[n] = Periodic(lambda: 0.0)
+                    schedulers[n].tick()
+            finish_all(store)
+    assert end > until
+    fired = Counter((id.split(":")[2], int(id.split(":")[3])) for id in enqueued)
+    assert fired == expected
+    assert sum(fired.values()) > 300
+
+
+@pytest.mark.accepts("G36", "G64", "G65", "G76")
+def test_ten_thousand_fires_are_each_enqueued_once(memory_store, use, clock, enqueued):
+    use(memory_store)
+    with scheduled(every={"cron": "* * * * * *"}):
+        schedulers = [Periodic(lambda: 0.0) for _ in range(5)]
+        schedulers[0].tick()
+        dice = random.Random(3)
+        for step in range(10_000):
+            clock.advance(1000)
+            dice.choice(schedulers).tick()
+            if step % 5 == 0:
+                dice.choice(schedulers).tick()
+            if step % 100 == 0:
+                schedulers[dice.randrange(5)] = Periodic(lambda: 0.0)
+                finish_all(memory_store)
+    times = fire_times(enqueued)
+    assert times == [START + timedelta(seconds=n) for n in range(1, 10_001)]
+
+
+class TestBeginning:
+    def test_a_new_schedule_does_not_fire_at_once_but_at_its_next_time(self, memory_store, use, at, enqueued):
+        use(memory_store)
+        with scheduled(nightly={"cron": "0 10 * * *"}):
+            periodic = Periodic()
+            assert periodic.tick() == 5.0
+            assert enqueued == []
+            at(START.replace(second=0) + timedelta(days=1))
+            periodic.tick()
+        assert enqueued == [f"cron:settings:nightly:{ms(START.replace(second=0) + timedelta(days=1))}"]
+
+    def test_a_tick_says_how_long_until_the_next_fire(self, memory_store, use, clock):
+        use(memory_store)
+        with scheduled(soon={"cron": "*/10 * * * * *"}):
+            clock.advance(7_500)
+            assert Periodic().tick() == 2.5
+
+    def test_a_changed_expression_begins_anew(self, memory_store, use, at, enqueued):
+        use(memory_store)
+        with scheduled(report={"cron": "0 0 * * *"}):
+            Periodic().tick()
+        at(START + timedelta(hours=5))
+        with scheduled(report={"cron": "0 * * * *"}):
+            Periodic().tick()
+            assert enqueued == []
+            at(START + timedelta(hours=6))
+            Periodic().tick()
+        assert len(enqueued) == 1
+
+    def test_one_that_is_switched_off_and_on_again_makes_up_for_nothing(self, memory_store, use, at, enqueued):
+        use(memory_store)
+        with scheduled(report={"cron": "* * * * *"}):
+            Periodic().tick()
+        with scheduled(report={"cron": "* * * * *", "enabled": False}):
+            at(START + timedelta(hours=1))
+            Periodic().tick()
+        with scheduled(report={"cron": "* * * * *"}):
+            at(START + timedelta(hours=2))
+            Periodic().tick()
+        assert enqueued == []
+
+
+class TestOverlap:
+    def test_skip_leaves_a_fire_out_while_the_last_job_has_not_ended(self, store, use, at, enqueued):
+        use(store)
+        with scheduled(job={"cron": "* * * * *", "overlap": "skip"}):
+            periodic = Periodic()
+            periodic.tick()
+            for minute in (1, 2, 3):
+                at(START + timedelta(minutes=minute))
+                periodic.tick()
+            assert len(enqueued) == 1
+            finish_all(store)
+            periodic.tick()
+            assert len(enqueued) == 1, "a fire that was left out is not made up for"
+            at(START + timedelta(minutes=4))
+            Periodic().tick()
+        assert len(enqueued) == 2
+
+    def test_allow_runs_beside_it(self, memory_store, use, at, enqueued):
+        use(memory_store)
+        with scheduled(job={"cron": "* * * * *"}):
+            periodic = Periodic()
+            periodic.tick()
+            for minute in (1, 2, 3):
+                at(START + timedelta(minutes=minute))
+                periodic.tick()
+        assert len(enqueued) == 3
+
+
+def test_jitter_puts_the_job_off_by_the_same_time_everywhere(memory_store, use, at, enqueued):
+    use(memory_store)
+    with scheduled(job={"cron": "1 10 * * *", "jitter": 3600}):
+        Periodic().tick()
+        at(START + timedelta(minutes=1))
+        Periodic().tick()
+        Periodic().tick()
+    (id,) = enqueued
+    info = memory_store.get("default", id)
+    assert info.state is State.SCHEDULED
+    fire = ms(datetime(2026, 11, 20, 10, 1, tzinfo=UTC))
+    assert fire < info.at <= fire + 3_600_000
+
+
+def test_a_unique_job_that_still_waits_serves_the_fire(memory_store, use, at, enqueued):
+    use(memory_store)
+    registry.register(JobDefinition(tick_job, name="tests.unique_tick", unique="queued"))
+    try:
+        with scheduled(job={"cron": "* * * * *", "job": "tests.unique_tick"}):
+            for minute in range(4):
+                at(START + timedelta(minutes=minute))
+                Periodic().tick()
+            finish_all(memory_store)
+            Periodic().tick()
+        assert len(enqueued) == 1
+    finally:
+        registry.unregister("tests.unique_tick")

@@ -1,0 +1,65 @@
+"""`manage.py jobs schedules` and `manage.py jobs run`."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from django_jobs import schedules
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.models import Schedule
+from django_jobs.stores import use_store
+
+pytestmark = pytest.mark.django_db
+
+
+def greet(name="world"):
+    """A job."""
+
+
+@pytest.fixture(autouse=True)
+def two_schedules(memory_store):
+    registry.register(JobDefinition(greet, name="tests.greet"))
+    entry = {"job": "tests.greet", "cron": "0 3 * * *"}
+    with override_settings(DJANGO_JOBS={"STORE": "memory", "ON_COMMIT": False, "SCHEDULES": {"nightly": entry}}):
+        use_store(memory_store)
+        Schedule.objects.create(name="broken", job="tests.nobody", cron="* * * * *")
+        yield
+        use_store(None)
+    registry.unregister("tests.greet")
+
+
+def jobs(*arguments: str) -> str:
+    out = StringIO()
+    call_command("jobs", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_schedules_are_listed_with_their_next_runs():
+    schedules.pause(schedules.get_entry("broken"))
+    nightly, broken = json.loads(jobs("schedules", "--json"))
+    assert (nightly["id"], nightly["state"], nightly["problem"]) == ("settings:nightly", "on", "")
+    assert len(nightly["next_runs"]) == 3
+    assert all("T03:00:00" in run for run in nightly["next_runs"])
+    assert broken["state"] == "paused"
+    assert "tests.nobody" in broken["problem"]
+    assert "settings:nightly" in jobs("schedules")
+
+
+def test_people_read_the_next_run_in_the_zone_of_the_schedule(memory_store):
+    Schedule.objects.create(name="tokyo", job="tests.greet", cron="0 3 * * *", timezone="Asia/Tokyo")
+    (line,) = [line for line in jobs("schedules").splitlines() if "Asia/Tokyo" in line]
+    assert "T03:00:00+09:00" in line
+
+
+def test_run_enqueues_the_job_once_now(memory_store):
+    answer = json.loads(jobs("run", "nightly", "--json"))
+    assert memory_store.get("default", answer["id"]) is not None
+
+
+def test_an_unknown_schedule_is_an_error_that_names_the_others():
+    with pytest.raises(CommandError, match="settings:nightly"):
+        jobs("run", "weekly")

@@ -1,0 +1,48 @@
+"""A Redis at maxmemory: what frees memory works, and so do the operations that people run to free it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from django_jobs.exceptions import StoreFull
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.redis import RedisStore
+from tests.contract.acts import Q, claim, enqueue
+from tests.support.servers import running_redis
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def full_store(make_job) -> Iterator[RedisStore]:
+    """A store with two jobs in each of some places, whose server takes no more."""
+    with running_redis() as url:
+        store = RedisStore.from_setting(url, options=StoreOptions(namespace="full"))
+        locked = {"unique": "ab" * 32, "unique_mode": "running"}
+        limited = {"limit_key": "k", "limit": 1}
+        enqueue(store, make_job("limited-1", priority=9, **limited), make_job("limited-2", priority=9, **limited))
+        claim(store, 2)
+        enqueue(store, make_job("locked", **locked), make_job("later", run_in=60_000), make_job("queued"))
+        with redis.Redis.from_url(url) as client:
+            client.config_set("maxmemory", "1mb")
+            yield store
+        store.close()
+
+
+def test_jobs_are_deleted_wherever_they_wait(full_store: RedisStore, make_job) -> None:
+    with pytest.raises(StoreFull):
+        enqueue(full_store, make_job("more"))
+    ids = ["limited-2", "locked", "later", "queued"]
+    assert full_store.delete(Q, ids) == ids
+    assert full_store.kill(Q, ["limited-1"], "by hand") == ["limited-1"]
+    full_store.release_worker(Q, "w")
+    assert full_store.delete(Q, ["limited-1"]) == ["limited-1"]
+
+
+def test_a_bulk_operation_can_be_noted_and_its_progress(full_store: RedisStore) -> None:
+    full_store.update_document("bulk", {"a": {"verb": "delete"}, "b": 1})
+    full_store.update_document("bulk", {"a": None, "b": 2})
+    assert full_store.get_document("bulk") == {"b": 2}

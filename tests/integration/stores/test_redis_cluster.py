@@ -1,0 +1,98 @@
+"""Queues spread over a Redis Cluster: every verb works there, because no call touches two queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_jobs.core.values import Added, Attempt, Done, Lane, State
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.store import RedisClusterStore
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.redis
+
+QUEUES = [f"q{i}" for i in range(12)]
+
+
+@pytest.mark.accepts("G22")
+def test_queues_spread_over_the_nodes_and_each_lives_on_one(cluster_store: RedisStore, make_job: Any) -> None:
+    for queue in QUEUES:
+        cluster_store.enqueue(queue, [make_job()])
+    client = cluster_store.transport.client
+    slots = {queue: {client.keyslot(key) for key in cluster_store.keys.of(queue).values()} for queue in QUEUES}
+    assert all(len(of_one) == 1 for of_one in slots.values())
+    nodes = {client.get_node_from_key(cluster_store.keys.of(queue)["jobs"]).name for queue in QUEUES}
+    assert len(nodes) > 1
+    assert cluster_store.queues() == sorted(QUEUES)
+
+
+@pytest.mark.accepts("G22")
+def test_a_job_lives_its_whole_life(cluster_store: RedisStore, make_job: Any, clock: Any) -> None:
+    assert isinstance(cluster_store, RedisClusterStore)
+    for queue in QUEUES:
+        jobs = [make_job(f"{queue}-{i}") for i in range(20)]
+        assert cluster_store.enqueue(queue, jobs) == [Added.ADDED] * 20
+    assert cluster_store.backlog(QUEUES) == dict.fromkeys(QUEUES, 20)
+    assert cluster_store.outlook(QUEUES) == dict.fromkeys(QUEUES, (20, None))
+    assert cluster_store.wait_for_work(QUEUES[:1], 1) == QUEUES[0]
+    for queue in QUEUES:
+        claims = cluster_store.claim(queue, "w", 20, lease=30_000).claims
+        assert cluster_store.extend(queue, ["w"], 30_000) == {"w": []}
+        assert cluster_store.complete(queue, [Done(claim) for claim in claims[:17]]) == []
+        assert cluster_store.retry(claims[17], Attempt(1, "failed", 0, error="x"), 1000) is State.RETRY
+        assert cluster_store.bury(claims[18], Attempt(1, "failed", 0, error="x"))
+        assert [job.state for job in cluster_store.recover(queue, worker="w")] == [State.QUEUED]
+        clock.advance(1000)
+        assert cluster_store.promote(queue) == 1
+        assert cluster_store.revive(queue, [claims[18].id]) == [claims[18].id]
+        assert cluster_store.backlog([queue], lane=Lane.ALONE) == {queue: 1}
+        assert cluster_store.cancel(queue, [claims[17].id]) == {claims[17].id: State.CANCELLED}
+        assert cluster_store.delete(queue, [claims[17].id]) == [claims[17].id]
+        assert cluster_store.reconcile(queue) == dict.fromkeys(cluster_store.reconcile(queue), 0)
+        assert len(cluster_store.page(queue, State.SUCCEEDED, 0, 50)) == 17
+    counts = [stats.counts for stats in cluster_store.stats(QUEUES)]
+    assert {(of_one["succeeded"], of_one["queued"]) for of_one in counts} == {(17, 2)}
+    found = cluster_store.find(QUEUES, "q7-0")
+    assert found is not None
+    assert found.queue == "q7"
+
+
+def test_the_fleet_s_own_keys_work(cluster_store: RedisStore) -> None:
+    assert cluster_store.publish_worker("one", {"pid": 1}, 60_000) == []
+    assert cluster_store.command_worker("one", "stop")
+    assert cluster_store.publish_worker("one", {"pid": 1}, 60_000) == ["stop"]
+    assert [worker.name for worker in cluster_store.workers()] == ["one"]
+    cluster_store.update_document("bulk", {"a": {"n": 1}})
+    assert cluster_store.get_document("bulk") == {"a": {"n": 1}}
+    cluster_store.forget_worker("one")
+    assert cluster_store.workers() == []
+
+
+def test_a_script_that_left_the_cache_is_loaded_again(cluster_store: RedisStore, make_job: Any) -> None:
+    cluster_store.enqueue("q1", [make_job()])
+    cluster_store.transport.client.script_flush()
+    assert cluster_store.enqueue("q1", [make_job()]) == [Added.ADDED]
+
+
+def test_the_doctor_reads_the_nodes(cluster_store: RedisStore) -> None:
+    told = cluster_store.describe()
+    assert told["kind"] == "redis"
+    assert told["version"] != "unknown"
+    assert told["eviction_policy"] == "noeviction"
+
+
+def test_whoever_waits_is_told_on_every_node(cluster_store: RedisStore, make_job: Any) -> None:
+    ends = {}
+    for queue in QUEUES:
+        cluster_store.enqueue(queue, [make_job(queue, queue=queue)])
+        ends[queue] = cluster_store.end_of(queue, queue)
+    for queue in QUEUES:
+        name = cluster_store.keys.of(queue)["waiters"]
+        wait_until(lambda name=name: cluster_store.transport.command("HLEN", name), "the waiter is known")
+        claims = cluster_store.claim(queue, "w", 1, lease=30_000).claims
+        cluster_store.complete(queue, [Done(claims[0])])
+        info = ends[queue].result(1)  # well before the listener asks by itself
+        assert info is not None
+        assert info.state is State.SUCCEEDED

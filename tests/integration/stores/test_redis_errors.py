@@ -1,0 +1,205 @@
+"""What users read when Redis is not as it should be: which value, and what to do."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from django_jobs.core.values import State
+from django_jobs.exceptions import StoreCorrupt, StoreFull, StoreMisconfigured, StoreUnavailable
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection.errors import is_passing, translate
+from tests.support.pace import Pace
+from tests.support.servers import running_redis
+
+
+def store_at(setting: str) -> RedisStore:
+    return RedisStore.from_setting(setting, options=StoreOptions(namespace="errors"))
+
+
+@pytest.fixture
+def black_hole() -> Iterator[str]:
+    """Somebody who listens and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+
+
+@pytest.mark.accepts("K28")
+def test_an_absent_redis_is_said_at_once(make_job: Any, pace: Pace) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    store, started = store_at(f"redis://:s3cret@127.0.0.1:{port}/0"), time.monotonic()
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}.*cannot be reached.*same job_id is safe") as told:
+        store.enqueue("default", [make_job()])
+    pace.within(started, 5)
+    assert "s3cret" not in str(told.value)
+
+
+@pytest.mark.redis
+def test_a_redis_that_does_not_answer_is_given_up_within_five_seconds(
+    black_hole: str, make_job: Any, pace: Pace
+) -> None:
+    store, started = store_at(black_hole), time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        store.enqueue("default", [make_job()])
+    pace.within(started, 5)
+    store.close()
+
+
+@pytest.fixture
+def locked_server() -> Iterator[str]:
+    with running_redis() as url:
+        client = redis.Redis.from_url(url)
+        client.config_set("requirepass", "right")
+        yield url
+        client.close()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("password", ["", ":wrong@"])
+def test_a_wrong_password_names_the_setting(locked_server: str, password: str, make_job: Any) -> None:
+    store = store_at(locked_server.replace("unix://", f"unix://{password}"))
+    with pytest.raises(StoreMisconfigured, match=r"DJANGO_JOBS\['STORE'\]") as told:
+        store.enqueue("default", [make_job()])
+    assert "wrong@" not in str(told.value)
+    store.close()
+
+
+@pytest.mark.redis
+def test_a_key_of_another_type_is_named_as_damage_and_nothing_is_half_written(
+    redis_store: RedisStore, make_job: Any
+) -> None:
+    redis_store.transport.command("SET", redis_store.keys.of("default")["jobs"], "rubbish")
+    with pytest.raises(StoreCorrupt, match="doctor"):
+        redis_store.enqueue("default", [make_job("a")])
+    assert redis_store.backlog(["default"]) == {"default": 0}
+    assert redis_store.reconcile("default")["wrong_type"] == 1
+    redis_store.enqueue("default", [make_job("a")])
+    info = redis_store.get("default", "a")
+    assert info is not None
+    assert info.state is State.QUEUED
+
+
+@pytest.mark.redis
+def test_a_full_redis_refuses_new_jobs_and_drains_the_old_ones(
+    locked_server: str, make_job: Callable[..., Any]
+) -> None:
+    from django_jobs.core.values import Attempt, Done
+
+    url = locked_server.replace("unix://", "unix://:right@")
+    store, client = store_at(url), redis.Redis.from_url(url)
+    store.enqueue("default", [make_job() for _ in range(20)])
+    store.claim("default", "w", 1, lease=30_000)  # the scripts are loaded before memory is gone
+    client.config_set("maxmemory", 1)
+    with pytest.raises(StoreFull, match="maxmemory"):
+        store.enqueue("default", [make_job("refused")])
+    assert store.get("default", "refused") is None
+    claims = store.claim("default", "w", 19, lease=30_000).claims
+    assert len(claims) == 19
+    assert store.extend("default", ["w"], 30_000) == {"w": []}
+    assert store.retry(claims[0], Attempt(1, "failed", 0, error="x"), 1000) is State.RETRY
+    assert store.bury(claims[1], Attempt(1, "failed", 0, error="x"))
+    assert store.complete("default", [Done(claim) for claim in claims[2:]]) == []
+    store.close()
+    client.close()
+
+
+# -- what a server says from inside a script ----------------------------------------------
+
+
+@pytest.fixture
+def harmed() -> Iterator[tuple[RedisStore, redis.Redis]]:
+    """A store on a server of its own, and a way to harm it."""
+    with running_redis() as url:
+        store, client = store_at(url), redis.Redis.from_url(url)
+        yield store, client
+        store.close()
+        client.close()
+
+
+@pytest.mark.redis
+def test_the_connection_to_a_primary_that_was_demoted_is_left(
+    harmed: tuple[RedisStore, redis.Redis], make_job: Any
+) -> None:
+    """A client that kept it would be refused for as long as it lives, though the name leads to another server."""
+    store, client = harmed
+    store.enqueue("default", [make_job()])
+    before = store.transport._held().connection
+    assert isinstance(before, redis.connection.AbstractConnection)
+    client.replicaof("127.0.0.1", "1")
+    with pytest.raises(StoreUnavailable, match="You can't write against a read only replica"):
+        store.enqueue("default", [make_job()])
+    assert store.transport._held().broken
+    client.execute_command("REPLICAOF", "NO", "ONE")
+    assert store.claim("default", "w", 1, lease=30_000).claims
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("harm", ["replicas", "memory"])
+def test_refusals_inside_a_script_are_told_apart_on_every_version(
+    harmed: tuple[RedisStore, redis.Redis], make_job: Any, harm: str
+) -> None:
+    store, client = harmed
+    store.enqueue("default", [make_job()])
+    if harm == "replicas":
+        client.config_set("min-replicas-to-write", 1)
+    else:
+        client.config_set("maxmemory", 1)
+    with pytest.raises(StoreUnavailable if harm == "replicas" else StoreFull) as told:
+        store.enqueue("default", [make_job()])
+    assert "user_script: 1" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("READONLY You can't write against a read only replica.", StoreUnavailable),
+        ("NOREPLICAS Not enough good replicas to write.", StoreUnavailable),
+        ("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to.", StoreUnavailable),
+        ("OOM command not allowed when used memory > 'maxmemory'.", StoreFull),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", StoreCorrupt),
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{0}",
+        "{0} script: a8e045687019c1230c01d4717e0579b12b1a1b50, on @user_script:1.",
+        "Error running script (call to f_a8e0456870): @user_script:1: @user_script: 1: -{0}",
+        "@user_script: 1: -{0}",
+    ],
+)
+def test_what_a_server_says_is_recognised_in_every_form(word: str, kind: type[Exception], form: str) -> None:
+    error = redis.exceptions.ResponseError(form.format(word))
+    assert is_passing(error) is (kind is StoreUnavailable)
+    assert type(translate(error, "there")) is kind
+
+
+# -- who waits, and for how long ---------------------------------------------------------------
+
+
+def test_a_refused_connection_is_told_at_once_to_who_enqueues(make_job: Any, pace: Pace) -> None:
+    """1.9 s of further tries help a worker over a restart; a web request has no use for them."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for setting in (f"redis://127.0.0.1:{port}/0", "unix:///nowhere/redis.sock"):
+        store, began = store_at(setting), time.monotonic()
+        with pytest.raises(StoreUnavailable, match="same job_id is safe"):
+            store.enqueue("default", [make_job()])
+        pace.within(began, 0.5)
+        store.close()
+
+
+@pytest.mark.redis
+def test_an_idle_worker_waits_longer_than_the_time_that_an_answer_may_take(locked_server: str) -> None:
+    address = locked_server.replace("unix://", "unix://:right@")
+    store, began = store_at(f"{address}&socket_timeout=0.5"), time.monotonic()
+    assert store.wait_for_work(["default"], 1.2) is None
+    assert time.monotonic() - began >= 1.2
+    store.close()

@@ -1,0 +1,202 @@
+"""The Redis users of docs/howto/security.md: each can do its duty, and nothing beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+import redis
+
+from django_jobs.core.values import Added, NewJob, State
+from django_jobs.exceptions import StoreError
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.redis import RedisStore
+from tests.conftest import Clock
+from tests.contract.acts import FAILED, Q, claim, complete, enqueue, state_of
+from tests.docs.pages import ROOT, blocks
+from tests.support.servers import running_redis, server_program
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A server of these tests' own, with the users of the document."""
+    server_program().need_rules_for_parts_of_commands()
+    (block,) = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
+    with running_redis() as url, redis.Redis.from_url(url) as client:
+        for line in block.code.splitlines():
+            client.execute_command(*line.split())
+        client.set("somebody:elses", "1")
+        yield url
+
+
+@pytest.fixture
+def store_of(server: str) -> Iterator[Callable[[str], RedisStore]]:
+    """The store as that user sees it."""
+    made: list[RedisStore] = []
+
+    def make(user: str) -> RedisStore:
+        parts = urlsplit(server)
+        url = urlunsplit(parts._replace(netloc=f"{user}:PASSWORD@{parts.netloc.rpartition('@')[2]}"))
+        made.append(RedisStore.from_setting(url, options=StoreOptions(namespace="jobs")))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+    with redis.Redis.from_url(server) as client:
+        for key in client.scan_iter(match="{jobs*"):
+            client.delete(key)
+
+
+def test_a_worker_runs_retries_buries_and_repairs(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    store = store_of("worker")
+    assert enqueue(store, *[make_job(id) for id in "abc"]) == [Added.ADDED] * 3
+    first, second, third = claim(store, 3)
+    assert complete(store, first) == []
+    assert store.retry(second, FAILED, 0) is State.RETRY
+    assert store.bury(third, FAILED)
+    assert store.revive(Q, ["c"]) == ["c"]
+    store.promote(Q)
+    store.reconcile(Q)
+    store.prune(Q)
+    store.pause(Q, reason="a look")
+    store.resume(Q)
+    assert [info.id for info in store.page(Q, State.SUCCEEDED)] == ["a"]
+    assert store.stats([Q])[0].counts["queued"] == 2
+
+
+def test_a_producer_enqueues_in_every_way_and_looks(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    store = store_of("producer")
+    now = store.now()
+    ways = [
+        make_job("now"),
+        make_job("later", run_at=now + 3_600_000),
+        make_job("unique", unique="ab"),
+        make_job("twin", unique="ab", on_conflict="replace"),
+        make_job("hourly", unique="cd", unique_mode="period", unique_for=3_600_000),
+        make_job("limited", limit_key="k", limit=1),
+        make_job("alone", alone=True),
+        make_job("fired", fire=("nightly", now)),
+    ]
+    answers = [store.enqueue(Q, [way], max_length=100)[0] for way in ways]
+    assert answers == [Added.ADDED] * 3 + [Added.REPLACED] + [Added.ADDED] * 4
+    assert enqueue(store, make_job("now")) != [Added.FULL]
+    assert [state_of(store, id) for id in ("now", "later", "limited")] == ["queued", "scheduled", "queued"]
+
+
+def test_a_producer_that_debounces_needs_one_permission_more(
+    server: str, store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    store = store_of("producer")
+    pushed = make_job("b", unique="ab", on_conflict="debounce", run_at=store.now() + 60_000)
+    enqueue(store, make_job("a", unique="ab"))
+    with pytest.raises(StoreError):
+        enqueue(store, pushed)
+    with redis.Redis.from_url(server) as client:
+        client.execute_command("ACL", "SETUSER", "producer", "+zrem")
+        try:
+            assert enqueue(store, pushed) == [Added.REPLACED]
+        finally:
+            client.execute_command("ACL", "SETUSER", "producer", "-zrem")
+
+
+def test_a_producer_cannot_claim_finish_or_cancel(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    producer, worker = store_of("producer"), store_of("worker")
+    enqueue(producer, make_job("a"))
+    with pytest.raises(StoreError):
+        claim(producer)
+    with pytest.raises(StoreError):
+        producer.cancel(Q, ["a"])
+    (held,) = claim(worker)
+    with pytest.raises(StoreError):
+        complete(producer, held)
+    assert state_of(worker, "a") is State.RUNNING
+
+
+@pytest.mark.parametrize("user", ["worker", "producer", "viewer"])
+def test_everybody_may_wait(store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob], user: str) -> None:
+    worker, waiter = store_of("worker"), store_of(user)
+    enqueue(worker, make_job("a"))
+    (held,) = claim(worker)
+    end = waiter.end_of(Q, "a")
+    if user != "viewer":  # a viewer may not write who waits, and looks instead
+        wait_until(lambda: worker.transport.command("HLEN", worker.keys.of(Q)["waiters"]), "the waiter is known")
+    complete(worker, held, result=b"42")
+    told = end.result(10)
+    assert told is not None
+    assert told.result == b"42"
+
+
+def test_a_viewer_reads_and_changes_nothing(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    enqueue(store_of("worker"), make_job("a"))
+    viewer = store_of("viewer")
+    assert state_of(viewer, "a") is State.QUEUED
+    assert [info.id for info in viewer.page(Q, State.QUEUED)] == ["a"]
+    with pytest.raises(StoreError):
+        enqueue(viewer, make_job("b"))
+
+
+@pytest.mark.parametrize("user", ["worker", "producer", "viewer"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "FLUSHALL",
+        "FLUSHDB",
+        "CONFIG GET *",
+        "KEYS *",
+        "SCRIPT FLUSH",
+        "CLIENT KILL ID 1",
+        "GET somebody:elses",
+        "ACL LIST",
+    ],
+)
+def test_nobody_reaches_beyond_the_namespace(server: str, user: str, command: str) -> None:
+    client = redis.Redis.from_url(server, username=user, password="PASSWORD")
+    with client, pytest.raises(redis.exceptions.NoPermissionError):
+        client.execute_command(*command.split())
+
+
+def test_nobody_reaches_beyond_the_namespace_from_a_script(server: str) -> None:
+    for user in ("worker", "producer"):
+        client = redis.Redis.from_url(server, username=user, password="PASSWORD")
+        with client, pytest.raises(redis.exceptions.ResponseError):
+            client.eval("return redis.call('GET', 'somebody:elses')", 0)
+
+
+def test_who_may_not_run_scripts_sees_the_same_latency(redis_store: RedisStore, make_job: Any, clock: Clock) -> None:
+    store = redis_store
+    store.enqueue(Q, [make_job("old", priority=-5), make_job("limited", limit_key="k", limit=1), make_job("x")])
+    seen = []
+    for step in (
+        lambda: clock.advance(5_000),
+        lambda: store.enqueue(Q, [make_job(priority=n) for n in (3, 9, 100)]),
+        lambda: store.enqueue(Q, [make_job("due", run_at=clock.now + 100), make_job("alone", alone=True)]),
+        lambda: clock.advance(300),
+        lambda: store.promote(Q),
+        lambda: store.release(Q, store.claim(Q, "w", 5, lease=30_000).claims),
+        lambda: clock.advance(200),
+        lambda: store.claim(Q, "w", 6, lease=30_000),
+        lambda: store.pause(Q),
+        lambda: store.resume(Q),
+        lambda: clock.advance(50),
+    ):
+        step()
+        store._scripts_refused = False
+        by_script = store.stats([Q])[0]
+        store._scripts_refused = True
+        assert store.stats([Q])[0] == by_script
+        seen.append(by_script.latency)
+    assert len(set(seen)) > 4, seen

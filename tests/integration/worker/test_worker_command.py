@@ -1,0 +1,85 @@
+"""`manage.py runworkers` before it runs anything: what it says, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from django_jobs.exceptions import StoreError, StoreMisconfigured
+from django_jobs.management.commands.runworkers import Command
+from django_jobs.stores import use_store
+from django_jobs.stores.sqlite import SqliteStore
+from tests.support.pools import ROOT
+
+#: What `startproject` leaves to its reader: DEBUG, and no LOGGING.
+DEVELOPMENT = """
+SECRET_KEY, DEBUG, USE_TZ = "development", {debug}, True
+INSTALLED_APPS = ["django_jobs"]
+DJANGO_JOBS = {{"STORE": "embedded:{path}", "PROCESSES": 1}}
+"""
+
+
+class RefusingStore(SqliteStore):
+    """Answers nobody."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(":memory:")
+        self.error = error
+
+    def describe(self) -> dict[str, str]:
+        raise self.error
+
+
+def output_of(folder: Path, *options: str, debug: bool = True) -> str:
+    """What a burst in a fresh project prints; its exit status is 0."""
+    (folder / "development.py").write_text(DEVELOPMENT.format(debug=debug, path=folder / "jobs.sqlite3"))
+    ended = subprocess.run(
+        [sys.executable, "-m", "django", "runworkers", "--burst", *options],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "development", "PYTHONPATH": f"{folder}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout + ended.stderr
+
+
+def test_it_says_where_its_jobs_are_and_whose_settings_it_has(tmp_path: Path) -> None:
+    said = output_of(tmp_path, "--name", "mail-1", debug=False)
+    assert f"settings 'development', jobs at {tmp_path / 'jobs.sqlite3'}, namespace 'jobs'" in said
+    assert "Worker mail-1: 1 processes × 8 threads, queues default" in said
+
+
+def test_in_development_its_log_is_on_the_console_as_the_log_of_runserver(tmp_path: Path) -> None:
+    assert "] Worker mail-1 starts" in output_of(tmp_path, "--name", "mail-1")
+
+
+@pytest.mark.parametrize("options", [{"debug": False}, {"options": ["--verbosity", "0"]}], ids=["deployed", "quiet"])
+def test_elsewhere_the_log_is_what_logging_says(tmp_path: Path, options: dict[str, Any]) -> None:
+    assert "starts" not in output_of(tmp_path, *options.pop("options", ()), **options)
+
+
+@pytest.mark.parametrize("settings", ["redis://localhost", {"QUEUES": ["mail"]}], ids=str)
+def test_settings_that_cannot_be_read_are_left_to_the_checks(settings: Any) -> None:
+    with override_settings(DJANGO_JOBS=settings):
+        Command().create_parser("manage.py", "runworkers").parse_args(["--queues", "mail"])
+
+
+def test_jobs_in_memory_are_refused_since_no_worker_could_see_them() -> None:
+    with pytest.raises(CommandError, match="'memory': no other process sees those jobs"):
+        call_command("runworkers", verbosity=0)
+
+
+@pytest.mark.parametrize("error", [StoreMisconfigured("wrong password"), StoreError("DB index is out of range")])
+def test_a_store_that_will_never_let_it_in_ends_it_at_once(tmp_path: Path, error: StoreError) -> None:
+    with override_settings(DJANGO_JOBS={"STORE": f"embedded:{tmp_path}/jobs.sqlite3"}):
+        use_store(RefusingStore(error))
+        with pytest.raises(CommandError, match=str(error)):
+            call_command("runworkers", verbosity=0)
