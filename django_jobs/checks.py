@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
-from django_jobs.conf import get_settings, raw_setting, surroundings
+from django_jobs.conf import get_settings, host_settings, raw_setting
 from django_jobs.conf.authorizer import find_authorizer
 from django_jobs.conf.store_address import check_deployment, check_store
 from django_jobs.conf.values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
@@ -60,7 +60,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
     found += _middleware(raw)
     found += _job_defaults(raw.get("JOB_DEFAULTS"))
     found += _authorizer(raw.get("API"))
-    around = surroundings()
+    around = host_settings()
     database = raw.get("DATABASE", "default")
     if database not in around.databases:
         hint = f"Use one of {', '.join(sorted(around.databases))}."

@@ -59,20 +59,20 @@ def counters(queues: Iterable[QueueStats], names: set[str]) -> Iterator[Any]:
     """What only grows, per queue and job name."""
     from prometheus_client.core import CounterMetricFamily
 
-    families: dict[str, Any] = {}
+    all_child_processes: dict[str, Any] = {}
     for event, metric, text, status in COUNTERS:
         labels = ["queue", "job", "status"] if status else ["queue", "job"]
-        family = families.setdefault(metric, CounterMetricFamily(metric, text, labels=labels))
+        child_processes = all_child_processes.setdefault(metric, CounterMetricFamily(metric, text, labels=labels))
         for queue in queues:
             for job, count in _per_job(queue, event, names).items():
-                family.add_metric([queue.queue, job, status] if status else [queue.queue, job], count)
-    yield from families.values()
+                child_processes.add_metric([queue.queue, job, status] if status else [queue.queue, job], count)
+    yield from all_child_processes.values()
     for event in QUEUE_COUNTERS:
         text = f"Jobs that were {event.replace('_', ' ')}."
-        family = CounterMetricFamily(f"django_jobs_{event}", text, labels=["queue"])
+        child_processes = CounterMetricFamily(f"django_jobs_{event}", text, labels=["queue"])
         for queue in queues:
-            family.add_metric([queue.queue], queue.totals.get(event, 0))
-        yield family
+            child_processes.add_metric([queue.queue], queue.totals.get(event, 0))
+        yield child_processes
 
 
 def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:
@@ -119,10 +119,10 @@ def _per_job(queue: QueueStats, event: str, names: set[str]) -> dict[str, int]:
 def _gauge(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Any:
     from prometheus_client.core import GaugeMetricFamily
 
-    family = GaugeMetricFamily(name, text, labels=labels)
+    child_processes = GaugeMetricFamily(name, text, labels=labels)
     for values, number in samples:
-        family.add_metric(values, number)
-    return family
+        child_processes.add_metric(values, number)
+    return child_processes
 
 
 def register(target: Any = None) -> JobsCollector:

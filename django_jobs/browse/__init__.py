@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from django_jobs.browse.counts import Census, Series, census, queue_stats, series
+from django_jobs.browse.counts import JobCounts, Series, job_counts, queue_stats, series
 from django_jobs.browse.groups import ErrorGroup, Groups, group_errors, signature_of
-from django_jobs.browse.health import Trouble, troubles, unknown_names
+from django_jobs.browse.health import HealthIssue, health_issues, unknown_names
 from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.pages import PAGE, Page, page, queue_names
 from django_jobs.browse.search import Match, Scan, error_groups, find, scan
@@ -12,19 +12,20 @@ from django_jobs.browse.snapshot import publish_snapshot
 
 __all__ = [
     "PAGE",
-    "Census",
     "ErrorGroup",
     "Groups",
+    "HealthIssue",
+    "JobCounts",
     "Match",
     "Page",
     "Position",
     "Scan",
     "Series",
-    "Trouble",
-    "census",
     "error_groups",
     "find",
     "group_errors",
+    "health_issues",
+    "job_counts",
     "listing",
     "page",
     "publish_snapshot",
@@ -33,6 +34,5 @@ __all__ = [
     "scan",
     "series",
     "signature_of",
-    "troubles",
     "unknown_names",
 ]

@@ -27,7 +27,7 @@ Buckets = dict[int, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class JobCounts:
     """What is known of all queues at one moment."""
 
     #: state → jobs, over the queues that were counted.
@@ -73,7 +73,7 @@ def queue_stats(queues: Sequence[str]) -> list[QueueStats]:
     return get_store().stats(queues)
 
 
-def census(names: Sequence[str] | None = None) -> Census:
+def job_counts(names: Sequence[str] | None = None) -> JobCounts:
     """Count everything; with many queues, as a worker counted it some seconds ago."""
     names = list(queue_names() if names is None else names)
     if len(names) <= LIVE_QUEUES:
@@ -86,11 +86,11 @@ def census(names: Sequence[str] | None = None) -> Census:
     return count(get_store().stats(names[:LIVE_QUEUES]), names)
 
 
-def count(stats: Iterable[QueueStats], names: list[str], at: int = 0) -> Census:
+def count(stats: Iterable[QueueStats], names: list[str], at: int = 0) -> JobCounts:
     """Add the queues up."""
     queues = {entry.queue: entry for entry in stats}
     totals = {state.value: sum(entry.counts.get(state, 0) for entry in queues.values()) for state in State}
-    return Census(totals, queues, names, at)
+    return JobCounts(totals, queues, names, at)
 
 
 def write_stats(stats: QueueStats) -> dict[str, Any]:

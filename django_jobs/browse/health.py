@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django_jobs.browse.counts import LIVE_QUEUES, Census
+from django_jobs.browse.counts import LIVE_QUEUES, JobCounts
 from django_jobs.core.values import State, WorkerInfo
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.browsing import ParkedName
@@ -15,7 +15,7 @@ SLOW = 5 * 60_000
 LINES = 5
 
 
-class Trouble(NamedTuple):
+class HealthIssue(NamedTuple):
     """One thing to look at.  `kind` says which sentence; the page words it."""
 
     #: "no_workers" | "narrow" | "latency" | "paused" | "type_paused" | "dead" | "unreported" | "trimmed" | "unknown"
@@ -25,7 +25,7 @@ class Trouble(NamedTuple):
     text: str = ""
 
 
-def unknown_names(counted: Census, workers: list[WorkerInfo]) -> list[ParkedName]:
+def unknown_names(counted: JobCounts, workers: list[WorkerInfo]) -> list[ParkedName]:
     """What waits for a worker that knows it while none that lives does.  Asks only queues that have blocked jobs."""
     found = []
     for queue in counted.holding(State.BLOCKED)[:LIVE_QUEUES]:
@@ -39,27 +39,27 @@ def _queues_of(worker: WorkerInfo) -> list[Any]:
     return queues if isinstance(queues, list) else []
 
 
-def troubles(counted: Census, workers: list[WorkerInfo]) -> list[Trouble]:
+def health_issues(counted: JobCounts, workers: list[WorkerInfo]) -> list[HealthIssue]:
     """Everything that needs a person, worst first."""
-    found: list[Trouble] = []
+    found: list[HealthIssue] = []
     waiting = counted.counts[State.QUEUED]
     if not workers and waiting:
-        found.append(Trouble("no_workers", number=waiting))
+        found.append(HealthIssue("no_workers", number=waiting))
     closed = [(each.info.get("closed"), each.name) for each in workers]
-    found += [Trouble("narrow", "", n, name) for n, name in closed if isinstance(n, int) and n > 0][:LINES]
+    found += [HealthIssue("narrow", "", n, name) for n, name in closed if isinstance(n, int) and n > 0][:LINES]
     stats = list(counted.queues.values())
     unknown = unknown_names(counted, workers)
-    found += [Trouble("unknown", each.queue, each.jobs, each.name) for each in unknown[:LINES]]
+    found += [HealthIssue("unknown", each.queue, each.jobs, each.name) for each in unknown[:LINES]]
     slow = sorted((s for s in stats if s.latency >= SLOW and not s.paused), key=lambda s: -s.latency)
-    found += [Trouble("latency", s.queue, s.latency) for s in slow[:LINES]]
+    found += [HealthIssue("latency", s.queue, s.latency) for s in slow[:LINES]]
     dead = sorted((s for s in stats if s.counts.get(State.DEAD)), key=lambda s: -s.counts[State.DEAD])
-    found += [Trouble("dead", s.queue, s.counts[State.DEAD]) for s in dead[:LINES]]
+    found += [HealthIssue("dead", s.queue, s.counts[State.DEAD]) for s in dead[:LINES]]
     paused = [s for s in stats if s.paused]
-    found += [Trouble("paused", s.queue, s.paused.until, s.paused.reason) for s in paused[:LINES] if s.paused]
+    found += [HealthIssue("paused", s.queue, s.paused.until, s.paused.reason) for s in paused[:LINES] if s.paused]
     types = [(s.queue, name, pause) for s in stats for name, pause in s.paused_types.items()]
-    found += [Trouble("type_paused", queue, pause.until, name) for queue, name, pause in types[:LINES]]
+    found += [HealthIssue("type_paused", queue, pause.until, name) for queue, name, pause in types[:LINES]]
     trimmed = [s for s in stats if s.totals.get("trimmed_dead")]
-    found += [Trouble("trimmed", s.queue, s.totals["trimmed_dead"]) for s in trimmed[:LINES]]
+    found += [HealthIssue("trimmed", s.queue, s.totals["trimmed_dead"]) for s in trimmed[:LINES]]
     if counted.missing:
-        found.append(Trouble("unreported", number=counted.missing))
+        found.append(HealthIssue("unreported", number=counted.missing))
     return found

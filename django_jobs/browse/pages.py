@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import merge
 
-from django_jobs.browse.counts import Census, census, queue_names
+from django_jobs.browse.counts import JobCounts, job_counts, queue_names
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
 
@@ -45,11 +45,11 @@ def newest_first(state: State) -> bool:
     return state in FINISHED
 
 
-def page(state: State, queue: str | None = None, number: int = 1, *, counted: Census | None = None) -> Page:
+def page(state: State, queue: str | None = None, number: int = 1, *, counted: JobCounts | None = None) -> Page:
     """Page `number` of the jobs in `state`, of one queue or of all; a number too high gives the last page."""
     if queue is not None:
         return page_of_queue(state, queue, number)
-    counted = counted or census()
+    counted = counted or job_counts()
     holding = counted.holding(state)
     if len(holding) == 1:
         return page_of_queue(state, holding[0], number, counted.queues[holding[0]].counts[state])

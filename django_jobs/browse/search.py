@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from django_jobs.browse.counts import Census, census
+from django_jobs.browse.counts import JobCounts, job_counts
 from django_jobs.browse.groups import Groups, group_errors, signature_of
 from django_jobs.browse.pages import MERGE_QUEUES, newest_first
 from django_jobs.core.values import JobInfo, State
@@ -60,9 +60,9 @@ class Scan:
     left_out: int = 0
 
 
-def scan(state: State, match: Match, *, start: int = 0, show: int = SHOW, counted: Census | None = None) -> Scan:
+def scan(state: State, match: Match, *, start: int = 0, show: int = SHOW, counted: JobCounts | None = None) -> Scan:
     """Look at up to SCAN jobs of `state` (or `show`, if more), from position `start`, until `show` are found."""
-    counted = counted or census()
+    counted = counted or job_counts()
     queues = [match.queue] if match.queue else counted.holding(state)
     if match.queue and match.queue not in counted.queues:
         counts = get_store().stats([match.queue])[0].counts
@@ -105,9 +105,9 @@ def find(id: str, queues: list[str]) -> JobInfo | None:
     return get_store().find(queues, id)
 
 
-def error_groups(state: State, match: Match, *, counted: Census | None = None) -> Groups:
+def error_groups(state: State, match: Match, *, counted: JobCounts | None = None) -> Groups:
     """What went wrong with the first SCAN jobs of a state (of one queue or of all), largest group first."""
-    counted = counted or census()
+    counted = counted or job_counts()
     queues = [match.queue] if match.queue else counted.holding(state)
     looked: list[JobInfo] = []
     for info in walk(state, queues[:MERGE_QUEUES], 0):

@@ -63,7 +63,7 @@ class Settings:
     base_dir: str = "."
 
 
-class Surroundings(NamedTuple):
+class HostSettings(NamedTuple):
     """The part of Django's own settings that has to fit ours."""
 
     debug: bool
@@ -135,9 +135,9 @@ def raw_setting() -> Any:
     return getattr(django_settings, "DJANGO_JOBS", {})
 
 
-def surroundings() -> Surroundings:
+def host_settings() -> HostSettings:
     """What the checks must know of Django's own settings."""
-    return Surroundings(
+    return HostSettings(
         debug=bool(django_settings.DEBUG),
         caches=dict(getattr(django_settings, "CACHES", {})),
         databases=frozenset(django_settings.DATABASES) | {"default"},

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from django.core.checks import CheckMessage, Error, Warning
 
-from django_jobs.conf import Surroundings, raw_setting, surroundings
+from django_jobs.conf import HostSettings, host_settings, raw_setting
 
 _ESCAPE = "A password with / # ? or % in it must be percent-encoded."
 #: How each kind of address is written.
@@ -32,7 +32,7 @@ _OPTIONS = {
 _EXAMPLES = "'redis://localhost:6379/0', 'cache:default', 'embedded' (one machine) or 'memory' (tests)"
 
 
-def check_store(store: Any, around: Surroundings) -> list[CheckMessage]:
+def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
     """E007, E012 and W001."""
     if not store:
         if around.debug:
@@ -62,7 +62,7 @@ def check_store(store: Any, around: Surroundings) -> list[CheckMessage]:
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """W002, with `check --deploy`: settings for tests and development."""
     raw = raw_setting()
-    if not isinstance(raw, Mapping) or surroundings().debug:
+    if not isinstance(raw, Mapping) or host_settings().debug:
         return []
     found: list[CheckMessage] = []
     if raw.get("EAGER"):
@@ -124,7 +124,7 @@ def _has_good_port(host: str) -> bool:
         return False
 
 
-def _cache_alias(alias: str, around: Surroundings) -> list[CheckMessage]:
+def _cache_alias(alias: str, around: HostSettings) -> list[CheckMessage]:
     cache = around.caches.get(alias)
     if cache is None:
         message = f"DJANGO_JOBS['STORE'] is 'cache:{alias}', but CACHES has no {alias!r}."
@@ -137,7 +137,7 @@ def _cache_alias(alias: str, around: Surroundings) -> list[CheckMessage]:
     return [_shared(alias)]
 
 
-def _shared_with_caches(store: str, around: Surroundings) -> list[CheckMessage]:
+def _shared_with_caches(store: str, around: HostSettings) -> list[CheckMessage]:
     place = _place(store)
     for alias, cache in around.caches.items():
         locations = cache.get("LOCATION") or ()

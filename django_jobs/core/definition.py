@@ -100,8 +100,8 @@ class JobDefinition:
     def __repr__(self) -> str:
         return f"<job {self.name}>"
 
-    def tell(self, notice: Any) -> None:
-        """One of the signals `told_of` is sent about a job of this definition (`notice`: events/signal_events.py)."""
+    def tell(self, signal_event: Any) -> None:
+        """One of the signals `told_of` is sent about a job of this definition (`signal_event`: events/signal_events.py)."""
 
     # -- options -------------------------------------------------------------
 

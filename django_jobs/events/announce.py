@@ -1,6 +1,6 @@
 """Tells the world how attempts ended: signals, and one log line per job end.  Arguments are never logged.
 
-The line is written here; `deliver` sees to the signals: by default it sends them, a parent hands them to its clerk.
+The line is written here; `deliver` sees to the signals: by default it sends them, a parent hands them to its maintenance process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django_jobs import signals
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, SnoozeFor, Succeeded
 from django_jobs.core.values import Recovered, State
-from django_jobs.events.signal_events import Deliver, Notice, is_wanted, send
+from django_jobs.events.signal_events import Deliver, SignalEvent, is_wanted, send
 from django_jobs.logs import Ended
 from django_jobs.serialization.record import enqueued_ms, name_of, waited_ms
 from django_jobs.stores.contract.running import MISPLACED
@@ -58,7 +58,7 @@ def announce(attempted: Attempted, deliver: Deliver = send) -> None:
 def _tell(signal: str, attempted: Attempted, deliver: Deliver, **more: Any) -> None:
     claim, name, definition = attempted.claim, attempted.name, attempted.definition
     if getattr(signals, signal).receivers or (definition is not None and signal in definition.told_of):
-        deliver(Notice(signal, name, claim.queue, claim.id, claim.attempt, more, definition, attempted.running))
+        deliver(SignalEvent(signal, name, claim.queue, claim.id, claim.attempt, more, definition, attempted.running))
 
 
 def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
@@ -75,7 +75,7 @@ def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]], now: int,
     """Jobs that a claim found past their `expires_at`; `now` is the store's time in ms."""
     for job_id, record in expired:
         name = name_of(record)
-        _tell_bare(Notice("job_expired", name, queue, job_id, 0, {}), deliver)
+        _tell_bare(SignalEvent("job_expired", name, queue, job_id, 0, {}), deliver)
         Ended(name, job_id, queue, 0, now - enqueued_ms(record, now)).log("expired")
 
 
@@ -90,10 +90,10 @@ def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deli
         ended = Ended(name, job.id, queue, job.attempt, wait_ms, held_ms, f"worker {job.worker} was lost")
         if job.state is State.DEAD:
             more = {"error": why, "outcome": "worker_lost"}
-            _tell_bare(Notice("job_dead", name, queue, job.id, job.attempt, more), deliver)
+            _tell_bare(SignalEvent("job_dead", name, queue, job.id, job.attempt, more), deliver)
             ended.log_death()
         else:
-            _tell_bare(Notice("job_cancelled", name, queue, job.id, job.attempt, {"error": why}), deliver)
+            _tell_bare(SignalEvent("job_cancelled", name, queue, job.id, job.attempt, {"error": why}), deliver)
             ended.log("cancelled")
 
 
@@ -102,9 +102,9 @@ def announce_misplaced(queue: str, buried: Iterable[tuple[str, bytes]], deliver:
     for job_id, record in buried:
         name, more = name_of(record), {"error": MISPLACED.error, "outcome": MISPLACED.outcome}
         Ended(name, job_id, queue, 0, why="the store had lost its place").log_death()
-        _tell_bare(Notice("job_dead", name, queue, job_id, 0, more), deliver)
+        _tell_bare(SignalEvent("job_dead", name, queue, job_id, 0, more), deliver)
 
 
-def _tell_bare(notice: Notice, deliver: Deliver) -> None:
-    if is_wanted(notice):
-        deliver(notice)
+def _tell_bare(signal_event: SignalEvent, deliver: Deliver) -> None:
+    if is_wanted(signal_event):
+        deliver(signal_event)

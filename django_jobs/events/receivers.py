@@ -13,7 +13,7 @@ from collections import deque
 from threading import Condition, Lock, Thread
 from time import monotonic
 
-from django_jobs.events.signal_events import Notice, send
+from django_jobs.events.signal_events import SignalEvent, send
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import end_process
 from django_jobs.signals import worker_started, worker_stopped
@@ -36,7 +36,7 @@ class Telling:
     def __init__(self, *, ends_process: bool = True) -> None:
         """`ends_process`: what no receiver may raise, SystemExit for one, ends the process: it is a worker's."""
         self.ends_process = ends_process
-        self._waiting: deque[Notice] = deque()
+        self._waiting: deque[SignalEvent] = deque()
         self._changed = Condition()
         self._thread: Thread | None = None
         self._busy = False
@@ -44,13 +44,13 @@ class Telling:
         self.dropped = 0
         self._said_at: float | None = None
 
-    def deliver(self, notice: Notice) -> None:
+    def deliver(self, signal_event: SignalEvent) -> None:
         """Have it sent soon."""
         with self._changed:
             if len(self._waiting) >= MOST:
-                self._drop(notice)
+                self._drop(signal_event)
                 return
-            self._waiting.append(notice)
+            self._waiting.append(signal_event)
             self._changed.notify_all()
             if self._thread is None:
                 self._start()
@@ -64,15 +64,15 @@ class Telling:
         logger.error("Receivers have not returned after %g s: the process ends, %d signals are not sent", timeout, left)
         return False
 
-    def _drop(self, notice: Notice) -> None:
+    def _drop(self, signal_event: SignalEvent) -> None:
         self.dropped += 1
         if self._said_at is None or monotonic() - self._said_at >= _QUIET:
             self._said_at = monotonic()
             logger.error(
                 "Receivers do not keep up: %d signals have not been sent in this process, the last is %s of job %s",
                 self.dropped,
-                notice.signal,
-                notice.id,
+                signal_event.signal,
+                signal_event.id,
             )
 
     def _start(self) -> None:
@@ -96,9 +96,9 @@ class Telling:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._waiting)
                 self._busy = True
-                notice = self._waiting.popleft()
+                signal_event = self._waiting.popleft()
             database_connections.before_job()  # receivers may use the database
-            send(notice)
+            send(signal_event)
             if not self._waiting:
                 database_connections.after_job()
 
@@ -124,9 +124,9 @@ def here() -> Telling:
         return _here[1]
 
 
-def deliver_here(notice: Notice) -> None:
+def deliver_here(signal_event: SignalEvent) -> None:
     """Have it sent soon, by this process."""
-    here().deliver(notice)
+    here().deliver(signal_event)
 
 
 def _finish(pid: int) -> None:

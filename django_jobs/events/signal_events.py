@@ -16,7 +16,7 @@ from django_jobs.exceptions import UnknownJob
 logger = logging.getLogger("django_jobs.worker")
 
 
-class Notice(NamedTuple):
+class SignalEvent(NamedTuple):
     """One signal about one job."""
 
     #: its name in signals.py
@@ -33,56 +33,58 @@ class Notice(NamedTuple):
 
 
 #: Who sees to it that the receivers hear of it.
-Deliver = Callable[[Notice], object]
+Deliver = Callable[[SignalEvent], object]
 
 
-def is_wanted(notice: Notice) -> bool:
+def is_wanted(signal_event: SignalEvent) -> bool:
     """Does anybody listen to it?"""
-    if getattr(signals, notice.signal).receivers:
+    if getattr(signals, signal_event.signal).receivers:
         return True
-    definition = _definition_of(notice)
-    return definition is not None and notice.signal in definition.told_of
+    definition = _definition_of(signal_event)
+    return definition is not None and signal_event.signal in definition.told_of
 
 
-def _definition_of(notice: Notice) -> JobDefinition | None:
-    if notice.definition is None:
+def _definition_of(signal_event: SignalEvent) -> JobDefinition | None:
+    if signal_event.definition is None:
         with suppress(UnknownJob):
-            return registry.get(notice.name)
-    return notice.definition
+            return registry.get(signal_event.name)
+    return signal_event.definition
 
 
-def send(notice: Notice) -> None:
+def send(signal_event: SignalEvent) -> None:
     """Call the receivers, here and now."""
-    definition = _definition_of(notice)
-    getattr(signals, notice.signal).send_robust(
+    definition = _definition_of(signal_event)
+    getattr(signals, signal_event.signal).send_robust(
         definition,
-        job_id=notice.id,
-        name=notice.name,
-        queue=notice.queue,
-        attempt=notice.attempt,
-        job=notice.job,
-        **notice.more,
+        job_id=signal_event.id,
+        name=signal_event.name,
+        queue=signal_event.queue,
+        attempt=signal_event.attempt,
+        job=signal_event.job,
+        **signal_event.more,
     )
-    if definition is not None and notice.signal in definition.told_of:
+    if definition is not None and signal_event.signal in definition.told_of:
         try:
-            definition.tell(notice)
+            definition.tell(signal_event)
         except Exception:
-            logger.exception("%s of job %s (%s) was not passed on", notice.signal, notice.id, notice.name)
+            logger.exception(
+                "%s of job %s (%s) was not passed on", signal_event.signal, signal_event.id, signal_event.name
+            )
 
 
-def to_words(notice: Notice) -> dict[str, Any]:
+def to_words(signal_event: SignalEvent) -> dict[str, Any]:
     """For JSON.  An error is text already, or the TimeoutError that a parent makes and never raises: its text says it
     all."""
-    more, error = dict(notice.more), notice.more.get("error")
+    more, error = dict(signal_event.more), signal_event.more.get("error")
     if isinstance(error, TimeoutError):
         more["error"] = {"TimeoutError": str(error)}
-    return {**notice._asdict(), "more": more, "definition": None, "job": None}
+    return {**signal_event._asdict(), "more": more, "definition": None, "job": None}
 
 
-def from_words(words: Mapping[str, Any]) -> Notice:
+def from_words(words: Mapping[str, Any]) -> SignalEvent:
     """What `to_words` was given."""
-    notice = Notice(**words)
-    error = notice.more.get("error")
+    signal_event = SignalEvent(**words)
+    error = signal_event.more.get("error")
     if isinstance(error, dict):
-        return notice._replace(more={**notice.more, "error": TimeoutError(error["TimeoutError"])})
-    return notice
+        return signal_event._replace(more={**signal_event.more, "error": TimeoutError(error["TimeoutError"])})
+    return signal_event

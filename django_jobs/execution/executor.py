@@ -27,7 +27,7 @@ from django_jobs.core.outcome import (
 )
 from django_jobs.core.values import Attempt, Claim, Job
 from django_jobs.events.announce import announce
-from django_jobs.events.signal_events import Deliver, Notice, send
+from django_jobs.events.signal_events import Deliver, SignalEvent, send
 from django_jobs.exceptions import CorruptRecord, InvalidArguments, NewerRecord, PayloadError, UnknownJob
 from django_jobs.execution import replicas
 from django_jobs.execution.plan import Plan, run_coroutine_here
@@ -63,7 +63,7 @@ class Executor:
     `run_here` or `run_on_loop`.  Safe to share between threads.
 
     `middleware`: as in the MIDDLEWARE setting (default: that setting); `clock`: the store's time in ms;
-    `close_connections`: tidy database connections round each job (off inside a test's transaction); `deliver(notice)`
+    `close_connections`: tidy database connections round each job (off inside a test's transaction); `deliver(signal_event)`
     has the receivers of job_started called (default: here and now).
     """
 
@@ -247,7 +247,7 @@ class Executor:
     def _tell_started(self, prepared: Prepared) -> None:
         claim, job, running_job, plan = prepared
         self.deliver(
-            Notice("job_started", job.name, claim.queue, claim.id, claim.attempt, {}, plan.definition, running_job)
+            SignalEvent("job_started", job.name, claim.queue, claim.id, claim.attempt, {}, plan.definition, running_job)
         )
 
     # -- failures ------------------------------------------------------------

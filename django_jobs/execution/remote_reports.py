@@ -102,7 +102,7 @@ def _was_sent(claim: Claim) -> bool:
 
 
 class RemoteWatch:
-    """One duty of `runworkers`: attempts without a report in time have failed.  Several may watch the same queues."""
+    """One task of `runworkers`: attempts without a report in time have failed.  Several may watch the same queues."""
 
     def __init__(self, store: Store, queues: Callable[[], Iterable[str]]) -> None:
         self.store, self.queues = store, queues

@@ -126,15 +126,15 @@ ACTS: Mapping[str, Callable[[str, Sequence[str], int, str], Done]] = {
 def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) -> None:
     """Tell the receivers of `signal` (on a thread of their own), and the log, that a person ended these jobs."""
     from django_jobs.events.receivers import deliver_here
-    from django_jobs.events.signal_events import Notice, is_wanted
+    from django_jobs.events.signal_events import SignalEvent, is_wanted
 
     now = now_ms()
     for info in jobs:
         name, was_running = name_of(info.record), info.state is State.RUNNING
         attempt, until = info.failures + info.crashes + was_running, info.at if was_running else now
-        notice = Notice(signal, name, info.queue, info.id, attempt, {"error": "by an operator", **more})
-        if is_wanted(notice):
-            deliver_here(notice)
+        signal_event = SignalEvent(signal, name, info.queue, info.id, attempt, {"error": "by an operator", **more})
+        if is_wanted(signal_event):
+            deliver_here(signal_event)
         wait_ms = waited_ms(info.record, info.since, until) if info.state not in NOT_READY else 0
         # No error: nobody has to be woken up for what a person has just done.
         Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator").log(state)

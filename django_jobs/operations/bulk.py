@@ -1,7 +1,7 @@
 """One verb on all jobs that match, however many: in batches, in the background, resumable.
 
 An operation is entries of the fleet's document "bulk": what to do, how far it got, who drives it, and what each driver
-moved.  Whoever has time drives it: workers between other chores (`tick`), and the page that shows its progress.  Two
+moved.  Whoever has time drives it: workers between other maintenance tasks (`tick`), and the page that shows its progress.  Two
 drivers at once do no harm: a job is moved, and so counted, by one of them only.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from django_jobs import operations
-from django_jobs.browse.counts import census, queue_names
+from django_jobs.browse.counts import job_counts, queue_names
 from django_jobs.browse.search import Match
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
@@ -79,7 +79,7 @@ def start(verb: str, state: State, match: Match, *, user: str = "", run_at: int 
     if match.queue:
         operations.check_queue(match.queue)
     queues = [match.queue] if match.queue else queue_names()
-    total = sum(stats.counts.get(state, 0) for stats in census(queues).queues.values())
+    total = sum(stats.counts.get(state, 0) for stats in job_counts(queues).queues.values())
     store, id = get_store(), uuid4().hex
     task: dict[str, Any] = {"verb": verb, "state": state.value, "match": asdict(match), "queues": queues, "user": user}
     task |= {"started": store.now(), "total": total, "run_at": run_at, "reason": reason}

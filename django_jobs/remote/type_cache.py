@@ -1,5 +1,5 @@
 """What this process knows of the remote job types.  A web process reads them; the processes of `runworkers` are told by
-their clerk (worker/maintenance/process.py), so that a database that does not answer holds up no job.
+their maintenance process (worker/maintenance/process.py), so that a database that does not answer holds up no job.
 """
 
 from __future__ import annotations

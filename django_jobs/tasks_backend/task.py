@@ -96,11 +96,11 @@ class TaskDefinition(JobDefinition):
         #: what was asked for, before it was checked.
         self.asked = dict(options)
 
-    def tell(self, notice: Any) -> None:
+    def tell(self, signal_event: Any) -> None:
         """Send Django's own signal, too."""
         from django_jobs.tasks_backend.telling import tell
 
-        tell(self, notice)
+        tell(self, signal_event)
 
 
 def wire_name(task: Task[Any, Any]) -> str:

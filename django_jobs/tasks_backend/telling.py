@@ -22,27 +22,27 @@ from django_jobs.tasks_backend.results import error_of, result_of, result_of_run
 from django_jobs.tasks_backend.running import BEGAN, RETURNED, attempts_before
 
 if TYPE_CHECKING:
-    from django_jobs.events.signal_events import Notice
+    from django_jobs.events.signal_events import SignalEvent
     from django_jobs.tasks_backend.task import TaskDefinition
 
 STARTED, SUCCEEDED = "job_started", "job_succeeded"
 
 
-def tell(definition: TaskDefinition, notice: Notice) -> None:
+def tell(definition: TaskDefinition, signal_event: SignalEvent) -> None:
     """Send Django's signal for ours."""
     sender = type(definition.task.get_backend())
-    if notice.signal == STARTED:
-        if notice.job is not None:
-            job = notice.job
+    if signal_event.signal == STARTED:
+        if signal_event.job is not None:
+            job = signal_event.job
             began = result_of_running(definition.task, job, job.args, job.kwargs, attempts_before(job))
             task_started.send_robust(sender=sender, task_result=began)
         return
-    if (result := _ended(notice)) is None:
+    if (result := _ended(signal_event)) is None:
         return
     if result.status != TaskResultStatus.FAILED:
         task_finished.send_robust(sender=sender, task_result=result)
         return
-    error = notice.more.get("error")
+    error = signal_event.more.get("error")
     if not isinstance(error, BaseException):
         error = JobFailed(str(error or "The task was not started in time."))
     stack = error.__traceback__
@@ -55,22 +55,24 @@ def tell(definition: TaskDefinition, notice: Notice) -> None:
         error.__traceback__ = stack
 
 
-def _ended(notice: Notice) -> TaskResult[Any, Any] | None:
+def _ended(signal_event: SignalEvent) -> TaskResult[Any, Any] | None:
     """The result of the task that ended; None if it has left the store by now, or is no task's."""
-    began: TaskResult[Any, Any] | None = None if notice.job is None else getattr(notice.job.context, BEGAN, None)
-    if notice.job is None or began is None:
-        return _stored(notice)
+    began: TaskResult[Any, Any] | None = (
+        None if signal_event.job is None else getattr(signal_event.job.context, BEGAN, None)
+    )
+    if signal_event.job is None or began is None:
+        return _stored(signal_event)
     from django.utils import timezone
 
-    result, succeeded = copy(began), notice.signal == SUCCEEDED
-    error = notice.more.get("error")
+    result, succeeded = copy(began), signal_event.signal == SUCCEEDED
+    error = signal_event.more.get("error")
     fields: dict[str, Any] = {
         "status": TaskResultStatus.SUCCESSFUL if succeeded else TaskResultStatus.FAILED,
         "finished_at": timezone.now(),
         "errors": [*began.errors],
     }
     if succeeded:
-        fields["_return_value"] = getattr(notice.job.context, RETURNED, None)
+        fields["_return_value"] = getattr(signal_event.job.context, RETURNED, None)
     elif isinstance(error, BaseException) and not isinstance(error, Discard):
         fields["errors"].append(error_of(error))
     for name, value in fields.items():
@@ -79,8 +81,8 @@ def _ended(notice: Notice) -> TaskResult[Any, Any] | None:
     return result
 
 
-def _stored(notice: Notice) -> TaskResult[Any, Any] | None:
-    info = get_store().get(notice.queue, notice.id)
+def _stored(signal_event: SignalEvent) -> TaskResult[Any, Any] | None:
+    info = get_store().get(signal_event.queue, signal_event.id)
     try:
         return None if info is None else result_of(info)
     except TaskResultDoesNotExist:

@@ -3,7 +3,7 @@
 Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping" | "stop" | "learn" | "check" | "held", …}.
 Child → parent: {"is": "started" | "ended", …} (alone children), {"is": "pong" | "checked", …}, {"is": "retiring"},
 {"is": "learnt" | "agreed"}.  An alone child is told {"do": "try" | "yield"}: it may run suspects, or no more; then it
-says {"is": "yielded"}.  The clerk hears {"do": "spare" | "announce", …} and {"do": "retire"}; it says
+says {"is": "yielded"}.  The maintenance process hears {"do": "spare" | "announce", …} and {"do": "retire"}; it says
 {"is": "types", …} and {"is": "alive" | "begun" | "telling" | "told"}.
 The other end closing means that its process is gone.
 """

@@ -15,7 +15,7 @@ SHORTEST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 
 
-class Outage:
+class RetryState:
     """One who calls the store and may fail: waits longer each time, and sees to it that people hear of it once."""
 
     def __init__(self, who: str) -> None:
@@ -53,29 +53,29 @@ class CutOff:
     The price: where a second server of a Cluster falls silent meanwhile, that is said at DEBUG only."""
 
     def __init__(self) -> None:
-        self._who: set[Outage] = set()
+        self._who: set[RetryState] = set()
         self._lock = Lock()
 
-    def add(self, outage: Outage, error: StoreUnavailable) -> None:
+    def add(self, retry_state: RetryState, error: StoreUnavailable) -> None:
         with self._lock:
             is_first = not self._who
-            self._who.add(outage)
+            self._who.add(retry_state)
         logger.log(
             logging.ERROR if is_first else logging.DEBUG,
             "%s: the store does not answer. Jobs wait, none is lost, and work goes on when it answers again. %s",
-            outage.who,
+            retry_state.who,
             error,
         )
 
-    def remove(self, outage: Outage) -> bool:
+    def remove(self, retry_state: RetryState) -> bool:
         """It can reach the store again.  False: that was not what it suffered from."""
         with self._lock:
-            if outage not in self._who:
+            if retry_state not in self._who:
                 return False
-            self._who.remove(outage)
+            self._who.remove(retry_state)
             is_last = not self._who
         logger.log(
-            logging.WARNING if is_last else logging.DEBUG, "%s: the store answers again, work goes on", outage.who
+            logging.WARNING if is_last else logging.DEBUG, "%s: the store answers again, work goes on", retry_state.who
         )
         return True
 

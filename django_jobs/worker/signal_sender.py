@@ -1,7 +1,7 @@
 """How signals about jobs that died get out of a parent: receivers may wait for a database, a parent must not.
 
-The parent keeps its notices in order and gives them to its clerk, which says of each when it begins to send it and when
-that is done.  Once begun it is not given again, so no receiver is called twice; what a clerk had not begun when it died
+The parent keeps its notices in order and gives them to its maintenance process, which says of each when it begins to send it and when
+that is done.  Once begun it is not given again, so no receiver is called twice; what a maintenance process had not begun when it died
 goes to the next.
 """
 
@@ -15,25 +15,25 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
-from django_jobs.events.signal_events import Notice, from_words, send, to_words
+from django_jobs.events.signal_events import SignalEvent, from_words, send, to_words
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import end_process
 from django_jobs.worker.ipc import Channel
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Notices that wait; more mean that a receiver hangs while jobs go on dying, and memory is not for that.
+#: SignalEvents that wait; more mean that a receiver hangs while jobs go on dying, and memory is not for that.
 MOST = 1000
-#: Notices that a clerk has been given and not begun: the channel of one that is stopped keeps room for other messages.
+#: SignalEvents that a maintenance process has been given and not begun: the channel of one that is stopped keeps room for other messages.
 AT_ONCE = 20
 
 
-class Untold:
+class SignalOutbox:
     """The parent's side."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Notice] = deque()
-        #: how many of the first of them this clerk was given; is it sending one now?
+        self._waiting: deque[SignalEvent] = deque()
+        #: how many of the first of them this maintenance process was given; is it sending one now?
         self._given, self._telling = 0, False
         #: monotonic: when something last happened to them.
         self.moved_at = 0.0
@@ -41,69 +41,69 @@ class Untold:
     def __bool__(self) -> bool:
         return self._telling or bool(self._waiting)
 
-    def add(self, notice: Notice) -> None:
+    def add(self, signal_event: SignalEvent) -> None:
         """Its turn comes after those before it."""
         if len(self._waiting) >= MOST:
-            logger.error("Receivers do not keep up: %s of job %s is not sent", notice.signal, notice.id)
+            logger.error("Receivers do not keep up: %s of job %s is not sent", signal_event.signal, signal_event.id)
             return
         if not self:
             self.moved_at = monotonic()
-        self._waiting.append(notice)
+        self._waiting.append(signal_event)
 
     def give(self, channel: Channel) -> None:
-        """Give the clerk at the other end what it has room for."""
+        """Give the maintenance process at the other end what it has room for."""
         while self._given < min(len(self._waiting), AT_ONCE):
             if not channel.send({"do": "announce", "notice": to_words(self._waiting[self._given])}):
                 break
             self._given += 1
 
     def hear(self, word: str) -> None:
-        """What the clerk says of the first of them: "telling", then "told"."""
+        """What the maintenance process says of the first of them: "telling", then "told"."""
         self._telling, self.moved_at = word == "telling", monotonic()
         if self._telling:
             self._waiting.popleft()
             self._given -= 1
 
-    def clerk_died(self) -> None:
+    def maintenance_died(self) -> None:
         """What it had not begun is for the next."""
         self._given, self._telling = 0, False
 
 
-class Announcer:
-    """The clerk's side: a thread of its own, because receivers may hold it up."""
+class SignalSender:
+    """The maintenance process's side: a thread of its own, because receivers may hold it up."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         #: each with whether it is the parent's, who wants to hear of it.
-        self._notices: SimpleQueue[tuple[Notice, bool]] = SimpleQueue()
+        self._signal_events: SimpleQueue[tuple[SignalEvent, bool]] = SimpleQueue()
         #: monotonic: since when it is at work; None while it waits.
         self.since: float | None = None
         self.thread = Thread(target=self._run, name="announcer", daemon=True)
 
     def take(self, words: Mapping[str, Any]) -> None:
         """A notice of the parent's."""
-        self._notices.put((from_words(words), True))
+        self._signal_events.put((from_words(words), True))
 
-    def deliver(self, notice: Notice) -> None:
-        """A notice of the clerk's own."""
-        if self._notices.qsize() >= MOST:
-            logger.error("Receivers do not keep up: %s of job %s is not sent", notice.signal, notice.id)
+    def deliver(self, signal_event: SignalEvent) -> None:
+        """A notice of the maintenance process's own."""
+        if self._signal_events.qsize() >= MOST:
+            logger.error("Receivers do not keep up: %s of job %s is not sent", signal_event.signal, signal_event.id)
             return
-        self._notices.put((notice, False))
+        self._signal_events.put((signal_event, False))
 
     def _run(self) -> None:
         try:
             while True:
-                self._send(*self._notices.get())
+                self._send(*self._signal_events.get())
         except BaseException:
             end_process()
 
-    def _send(self, notice: Notice, is_parents: bool) -> None:
+    def _send(self, signal_event: SignalEvent, is_parents: bool) -> None:
         self.since = monotonic()
         if is_parents:
             self.channel.send({"is": "telling"})
         database_connections.before_job()
-        send(notice)
+        send(signal_event)
         database_connections.after_job()
         if is_parents:
             self.channel.send({"is": "told"})

@@ -42,7 +42,7 @@ def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[Sql
     filler = Filler(store)
     with shop_jobs():
         for minute in range(60):
-            trouble = 22 <= minute <= 31
+            health_issue = 22 <= minute <= 31
             for i in range(chance.randint(9, 16) + (minute % 13 == 0) * 9):
                 kind = KINDS[chance.randrange(4)]
                 work(
@@ -50,8 +50,8 @@ def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[Sql
                     filler,
                     chance,
                     kind,
-                    fails=chance.random() < (0.35 if trouble else 0.02),
-                    busy=trouble,
+                    fails=chance.random() < (0.35 if health_issue else 0.02),
+                    busy=health_issue,
                     last=i % 3 == 0,
                 )
                 moment[0] = now - (60 - minute) * MINUTE + min(i * 2_000, 50_000)

@@ -99,7 +99,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]
     made.close()
 
 
-def clerk_of(site: WorkerSite, pool: Pool) -> int:
+def maintenance_of(site: WorkerSite, pool: Pool) -> int:
     """Its child that runs no jobs, once it has one for the jobs of each lane."""
 
     def found() -> int:
@@ -108,4 +108,4 @@ def clerk_of(site: WorkerSite, pool: Pool) -> int:
         others = set(pool.children()) - workers
         return others.pop() if len(workers) == 2 and len(others) == 1 else 0
 
-    return wait_until(found, "the clerk is known", seconds=8)
+    return wait_until(found, "the maintenance process is known", seconds=8)

@@ -10,7 +10,7 @@ from tests.support.processes import is_stopped, send_signal
 from tests.support.waiting import wait_until
 
 
-class Storm:
+class Chaos:
     """Keeps `width` pools running and kills in them at random."""
 
     def __init__(self, site: Site, seed: int, *, width: int = 3, processes: int = 1, threads: int = 4) -> None:

@@ -31,7 +31,7 @@ BYTES = (
 SCORES = (0, -1, 1e300, float("inf"), float("-inf"), 2**53 + 1, 1.5)
 
 
-class Vandal:
+class Corruptor:
     """Knows the names and types of the keys, and nothing of their meaning."""
 
     def __init__(

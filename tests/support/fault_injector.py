@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 
 
-class Nuisance:
+class FaultInjector:
     """Does something again and again, in a thread, until the work is done."""
 
     def __init__(self, act: Callable[[], object], every: float) -> None:
@@ -19,7 +19,7 @@ class Nuisance:
             self.act()
             self.times += 1
 
-    def __enter__(self) -> Nuisance:
+    def __enter__(self) -> FaultInjector:
         self._thread.start()
         return self
 

@@ -11,7 +11,7 @@ from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import RedisStore
 from tests.support.checker import most_at_once
 from tests.support.dose import dose
-from tests.support.fault_injector import Nuisance
+from tests.support.fault_injector import FaultInjector
 from tests.support.ledger import Event
 from tests.support.pools import Site
 from tests.support.waiting import wait_until
@@ -98,7 +98,7 @@ def test_forged_holders_and_double_ends_neither_break_a_limit_nor_block_it(site:
         producer.ask("keyed", [f"{key}-{n}" for n in range(each)], key, 15)
     pools = [site.pool(threads=5), site.pool(threads=5)]
     site.ledger.wait("end", 10)
-    with Nuisance(lambda: site.store.reconcile(Q), 0.05):
+    with FaultInjector(lambda: site.store.reconcile(Q), 0.05):
         for act in range(ACTS):
             # The acts last as long as the work.
             done = act * 9 // 10

@@ -8,7 +8,7 @@ from django_jobs.core.values import Job, NewJob, State
 from django_jobs.exceptions import StoreError
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
-from tests.support.corruptor import BYTES, Vandal
+from tests.support.corruptor import BYTES, Corruptor
 from tests.support.dose import dose
 from tests.support.pools import Site
 from tests.support.redis_process import RedisServer
@@ -43,7 +43,7 @@ def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock)
     for seed in range(dose(12, ci=200, long=200)):
         client.flushall()
         walk = Walk(law_store, virtual, seed)
-        vandal = Vandal(client, law_store.keys.of(QUEUE), seed)
+        corruptor = Corruptor(client, law_store.keys.of(QUEUE), seed)
         for _ in range(25):
             for act in (walk.step, walk.step, walk.step, lambda: look(law_store, QUEUE)):
                 try:
@@ -51,8 +51,8 @@ def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock)
                 except StoreError:
                     continue
                 except Exception as error:
-                    raise AssertionError(f"seed {seed}: {vandal.done[-3:]}, {walk.log[-3:]}: {error!r}") from error
-            vandal.strike()
+                    raise AssertionError(f"seed {seed}: {corruptor.done[-3:]}, {walk.log[-3:]}: {error!r}") from error
+            corruptor.strike()
         for _ in range(3):
             law_store.reconcile(QUEUE)
             virtual.now += 20_000
@@ -63,7 +63,7 @@ def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock)
         while "good" not in claims and rounds < 200:
             rounds += 1
             claims += [claim.id for claim in law_store.claim(QUEUE, "healthy", 50, lease=60_000).claims]
-        assert "good" in claims, f"seed {seed}: {vandal.done}"
+        assert "good" in claims, f"seed {seed}: {corruptor.done}"
 
 
 @pytest.mark.redis
@@ -105,20 +105,20 @@ def test_workers_outlive_a_vandal_in_their_store(site: Site, server: RedisServer
     pool = site.pool()
     producer.send("work", 5, prefix="warm")
     site.ledger.wait("end", 5)
-    vandal = Vandal(server.client(), site.store.keys.of("default"), seed=9)
+    corruptor = Corruptor(server.client(), site.store.keys.of("default"), seed=9)
     for turn in range(dose(12, ci=40, long=500)):
         for _ in range(10):
-            vandal.strike(types=turn % 3 == 0)
+            corruptor.strike(types=turn % 3 == 0)
         for _ in range(2):
             site.store.reconcile("default")
-        vandal.client.delete(site.store.keys.of("default")["paused"])
+        corruptor.client.delete(site.store.keys.of("default")["paused"])
         ids = [f"turn{turn}-{n}" for n in range(5)]
         producer.ask("work", ids, 1)
         answer = producer.answer()
-        assert not answer["errors"], (answer, vandal.done[-10:])
+        assert not answer["errors"], (answer, corruptor.done[-10:])
         wait_until(
             lambda t=ids: set(t) <= {e.id for e in site.ledger.read() if e.kind == "end"},
-            f"good jobs run after {vandal.done[-10:]}",
+            f"good jobs run after {corruptor.done[-10:]}",
             seconds=20,
         )
     assert pool.process.poll() is None

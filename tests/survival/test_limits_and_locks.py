@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from django_jobs.serialization.record import decode
-from tests.support.chaos import Storm
+from tests.support.chaos import Chaos
 from tests.support.checker import most_at_once
 from tests.support.dose import dose
 from tests.support.pace import Pace
@@ -27,7 +27,7 @@ def test_never_more_than_the_limit_run_and_none_is_stuck(site: Site, name: str, 
     producer = site.producer()
     for n in range(JOBS // 200):
         producer.ask(name, [f"{name}-{n}-{i}" for i in range(200)], 2)
-    storm = Storm(site, seed=limit, width=2, processes=2, threads=2)
+    storm = Chaos(site, seed=limit, width=2, processes=2, threads=2)
     while storm.total < KILLS:
         target = JOBS * 8 // 10 * (storm.total + 1) // KILLS
         wait_until(lambda t=target: site.ledger.count("end") >= t, f"{target} ended", seconds=120, every=0.05)

@@ -107,8 +107,8 @@ def test_many_time_limits_leak_nothing(site: Site) -> None:
     producer.send("work", 20, 5)
     site.wait_drained()
     alone = 4
-    clerk = 1
-    assert len(pool.children()) <= 1 + alone + 1 + clerk
+    maintenance = 1
+    assert len(pool.children()) <= 1 + alone + 1 + maintenance
     assert pool.stop() == 0
     assert not [pid for pid in pool.seen if is_alive(pid)]
     assert site.verdict().duplicates == 0

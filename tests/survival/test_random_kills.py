@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from django_jobs.stores.redis.fsck import fsck
-from tests.support.chaos import Storm
+from tests.support.chaos import Chaos
 from tests.support.checker import most_at_once, repeated_for_no_reason
 from tests.support.dose import dose
 from tests.support.ledger import Event
@@ -37,7 +37,7 @@ def test_whatever_is_killed_nothing_is_lost_and_only_the_killed_repeat(site: Sit
         producer.ask("once", [f"once-{n}-{i}" for i in range(100)], 8)
         producer.ask("single", [f"single-{n}-{i}" for i in range(10)], 2)
         producer.ask("five", [f"five-{n}-{i}" for i in range(10)], 20)
-    storm = Storm(site, seed=11)
+    storm = Chaos(site, seed=11)
     ended = restarts = 0
     while storm.total < KILLS:
         # A kill every so many ended jobs: the storm lasts as long as the work.

@@ -13,7 +13,7 @@ import redis
 
 from django_jobs.stores.redis.connection import scripts
 from tests.support.dose import dose
-from tests.support.fault_injector import Nuisance
+from tests.support.fault_injector import FaultInjector
 from tests.support.pace import Pace
 from tests.support.pools import Site
 from tests.support.processes import send_signal
@@ -137,7 +137,7 @@ def test_connections_cut_all_the_time(site: Site, server: RedisServer) -> None:
     producer = site.producer()
     with (
         server.client() as client,
-        Nuisance(lambda: client.client_kill_filter(_type="normal", skipme=True), 0.2) as cuts,
+        FaultInjector(lambda: client.client_kill_filter(_type="normal", skipme=True), 0.2) as cuts,
     ):
         for n in range(dose(8, ci=30, long=30)):
             producer.send("work", 100, 10, prefix=f"turn{n}")
@@ -154,7 +154,7 @@ def test_scripts_flushed_all_the_time(site: Site, server: RedisServer) -> None:
     site.jobs_settings["LEASE"] = 10
     pool = site.pool()
     producer = site.producer()
-    with server.client() as client, Nuisance(client.script_flush, 0.1) as flushes:
+    with server.client() as client, FaultInjector(client.script_flush, 0.1) as flushes:
         for n in range(dose(8, ci=30, long=30)):
             producer.send("work", 100, 5, prefix=f"turn{n}")
             site.ledger.wait("end", 100 * n)

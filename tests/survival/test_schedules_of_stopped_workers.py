@@ -49,7 +49,7 @@ def test_every_entry_fires_once_and_on_time_though_a_worker_is_stopped_at_the_se
     site: Site, fleet: list[Pool], how: signal.Signals, pace: Pace
 ) -> None:
     for pool in fleet:
-        wait_until(lambda pool=pool: len(pool.children()) >= 3, "it has a clerk, too")  # type: ignore[misc]
+        wait_until(lambda pool=pool: len(pool.children()) >= 3, "it has a maintenance process, too")  # type: ignore[misc]
     wait_until(lambda: len(fires(site)) == len(ENTRIES), "all have fired")
     began, until = latest(site), 0
     for around in AROUND:

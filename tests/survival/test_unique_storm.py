@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import pytest
 
-from tests.support.chaos import Storm
+from tests.support.chaos import Chaos
 from tests.support.checker import overlapping_lives
 from tests.support.dose import dose
 from tests.support.ledger import Event
@@ -36,7 +36,7 @@ def enough(generations: Counter[str]) -> bool:
 def test_of_equal_jobs_one_is_there_at_a_time_whoever_sends_and_whatever_dies(site: Site) -> None:
     producers = [site.producer() for _ in range(PRODUCERS)]
     producers[0].send("work", 20, prefix="warm")
-    storm = Storm(site, seed=37, width=2, threads=3)
+    storm = Chaos(site, seed=37, width=2, threads=3)
     site.ledger.wait("end", 20)
     generations: Counter[str] = Counter()
     # How far workers get between two turns is the machine's affair: turns go on until every key has had its share.

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from time import monotonic
 
 from django_jobs.core.values import NewJob
-from django_jobs.events.signal_events import Notice
+from django_jobs.events.signal_events import SignalEvent
 from django_jobs.signals import job_dead
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.worker.maintenance.tasks import Chores
+from django_jobs.worker.maintenance.tasks import MaintenanceTasks
 from tests.contract.operating.test_repair import misplace
 
 
@@ -19,7 +19,7 @@ def test_a_job_whose_place_was_lost_is_announced_as_dead_once(
     memory_store.enqueue("default", [make_job("once", at_most_once=True), make_job("again")])
     misplace(memory_store, "once")
     misplace(memory_store, "again")
-    told: list[Notice] = []
+    told: list[SignalEvent] = []
 
     def listen(**more: object) -> None:
         """Without a receiver nothing is delivered."""
@@ -27,9 +27,9 @@ def test_a_job_whose_place_was_lost_is_announced_as_dead_once(
     job_dead.connect(listen)
     try:
         for _ in range(2):
-            chores = Chores(memory_store, ["default"], 30_000, deliver=told.append)
+            tasks = MaintenanceTasks(memory_store, ["default"], 30_000, deliver=told.append)
             for _ in range(3):
-                chores.step(monotonic())
+                tasks.step(monotonic())
     finally:
         job_dead.disconnect(listen)
     ((signal, name, queue, id, *_),) = told

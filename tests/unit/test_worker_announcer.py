@@ -1,4 +1,4 @@
-"""What waits to be told: in order, bounded, and never given twice once a clerk has begun with it."""
+"""What waits to be told: in order, bounded, and never given twice once a maintenance process has begun with it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from django_jobs.events.signal_events import Notice, from_words, to_words
+from django_jobs.events.signal_events import SignalEvent, from_words, to_words
 from django_jobs.worker import signal_sender
-from django_jobs.worker.signal_sender import Untold
+from django_jobs.worker.signal_sender import SignalOutbox
 
 
 class Line:
@@ -21,24 +21,24 @@ class Line:
     def send(self, message: dict[str, Any]) -> bool:
         if len(self.ids) >= self.room:
             return False
-        self.ids.append(message["notice"]["id"])
+        self.ids.append(message["signal_event"]["id"])
         return True
 
 
-def notice(id: str, **more: Any) -> Notice:
-    return Notice("job_dead", "shop.work", "q", id, 1, more)
+def signal_event(id: str, **more: Any) -> SignalEvent:
+    return SignalEvent("job_dead", "shop.work", "q", id, 1, more)
 
 
-def untold(*ids: str) -> Untold:
-    made = Untold()
+def signal_outbox(*ids: str) -> SignalOutbox:
+    made = SignalOutbox()
     for id in ids:
-        made.add(notice(id))
+        made.add(signal_event(id))
     return made
 
 
 def test_notices_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal_sender, "AT_ONCE", 2)
-    waiting, line = untold("a", "b", "c"), Line()
+    waiting, line = signal_outbox("a", "b", "c"), Line()
     waiting.give(line)  # type: ignore[arg-type]
     waiting.give(line)  # type: ignore[arg-type]
     assert line.ids == ["a", "b"]
@@ -47,7 +47,7 @@ def test_notices_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch
     assert line.ids == ["a", "b", "c"]
 
     narrow = Line(room=1)
-    waiting = untold("a", "b")
+    waiting = signal_outbox("a", "b")
     waiting.give(narrow)  # type: ignore[arg-type]
     narrow.room = 2
     waiting.give(narrow)  # type: ignore[arg-type]
@@ -55,14 +55,14 @@ def test_notices_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch
 
 
 def test_what_a_dead_clerk_had_not_begun_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting, next_clerk = untold("a", "b", "c"), Line()
+    waiting, next_maintenance = signal_outbox("a", "b", "c"), Line()
     waiting.give(Line())  # type: ignore[arg-type]
     for word in ("telling", "told", "telling"):
         waiting.hear(word)
-    waiting.clerk_died()
+    waiting.maintenance_died()
     assert waiting
-    waiting.give(next_clerk)  # type: ignore[arg-type]
-    assert next_clerk.ids == ["c"]
+    waiting.give(next_maintenance)  # type: ignore[arg-type]
+    assert next_maintenance.ids == ["c"]
     waiting.hear("telling")
     assert waiting, "it is being told"
     waiting.hear("told")
@@ -73,7 +73,7 @@ def test_no_more_is_kept_than_memory_is_meant_for_and_the_log_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(signal_sender, "MOST", 2)
-    waiting, line = untold("a", "b", "c"), Line()
+    waiting, line = signal_outbox("a", "b", "c"), Line()
     waiting.give(line)  # type: ignore[arg-type]
     assert line.ids == ["a", "b"]
     assert "job_dead of job c is not sent" in caplog.text
@@ -81,7 +81,7 @@ def test_no_more_is_kept_than_memory_is_meant_for_and_the_log_says_so(
 
 @pytest.mark.parametrize("error", ["its worker was lost", TimeoutError("ran longer than 3 s")])
 def test_a_notice_comes_out_of_its_words_as_it_went_in(error: Any) -> None:
-    sent = notice("a", error=error, outcome="timeout")
+    sent = signal_event("a", error=error, outcome="timeout")
     got = from_words(json.loads(json.dumps(to_words(sent))))
     assert got._replace(more={}) == sent._replace(more={})
     assert (type(got.more["error"]), str(got.more["error"])) == (type(error), str(error))

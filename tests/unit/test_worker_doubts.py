@@ -11,7 +11,7 @@ from django_jobs.core.context import RunningJob
 from django_jobs.core.values import Claim
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.child.lease_check import Doubts
+from django_jobs.worker.child.lease_check import LeaseCheck
 from tests.contract.acts import Q, claim, claim_alone, complete, start
 
 
@@ -21,7 +21,7 @@ class Child:
     def __init__(self, store: Store) -> None:
         self.jobs: list[RunningJob] = []
         self.store: Any = store
-        self.doubts = Doubts(self, lambda: list(self.jobs))  # type: ignore[arg-type]
+        self.lease_check = LeaseCheck(self, lambda: list(self.jobs))  # type: ignore[arg-type]
 
     def get_many(self, queue: str, ids: list[str]) -> Any:
         return self.store.get_many(queue, ids)
@@ -30,8 +30,8 @@ class Child:
         self.jobs += [RunningJob(c.id, "tests.job", c.queue, [], {}, token=c.token) for c in claims]
 
     def check(self, *queues: str) -> dict[str, list[str]]:
-        self.doubts.queues |= set(queues)
-        return dict(self.doubts.settle())
+        self.lease_check.queues |= set(queues)
+        return dict(self.lease_check.settle())
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from django_jobs.worker.child.thread import Runner
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import pair
-from django_jobs.worker.maintenance.tasks import RECONCILE, Chores
+from django_jobs.worker.maintenance.tasks import RECONCILE, MaintenanceTasks
 from django_jobs.worker.parent.children import ChildHandle, StartedJob
-from django_jobs.worker.parent.pool import Staffing
+from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.supervisor import Supervisor
 from django_jobs.worker.shared_memory import SharedMemory
 from tests.support.waiting import wait_until
@@ -63,7 +63,7 @@ def runner(store: Releasing) -> Runner:
         gate=Gate(),
         reports=None,
         fetcher=fetcher,
-        outage=SimpleNamespace(is_on=False),
+        retry_state=SimpleNamespace(is_on=False),
         holding=Holding(),
         shared=SharedMemory(["one", "two"], 1),
     )
@@ -91,7 +91,7 @@ def test_what_could_not_be_handed_back_is_offered_again_before_the_next_claim(ru
 
 
 def test_a_thread_is_not_done_before_its_results_are_settled_whoever_took_them(runner: Runner) -> None:
-    """The steward may have taken them a moment before; a process whose threads are done may end at once."""
+    """The batch monitor may have taken them a moment before; a process whose threads are done may end at once."""
     taken, answered, is_done = Event(), Event(), Event()
 
     def slow(attempts: Sequence[Attempted]) -> None:
@@ -104,7 +104,7 @@ def test_a_thread_is_not_done_before_its_results_are_settled_whoever_took_them(r
 
     runner.child.settler = SimpleNamespace(settle_now=slow)  # type: ignore[assignment]
     runner.done.append(succeeded("a"))
-    threads = [Thread(target=runner.settle_done, name="steward"), Thread(target=end_batch)]
+    threads = [Thread(target=runner.settle_done, name="batch_monitor"), Thread(target=end_batch)]
     threads[0].start()
     assert taken.wait(60)
     threads[1].start()
@@ -139,9 +139,9 @@ def test_a_job_is_not_killed_for_the_time_of_the_one_before_it(
     shared.may_run_until(now - 1)
     if has_ended:
         shared.may_run_until(now + 1)
-    family: Any = OneChild(child)
-    staffing = Staffing(WorkerConfig(queues=()), family, SimpleNamespace(), CrashLoop(), lambda: None)  # type: ignore[arg-type]
-    staffing.keep_time_limits(now)
+    child_processes: Any = OneChild(child)
+    child_pool = ChildPool(WorkerConfig(queues=()), child_processes, SimpleNamespace(), CrashLoop(), lambda: None)  # type: ignore[arg-type]
+    child_pool.keep_time_limits(now)
     assert killed == ([] if has_ended else [4711])
     for end in (ours, theirs):
         end.close()
@@ -218,7 +218,7 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
             self.recoveries = 0
 
         def now(self) -> int:
-            chores._worked_at -= 20  # it took that long to answer
+            tasks._worked_at -= 20  # it took that long to answer
             return 0
 
         def recover(self, queue: str, *, limit: int) -> list[Any]:
@@ -231,26 +231,26 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
         reconcile = prune
 
     store = Awakening()
-    chores = Chores(store, ["q"], 30_000)  # type: ignore[arg-type]
-    chores._worked_at -= 12  # with the longest call on top, more than half a lease
+    tasks = MaintenanceTasks(store, ["q"], 30_000)  # type: ignore[arg-type]
+    tasks._worked_at -= 12  # with the longest call on top, more than half a lease
     for _ in range(3):
-        chores.step(monotonic())
+        tasks.step(monotonic())
     assert store.recoveries == 0
-    chores.grace_until, chores._worked_at = 0.0, monotonic()
-    chores._recover("q", 5.0)
+    tasks.grace_until, tasks._worked_at = 0.0, monotonic()
+    tasks._recover("q", 5.0)
     assert store.recoveries == 1
 
 
 def test_a_waiter_let_in_early_is_no_inconsistency_to_hear_of(caplog: pytest.LogCaptureFixture) -> None:
     found = {"waiter_without_limit": 1, "lock_without_job": 0}
     store = SimpleNamespace(reconcile=lambda queue, buried: found, is_walking=lambda queue: False)
-    chores = Chores(store, ["q"], 30_000)  # type: ignore[arg-type]
-    assert chores._reconcile("q") == RECONCILE
+    tasks = MaintenanceTasks(store, ["q"], 30_000)  # type: ignore[arg-type]
+    assert tasks._reconcile("q") == RECONCILE
     store.is_walking = lambda queue: True
-    assert chores._reconcile("q") < RECONCILE, "it is in the middle of the queue"
+    assert tasks._reconcile("q") < RECONCILE, "it is in the middle of the queue"
     assert not caplog.records
     store.reconcile = lambda queue, buried: {"waiter_without_limit": 1, "lock_without_job": 1}
-    assert chores._reconcile("q") < RECONCILE
+    assert tasks._reconcile("q") < RECONCILE
     assert [record.args for record in caplog.records] == [("q", {"lock_without_job": 1})]
 
 

@@ -102,8 +102,8 @@ class Beat:
         self.in_doubt: list[tuple[str, str]] = []
         self.held: list[tuple[str, Any, list[str]]] = []
         self.workers = ["child-1"]
-        self.family = OneChild(queues)
-        self.reach = Reach(tuple(map(QueueSettings, queues)), lease / 1000, self.family)  # type: ignore[arg-type]
+        self.child_processes = OneChild(queues)
+        self.reach = Reach(tuple(map(QueueSettings, queues)), lease / 1000, self.child_processes)  # type: ignore[arg-type]
         self.heart = Heartbeat(
             self.fleet,  # type: ignore[arg-type]
             WorkerConfig(queues=tuple(map(QueueSettings, queues)), lease=lease),
@@ -202,25 +202,25 @@ def test_a_worker_that_cannot_renew_in_time_claims_from_fewer_queues(make_beat: 
     beat.fleet.renewed_at_once, beat.fleet.takes = 1, 0.0999  # a hair less: clocks round
     beat.heart.step(beat.clock.now)
     beat.heart.step(beat.clock.now)
-    assert beat.family.closed == set(QUEUES[15:]), "after the second call of the first round"
+    assert beat.child_processes.closed == set(QUEUES[15:]), "after the second call of the first round"
     beat.calls()
     assert len(beat.calls()) == 41, "what is held is renewed"
 
     beat.fleet.idle = set(QUEUES[20:])
     beat.calls()
     assert len(beat.calls()) == 21, "and what is not need not be"
-    assert not beat.family.shared.is_open(QUEUES[15])
+    assert not beat.child_processes.shared.is_open(QUEUES[15])
 
     beat.fleet.takes, beat.fleet.idle = 0.001, set()
     beat.calls()
     beat.calls()
-    assert beat.family.closed == frozenset()
+    assert beat.child_processes.closed == frozenset()
     assert len(beat.calls()) == 41
 
 
 def test_a_queue_is_renewed_while_a_claim_from_it_may_be_under_way(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat(*QUEUES)
-    beat.family.shared.asks(QUEUES[30])
+    beat.child_processes.shared.asks(QUEUES[30])
     beat.fleet.renewed_at_once, beat.fleet.takes, beat.fleet.idle = 1, 0.0999, set(QUEUES)
     for _ in range(3):
         beat.calls()
@@ -336,7 +336,7 @@ def test_who_cannot_show_himself_but_renews_his_leases_works_on(make_beat: Calla
     beat.fleet.silent = {"fleet"}
     beat.go_on(120)
 
-    assert not beat.heart.outage.is_on
+    assert not beat.heart.retry_state.is_on
     assert beat.heart.silence == 0
 
 

@@ -9,27 +9,27 @@ import sys
 import pytest
 
 from django_jobs.exceptions import StoreFull, StoreUnavailable
-from django_jobs.worker.retry import LONGEST_PAUSE, Outage
+from django_jobs.worker.retry import LONGEST_PAUSE, RetryState
 
 
 def test_an_outage_is_said_once_and_its_pauses_grow_to_a_limit(caplog: pytest.LogCaptureFixture) -> None:
-    outage = Outage("Somebody")
-    pauses = [outage.failed(StoreUnavailable()) for _ in range(12)]
+    retry_state = RetryState("Somebody")
+    pauses = [retry_state.failed(StoreUnavailable()) for _ in range(12)]
 
-    assert outage.is_on
+    assert retry_state.is_on
     assert max(pauses) <= LONGEST_PAUSE
     assert pauses[0] <= 0.1 < pauses[-1]
-    assert outage.worked()
-    assert not outage.worked()
+    assert retry_state.worked()
+    assert not retry_state.worked()
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
 
 
 def test_an_outage_is_said_once_though_many_in_a_process_meet_it(caplog: pytest.LogCaptureFixture) -> None:
-    several = [Outage("One"), Outage("Another"), Outage("A third")]
-    for outage in several:
-        outage.failed(StoreUnavailable("Redis is away."))
-    for outage in several:
-        outage.worked()
+    several = [RetryState("One"), RetryState("Another"), RetryState("A third")]
+    for retry_state in several:
+        retry_state.failed(StoreUnavailable("Redis is away."))
+    for retry_state in several:
+        retry_state.worked()
     several[1].failed(StoreUnavailable("Redis is away again."))
 
     assert [record.args[0] for record in caplog.records if record.levelno >= logging.WARNING] == [
@@ -40,7 +40,7 @@ def test_an_outage_is_said_once_though_many_in_a_process_meet_it(caplog: pytest.
 
 
 def test_who_is_refused_says_so_though_others_cannot_reach_the_store(caplog: pytest.LogCaptureFixture) -> None:
-    away, refused = Outage("Away"), Outage("Refused")
+    away, refused = RetryState("Away"), RetryState("Refused")
     away.failed(StoreUnavailable("Redis is away."))
     refused.failed(StoreFull("Redis is full."))
     refused.worked()
@@ -54,12 +54,12 @@ def test_who_is_refused_says_so_though_others_cannot_reach_the_store(caplog: pyt
 FORKING = """
 import logging, os
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.retry import RetryState
 
 logging.basicConfig(format="%(message)s")
-Outage("The parent").failed(StoreUnavailable("Redis is away."))
+RetryState("The parent").failed(StoreUnavailable("Redis is away."))
 if os.fork() == 0:
-    Outage("Its child").failed(StoreUnavailable("Redis is away."))
+    RetryState("Its child").failed(StoreUnavailable("Redis is away."))
     os._exit(0)
 os.wait()
 """

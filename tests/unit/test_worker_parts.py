@@ -1,4 +1,4 @@
-"""The parts of parent and child one by one: steward, settler, chores, channel."""
+"""The parts of parent and child one by one: batch monitor, settler, maintenance tasks, channel."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from django_jobs.core.values import Claim, NewJob, Recovered, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.worker.child.batch_monitor import INTERVAL, SLOW, Steward
+from django_jobs.worker.child.batch_monitor import INTERVAL, SLOW, BatchMonitor
 from django_jobs.worker.child.batch_size import BatchSizer
 from django_jobs.worker.child.settler import Settler, calls_of
 from django_jobs.worker.ipc import pair
-from django_jobs.worker.maintenance.tasks import Chores
+from django_jobs.worker.maintenance.tasks import MaintenanceTasks
 from tests.support.waiting import wait_until
 
-# -- the steward -------------------------------------------------------------------
+# -- the batch monitor -------------------------------------------------------------------
 
 
 class FakeRunner:
@@ -46,7 +46,7 @@ class FakeRunner:
 
 def look(*runners: FakeRunner) -> tuple[bool, BatchSizer]:
     sizer = BatchSizer()
-    return Steward(runners, None, sizer).tick(100.0), sizer  # type: ignore[arg-type]
+    return BatchMonitor(runners, None, sizer).tick(100.0), sizer  # type: ignore[arg-type]
 
 
 @pytest.mark.accepts("O13")
@@ -124,7 +124,7 @@ def test_what_the_store_cannot_take_now_is_settled_later_and_held_up_nobody(
     assert caplog.text.count("does not answer") == 1
 
 
-# -- chores ------------------------------------------------------------------------------
+# -- maintenance tasks ------------------------------------------------------------------------------
 
 
 class Quiet:
@@ -148,20 +148,20 @@ class Quiet:
         return False
 
 
-def run_due(chores: Chores, steps: int) -> None:
+def run_due(tasks: MaintenanceTasks, steps: int) -> None:
     for _ in range(steps):
-        chores.step(monotonic())
+        tasks.step(monotonic())
 
 
 def test_every_chore_is_done_in_every_queue_one_call_at_a_time() -> None:
     store = Quiet()
-    chores = Chores(store, ["a", "b"], 30_000)  # type: ignore[arg-type]
+    tasks = MaintenanceTasks(store, ["a", "b"], 30_000)  # type: ignore[arg-type]
     for number in range(1, 7):
-        chores.step(monotonic())
+        tasks.step(monotonic())
         assert len(store.asked) == number
 
     assert sorted(store.asked) == sorted(["recover", "prune", "reconcile"] * 2)
-    run_due(chores, 5)
+    run_due(tasks, 5)
     assert len(store.asked) == 6, "nothing is due again yet"
 
 
@@ -171,8 +171,8 @@ def test_a_failing_ticker_does_not_end_the_chores(caplog: pytest.LogCaptureFixtu
             raise RuntimeError("the archive is down")
 
     store = Quiet()
-    chores = Chores(store, ["a"], 30_000, [Broken()])  # type: ignore[arg-type]
-    run_due(chores, 4)
+    tasks = MaintenanceTasks(store, ["a"], 30_000, [Broken()])  # type: ignore[arg-type]
+    run_due(tasks, 4)
 
     assert sorted(store.asked) == ["prune", "reconcile", "recover"]
     assert "the archive is down" in caplog.text
@@ -181,22 +181,22 @@ def test_a_failing_ticker_does_not_end_the_chores(caplog: pytest.LogCaptureFixtu
 def test_a_store_that_is_away_is_asked_less_and_less() -> None:
     store = Quiet()
     store.answers = dict.fromkeys(store.answers, StoreUnavailable())
-    chores = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
-    run_due(chores, 50)
+    tasks = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
+    run_due(tasks, 50)
 
     assert len(store.asked) == 1
-    assert chores.due > monotonic()
+    assert tasks.due > monotonic()
 
 
 def test_expired_leases_are_spared_for_a_while_when_asked() -> None:
     store = Quiet()
-    chores = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
-    chores.spare_expired_leases(60)
-    run_due(chores, 10)
+    tasks = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
+    tasks.spare_expired_leases(60)
+    run_due(tasks, 10)
     assert "recover" not in store.asked
 
-    chores.grace_until = 0.0
-    fresh = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
+    tasks.grace_until = 0.0
+    fresh = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
     run_due(fresh, 3)
     assert "recover" in store.asked
 
@@ -210,20 +210,20 @@ def test_leases_are_spared_once_and_recovered_after_it_however_short_they_are(
     monkeypatch.setattr("django_jobs.worker.maintenance.tasks.monotonic", lambda: clock[0])
     store = Quiet()
     store.answers["now"] = 0
-    chores = Chores(store, ["a"], lease)  # type: ignore[arg-type]
-    chores.spare_expired_leases(lease / 1000)
+    tasks = MaintenanceTasks(store, ["a"], lease)  # type: ignore[arg-type]
+    tasks.spare_expired_leases(lease / 1000)
     began = clock[0]
     while "recover" not in store.asked and clock[0] - began < 120:
-        chores.step(clock[0])
-        clock[0] = max(chores.due, clock[0] + 0.001)
+        tasks.step(clock[0])
+        clock[0] = max(tasks.due, clock[0] + 0.001)
     assert lease / 1000 <= clock[0] - began <= lease / 1000 + 5
 
 
 def test_a_full_batch_of_recoveries_is_followed_by_the_next_at_once() -> None:
     store = Quiet()
     store.answers["recover"] = [Recovered(str(n), b"", State.QUEUED, 1, "w", 1, 0, 0) for n in range(100)]
-    chores = Chores(store, ["a"], 30_000)  # type: ignore[arg-type]
-    run_due(chores, 10)
+    tasks = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
+    run_due(tasks, 10)
     assert store.asked.count("recover") > 3
 
 

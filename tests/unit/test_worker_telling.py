@@ -15,7 +15,7 @@ from django_jobs.core.outcome import Succeeded
 from django_jobs.core.values import Lane, NewJob
 from django_jobs.events import receivers as module
 from django_jobs.events.receivers import Telling
-from django_jobs.events.signal_events import Notice
+from django_jobs.events.signal_events import SignalEvent
 from django_jobs.execution.executor import Executor
 from django_jobs.signals import job_expired, job_started, job_succeeded, worker_stopped
 from django_jobs.stores.sqlite import SqliteStore
@@ -53,8 +53,8 @@ def receiver() -> Iterator[Receiver]:
     job_succeeded.disconnect(receiver)
 
 
-def notice(id: str) -> Notice:
-    return Notice("job_succeeded", "job", "default", id, 1, {})
+def signal_event(id: str) -> SignalEvent:
+    return SignalEvent("job_succeeded", "job", "default", id, 1, {})
 
 
 def test_a_receiver_that_hangs_does_not_hold_up_the_ends_of_jobs(
@@ -123,8 +123,8 @@ def test_a_receiver_that_ends_its_thread_ends_no_web_process(receiver: Receiver)
     telling = Telling(ends_process=False)
     job_expired.connect(leave)
     try:
-        telling.deliver(notice("a")._replace(signal="job_expired"))
-        telling.deliver(notice("b"))
+        telling.deliver(signal_event("a")._replace(signal="job_expired"))
+        telling.deliver(signal_event("b"))
         assert telling.finish(30)
     finally:
         job_expired.disconnect(leave)
@@ -136,11 +136,11 @@ def test_what_waits_is_bounded_and_what_is_not_sent_is_counted_and_said_once(
 ) -> None:
     monkeypatch.setattr(module, "MOST", 3)
     telling = Telling()
-    telling.deliver(notice("first"))
+    telling.deliver(signal_event("first"))
     assert receiver.called.wait(10)
     with caplog.at_level(logging.ERROR, "django_jobs.worker"):
         for n in range(6):
-            telling.deliver(notice(str(n)))
+            telling.deliver(signal_event(str(n)))
     assert telling.dropped == 3
     assert [record.getMessage()[:27] for record in caplog.records] == ["Receivers do not keep up: 1"]
     receiver.go.set()
@@ -150,7 +150,7 @@ def test_what_waits_is_bounded_and_what_is_not_sent_is_counted_and_said_once(
 
 def test_a_process_that_ends_waits_for_receivers_no_longer_than_its_time(receiver: Receiver) -> None:
     telling = Telling()
-    telling.deliver(notice("first"))
+    telling.deliver(signal_event("first"))
     assert receiver.called.wait(10)
     assert not telling.finish(0.01)
 

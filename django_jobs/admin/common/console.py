@@ -31,9 +31,9 @@ class Console:
         self.request, self.site = request, site
 
     @cached_property
-    def counted(self) -> browse.Census:
+    def counted(self) -> browse.JobCounts:
         """The numbers of all queues: asked once per request."""
-        return browse.census()
+        return browse.job_counts()
 
     def url(self, name: str, *parts: str) -> str:
         """The address of a page: `console.url("job", queue, id)`.  Parts may hold any character."""

@@ -34,7 +34,10 @@ def overview_context(console: Console) -> dict[str, Any]:
     workers = store.workers()
     return {
         "period": period,
-        "troubles": [(trouble, trouble_url(console, trouble)) for trouble in browse.troubles(counted, workers)],
+        "troubles": [
+            (health_issue, trouble_url(console, health_issue))
+            for health_issue in browse.health_issues(counted, workers)
+        ],
         "charts": charts(browse.series(period, counted.names)),
         "busiest": busiest(list(counted.queues.values())),
         "queue_number": len(counted.names),
@@ -50,13 +53,13 @@ def busiest(stats: list[QueueStats]) -> list[QueueStats]:
     return sorted(stats, key=lambda s: (-s.latency, -s.counts.get("queued", 0), -s.counts.get("running", 0)))[:LINES]
 
 
-def trouble_url(console: Console, trouble: browse.Trouble) -> str:
+def trouble_url(console: Console, health_issue: browse.HealthIssue) -> str:
     """Where to do something about it."""
-    if trouble.kind in {"no_workers", "narrow"}:
+    if health_issue.kind in {"no_workers", "narrow"}:
         return console.url("workers")
-    if trouble.kind in {"dead", "trimmed"}:
-        return f"{console.url('jobs', 'dead')}?group=1&queue={trouble.queue}"
-    return console.url("queue", trouble.queue) if trouble.queue else console.url("queues")
+    if health_issue.kind in {"dead", "trimmed"}:
+        return f"{console.url('jobs', 'dead')}?group=1&queue={health_issue.queue}"
+    return console.url("queue", health_issue.queue) if health_issue.queue else console.url("queues")
 
 
 def charts(series: browse.Series) -> list[Chart]:

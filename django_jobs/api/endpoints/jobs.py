@@ -103,7 +103,7 @@ def list_jobs(
         named = name_of(info.record)
         return principal.knows(named) and name in ("", named)
 
-    queues = [queue] if queue else browse.census().holding(state)
+    queues = [queue] if queue else browse.job_counts().holding(state)
     try:
         found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor))
     except (ValueError, OverflowError) as error:

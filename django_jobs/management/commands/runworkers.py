@@ -16,13 +16,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 import django_jobs
 from django_jobs import middleware
-from django_jobs.conf import QueueSettings, Settings, get_settings, surroundings
+from django_jobs.conf import QueueSettings, Settings, get_settings, host_settings
 from django_jobs.core import registry
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.maintenance.agenda import duties
+from django_jobs.worker.maintenance.agenda import tasks_for
 from django_jobs.worker.parent.burst import waiting_now
 from django_jobs.worker.parent.reload import start_again
 from django_jobs.worker.parent.supervisor import Supervisor
@@ -92,13 +92,13 @@ class Command(BaseCommand):
                 if options["verbosity"]:
                     self.stdout.write("Nothing waits.")
                 return
-        supervisor = Supervisor(store, config, duties(store, config))
+        supervisor = Supervisor(store, config, tasks_for(store, config))
         if options["verbosity"]:
             _log_to_console()
             self.stdout.write(
                 f"django_jobs {django_jobs.__version__}, settings {os.environ.get('DJANGO_SETTINGS_MODULE')!r}, "
                 f"jobs at {address}, namespace {settings.namespace!r}\n"
-                f"Worker {supervisor.name}: {supervisor.portrait.summary()}; it knows {len(registry.names())} jobs. "
+                f"Worker {supervisor.name}: {supervisor.worker_status.summary()}; it knows {len(registry.names())} jobs. "
                 "Quit with Control-C."
             )
         status = supervisor.run()
@@ -138,7 +138,7 @@ def _draining(store: Store, config: WorkerConfig) -> WorkerConfig:
 def _log_to_console() -> None:
     """In development, and where LOGGING names no handler: what becomes of each job, as Django shows each request."""
     logger = logging.getLogger("django_jobs")
-    if surroundings().debug and not logger.hasHandlers():
+    if host_settings().debug and not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%d/%b/%Y %H:%M:%S"))
         logger.addHandler(handler)

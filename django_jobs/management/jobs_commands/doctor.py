@@ -166,7 +166,7 @@ def clock(described: Mapping[str, str]) -> Iterator[Finding]:
 def workers(described: Mapping[str, str]) -> Iterator[Finding]:
     """Does somebody run, and take every queue?"""
     found = get_store().workers()
-    stats = list(browse.census().queues.values())
+    stats = list(browse.job_counts().queues.values())
     waiting = sum(entry.counts.get(state, 0) for entry in stats for state in (State.QUEUED, State.RUNNING))
     if not found:
         said = f"No worker runs (jobs that are queued or running: {waiting}). Start `manage.py runworkers`."
@@ -185,7 +185,7 @@ def workers(described: Mapping[str, str]) -> Iterator[Finding]:
 
 def queues(described: Mapping[str, str]) -> Iterator[Finding]:
     """Is one closed and forgotten, or has one dropped dead jobs?"""
-    for entry in browse.census().queues.values():
+    for entry in browse.job_counts().queues.values():
         if entry.paused is not None and not entry.paused.until:
             yield Finding("warning", "queues", f"Queue {entry.queue!r} is paused until somebody resumes it.")
         if dropped := entry.totals.get("trimmed_dead"):
@@ -194,12 +194,12 @@ def queues(described: Mapping[str, str]) -> Iterator[Finding]:
 
 def names(described: Mapping[str, str]) -> Iterator[Finding]:
     """Do jobs wait that no worker knows, or that this project does not?  The latter of the first jobs of each queue."""
-    for each in browse.unknown_names(browse.census(), get_store().workers()):
+    for each in browse.unknown_names(browse.job_counts(), get_store().workers()):
         what = wanted(each.name)
         said = f"Jobs in queue {each.queue!r} wait ({each.jobs}) for a worker that knows {what}: none that runs does."
         yield Finding("error", "names", f"{said} Start workers with the code that has it, or cancel or delete them.")
     unknown: dict[tuple[str, str], int] = {}
-    for queue in browse.census().queues:
+    for queue in browse.job_counts().queues:
         for state in (State.QUEUED, State.SCHEDULED, State.RETRY, State.BLOCKED):
             for info in get_store().page(queue, state, 0, LOOK):
                 name = name_of(info.record)

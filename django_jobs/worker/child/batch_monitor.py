@@ -23,7 +23,7 @@ INTERVAL = 0.05
 SLOW = 0.15
 
 
-class Steward:
+class BatchMonitor:
     """A thread that sleeps unless batches run."""
 
     def __init__(self, runners: Sequence[Runner], loop: EventLoop | None, sizer: BatchSizer) -> None:

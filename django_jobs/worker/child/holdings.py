@@ -7,7 +7,7 @@ twice in a row is no call under way, and is looked into:
 * claims that this process never heard of go back to their queue, uncounted;
 * claims whose end was recorded, and which the store still has, are ended again in the same way;
 * of an at-most-once job that may have started, and whose end is not remembered here, nobody knows whether it ran: dead;
-* what this process runs and the store has not is left to `Doubts`.
+* what this process runs and the store has not is left to `LeaseCheck`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ logger = logging.getLogger("django_jobs.worker")
 AGAIN = 1.0
 
 
-class Doubts:
+class LeaseCheck:
     """The queues in which the child may have lost its claims, until the store has told."""
 
     def __init__(self, store: Store, running: Callable[[], Collection[RunningJob]]) -> None:

@@ -19,20 +19,20 @@ from django_jobs.execution.executor import Executor
 from django_jobs.execution.plan import run_coroutine_here
 from django_jobs.runtime import forks
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.child.batch_monitor import Steward
+from django_jobs.worker.child.batch_monitor import BatchMonitor
 from django_jobs.worker.child.batch_size import BatchSizer
 from django_jobs.worker.child.event_loop import EventLoop
 from django_jobs.worker.child.fetcher import Fetcher
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.holdings import Agreement, Holding
-from django_jobs.worker.child.lease_check import AGAIN, Doubts
+from django_jobs.worker.child.lease_check import AGAIN, LeaseCheck
 from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.child.thread import Runner
 from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
 from django_jobs.worker.os_signals import Signals, die_with_parent
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.retry import RetryState
 from django_jobs.worker.shared_memory import SharedMemory
 
 logger = logging.getLogger("django_jobs.worker")
@@ -86,7 +86,7 @@ class Child:
         self.store, self.config, self.name, self.lane, self.channel = store, config, name, lane, channel
         self.shared = shared
         self.gate, self.stops, self.clock = Gate(), StopRequests(), StoreClock()
-        self.signals, self.outage = Signals(), Outage(f"Claiming for {name}")
+        self.signals, self.retry_state = Signals(), RetryState(f"Claiming for {name}")
         self.holding = Holding()
         self.sizer, self.settler = BatchSizer(), Settler(store, self.holding)
         receivers.use(self.settler.telling)
@@ -121,9 +121,9 @@ class Child:
         )
         fetch_lock = Lock()
         self.runners = [Runner(self, n, fetch_lock) for n in range(config.threads_of(lane))]
-        self.steward = Steward(self.runners, self.loop, self.sizer)
-        self.doubts = Doubts(store, self._running)
-        self.agreement = Agreement(store, name, self.holding, self.doubts.queues.add)
+        self.batch_monitor = BatchMonitor(self.runners, self.loop, self.sizer)
+        self.lease_check = LeaseCheck(store, self._running)
+        self.agreement = Agreement(store, name, self.holding, self.lease_check.queues.add)
 
     def _size(self, queue: str) -> int:
         if self.lane is Lane.ALONE:
@@ -161,12 +161,12 @@ class Child:
         self.signals.install(for_parent=False)
         forks.guard(self._abandon)
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        self.steward.thread.start()
+        self.batch_monitor.thread.start()
         for runner in self.runners:
             runner.thread.start()
         while True:
             hurries = self.gate.final or (self.yields and self.fetcher.claiming)
-            timeout = _LEAVING_INTERVAL if hurries else AGAIN if self.doubts.queues else None
+            timeout = _LEAVING_INTERVAL if hurries else AGAIN if self.lease_check.queues else None
             ready = select.select([self.channel.fileno(), self.signals.fileno()], [], [], timeout)[0]
             if self.signals.fileno() in ready:
                 self.signals.clear()
@@ -181,7 +181,7 @@ class Child:
             if self.yields and not self.fetcher.claiming and not self.on_trial:
                 self.tries = self.yields = False
                 self.channel.send({"is": "yielded"})
-            for queue, lost in self.doubts.settle():
+            for queue, lost in self.lease_check.settle():
                 self.channel.send({"is": "checked", "queue": queue, "lost": lost})
             if self.gate.final and self.is_idle:
                 self.settler.telling.finish(receivers.LAST_TIME)
@@ -228,7 +228,7 @@ class Child:
                 # A claim that begins from now on brings no suspect; one that is under way may.
                 self.yields, self.fetcher.lane = True, Lane.CLEAR
             case "check":
-                self.doubts.queues.add(message["queue"])
+                self.lease_check.queues.add(message["queue"])
             case "learn":
                 remote.learn(message["at"], message["types"])
                 self.channel.send({"is": "learnt"})

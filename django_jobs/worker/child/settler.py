@@ -22,7 +22,7 @@ from django_jobs.runtime.faults import end_process
 from django_jobs.stores.contract.batches import in_batches
 from django_jobs.stores.contract.store import MAX_BATCH, Store
 from django_jobs.worker.child.holdings import Holding
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -51,7 +51,7 @@ class Settler:
         #: how many attempts wait in those two or are being settled from there.
         self._unsettled = 0
         #: by queue: one broken queue must not hide that the others work, nor the other way round.
-        self._outages: dict[str, Outage] = {}
+        self._retry_states: dict[str, RetryState] = {}
         self._pause = 0.0
 
     @property
@@ -128,19 +128,19 @@ class Settler:
                 recorded = [ended] if ended else []
                 self.holding.settled(call[0])
         except StoreError as error:
-            self._pause = self._outage(queue).failed(error)
+            self._pause = self._retry_state(queue).failed(error)
             return False
-        self._outage(queue).worked()
+        self._retry_state(queue).worked()
         if not is_batch or anybody_listens(recorded):
             for attempted in recorded:
                 announce(attempted, self.telling.deliver)
         return True
 
-    def _outage(self, queue: str) -> Outage:
-        outage = self._outages.get(queue)
-        if outage is None:
-            outage = self._outages[queue] = Outage(f"Settling in queue {queue!r}")
-        return outage
+    def _retry_state(self, queue: str) -> RetryState:
+        retry_state = self._retry_states.get(queue)
+        if retry_state is None:
+            retry_state = self._retry_states[queue] = RetryState(f"Settling in queue {queue!r}")
+        return retry_state
 
 
 def calls_of(attempts: Iterable[Attempted]) -> list[Call]:

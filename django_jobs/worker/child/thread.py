@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Runner:
-    """A thread, and what the steward may see and take of it.
+    """A thread, and what the batch monitor may see and take of it.
 
     `waiting` and `done` are emptied from both sides: deque.popleft is one step, so each item has one taker.
     """
@@ -93,10 +93,10 @@ class Runner:
                 finally:
                     child.shared.asks_no_more()
                     fetcher.claiming = False
-                if child.outage.is_on:
-                    child.outage.worked()
+                if child.retry_state.is_on:
+                    child.retry_state.worked()
         except StoreError as error:
-            gate.ended.wait(child.outage.failed(error))
+            gate.ended.wait(child.retry_state.failed(error))
             return
         if fetched is not None and not may_run:
             self.give_back()
@@ -114,7 +114,7 @@ class Runner:
     def _run_batch(self, queue: str, claimed: Claimed) -> None:
         child, gate = self.child, self.child.gate
         started = self.batch_since
-        child.steward.look()
+        child.batch_monitor.look()
         while not gate.draining:
             try:
                 number, claim = self.waiting.popleft()
@@ -157,7 +157,7 @@ class Runner:
         else:
             child.settler.settle_now([attempted])
 
-    # -- the steward calls these, too ------------------------------------------
+    # -- the batch monitor calls these, too ------------------------------------------
 
     def give_back(self) -> None:
         """Hand back what is claimed and not begun."""

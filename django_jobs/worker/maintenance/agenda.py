@@ -14,7 +14,7 @@ from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance.archiver import Archiver
 from django_jobs.worker.maintenance.eviction import EvictionWatch
-from django_jobs.worker.maintenance.tasks import Ticker
+from django_jobs.worker.maintenance.tasks import Task
 
 #: Seconds between two looks that found nothing.
 ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION = 5.0, 10.0, 5.0, 5.0, 45.0
@@ -22,7 +22,7 @@ ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION = 5.0, 10.0, 5.0, 5.0, 45.0
 SOON = 0.05
 
 
-class Duty:
+class RepeatedTask:
     """Something to be done again and again: `work()` returns how much it did."""
 
     def __init__(self, work: Callable[[], int], pause: float) -> None:
@@ -33,17 +33,21 @@ class Duty:
         return SOON if self.work() else self.pause
 
 
-def duties(store: Store, config: WorkerConfig) -> list[Ticker]:
-    """The duties that this project's settings ask for."""
+def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
+    """The tasks that this project's settings ask for."""
     settings = get_settings()
-    wanted: list[Ticker] = [Duty(read_remote_types, remote.REFRESH)] if settings.api is not None else []
+    wanted: list[Task] = [RepeatedTask(read_remote_types, remote.REFRESH)] if settings.api is not None else []
     wanted += [Periodic()] if config.periodic else []
-    wanted += [Duty(bulk_batch, BULK), Duty(snapshot, SNAPSHOT), Duty(EvictionWatch(store).tick, EVICTION)]
+    wanted += [
+        RepeatedTask(bulk_batch, BULK),
+        RepeatedTask(snapshot, SNAPSHOT),
+        RepeatedTask(EvictionWatch(store).tick, EVICTION),
+    ]
     if settings.archive is not None:
-        wanted.append(Duty(Archiver(store, lambda: {*config.queue_names, *pull_queues()}).tick, ARCHIVE))
+        wanted.append(RepeatedTask(Archiver(store, lambda: {*config.queue_names, *pull_queues()}).tick, ARCHIVE))
     if settings.api is not None:
         watch = RemoteWatch(store, lambda: {*config.queue_names, *pull_queues()})
-        wanted.append(Duty(watch.tick, REMOTE))
+        wanted.append(RepeatedTask(watch.tick, REMOTE))
     return wanted
 
 

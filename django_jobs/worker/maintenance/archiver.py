@@ -22,7 +22,7 @@ PRUNE_EVERY = 60.0
 
 
 class Archiver:
-    """One duty of `runworkers`; several may run, on several machines: writing a job again changes nothing."""
+    """One task of `runworkers`; several may run, on several machines: writing a job again changes nothing."""
 
     def __init__(
         self, store: Store, queues: Callable[[], Iterable[str]], clock: Callable[[], float] = monotonic

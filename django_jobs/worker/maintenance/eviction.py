@@ -13,7 +13,7 @@ HARMLESS = {None, "unknown", "noeviction"}
 
 
 class EvictionWatch:
-    """One duty of `runworkers`: looks at the start, and again now and then because servers are reconfigured."""
+    """One task of `runworkers`: looks at the start, and again now and then because servers are reconfigured."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -1,7 +1,7 @@
-"""The clerk: a child that runs no jobs, but does for the fleet whatever may take long or ask a database.
+"""The maintenance process: a child that runs no jobs, but does for the fleet whatever may take long or ask a database.
 
 Its parent must never wait for anything but the store, and for that only briefly: heartbeats, time limits and signals
-depend on it.  In here a database that does not answer holds up the one duty that asked it, and nothing else.
+depend on it.  In here a database that does not answer holds up the one task that asked it, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from django_jobs.runtime import database_connections, forks
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
-from django_jobs.worker.maintenance.tasks import Chores, Ticker
+from django_jobs.worker.maintenance.tasks import MaintenanceTasks, Task
 from django_jobs.worker.os_signals import STOPS, die_with_parent
-from django_jobs.worker.signal_sender import Announcer
+from django_jobs.worker.signal_sender import SignalSender
 
 logger = logging.getLogger("django_jobs.worker")
 
 #: Seconds between two signs of life.
 SIGN = 5.0
-#: Seconds after which a duty that has not come back is given up, and with it this process: a new one has new
+#: Seconds after which a task that has not come back is given up, and with it this process: a new one has new
 #: connections.  Everything done here is done in bounded steps, which take a fraction of this.
 STUCK = 120.0
 #: Exit status then; sysexits.h calls it EX_TEMPFAIL.
 GIVEN_UP = 75
 
 
-class Desk:
-    """One duty on a thread of its own."""
+class TaskThread:
+    """One task on a thread of its own."""
 
-    def __init__(self, store: Store, lease: int, ticker: Ticker, channel: Channel) -> None:
-        self.chores = Chores(store, [], lease, [ticker])
+    def __init__(self, store: Store, lease: int, extra_task: Task, channel: Channel) -> None:
+        self.tasks = MaintenanceTasks(store, [], lease, [extra_task])
         self.channel = channel
         self.retired = False
         #: monotonic: since when it is at work; None while it waits for its time.
@@ -50,7 +50,7 @@ class Desk:
         self._work()
         self.channel.send({"is": "begun"})
         while True:
-            sleep(max(self.chores.due - monotonic(), 0.0))
+            sleep(max(self.tasks.due - monotonic(), 0.0))
             if self.retired:
                 return
             self._work()
@@ -58,19 +58,19 @@ class Desk:
     def _work(self) -> None:
         self.since = monotonic()
         database_connections.before_job()
-        self.chores.step(monotonic())
+        self.tasks.step(monotonic())
         database_connections.after_job()
         self.since = None
 
 
-class Clerk:
-    """The chores of the store on the main thread, every duty beside them, and signals to receivers beside those."""
+class MaintenanceProcess:
+    """The maintenance tasks of the store on the main thread, every task beside them, and signals to receivers beside those."""
 
-    def __init__(self, store: Store, config: WorkerConfig, tickers: Sequence[Ticker], channel: Channel) -> None:
-        self.channel, self.announcer, self.retired = channel, Announcer(channel), False
-        self.chores = Chores(store, config.queue_names, config.lease, deliver=self.announcer.deliver)
-        self.desks = [Desk(store, config.lease, ticker, channel) for ticker in tickers]
-        self._beside: list[Desk | Announcer] = [self.announcer, *self.desks]
+    def __init__(self, store: Store, config: WorkerConfig, extra_tasks: Sequence[Task], channel: Channel) -> None:
+        self.channel, self.signal_sender, self.retired = channel, SignalSender(channel), False
+        self.tasks = MaintenanceTasks(store, config.queue_names, config.lease, deliver=self.signal_sender.deliver)
+        self.task_threads = [TaskThread(store, config.lease, extra_task, channel) for extra_task in extra_tasks]
+        self._beside: list[TaskThread | SignalSender] = [self.signal_sender, *self.task_threads]
 
     def serve(self) -> NoReturn:
         """Work until the parent is gone, or ends this process."""
@@ -78,7 +78,7 @@ class Clerk:
             each.thread.start()
         said = 0.0
         while True:
-            timeout = SIGN if self.retired else max(min(self.chores.due - monotonic(), SIGN), 0.0)
+            timeout = SIGN if self.retired else max(min(self.tasks.due - monotonic(), SIGN), 0.0)
             while select.select([self.channel.fileno()], [], [], timeout)[0]:
                 # What the parent says of expired leases comes first: a moment later they would be taken.
                 self._obey()
@@ -87,17 +87,17 @@ class Clerk:
             if now - said >= SIGN:
                 said = now
                 self.channel.send({"is": "alive"})
-            self._look_at_desks(now)
+            self._look_at_task_threads(now)
             if not self.retired:
-                self.chores.step(now)
+                self.tasks.step(now)
 
     def _obey(self) -> None:
         for message in self.channel.receive():
             match message["do"]:
                 case "spare":
-                    self.chores.spare_expired_leases(message["seconds"])
+                    self.tasks.spare_expired_leases(message["seconds"])
                 case "announce":
-                    self.announcer.take(message["notice"])
+                    self.signal_sender.take(message["notice"])
                 case "retire":
                     self._retire()
         if not self.channel.is_open:
@@ -106,20 +106,22 @@ class Clerk:
     def _retire(self) -> None:
         """The worker stops: nothing is begun any more but to tell of the jobs that die meanwhile."""
         self.retired = True
-        for desk in self.desks:
-            desk.retired = True
+        for task_thread in self.task_threads:
+            task_thread.retired = True
 
-    def _look_at_desks(self, now: float) -> None:
+    def _look_at_task_threads(self, now: float) -> None:
         for each in self._beside:
             since = each.since
             if since is not None and now - since > STUCK:
-                logger.error("A duty has not come back for %d s: its process is replaced", int(now - since))
+                logger.error("A task has not come back for %d s: its process is replaced", int(now - since))
                 logging.shutdown()
                 os._exit(GIVEN_UP)
 
 
-def run_clerk(store: Store, config: WorkerConfig, tickers: Sequence[Ticker], channel: Channel, parent: int) -> NoReturn:
-    """The life of a forked clerk; never returns into the parent's code."""
+def run_maintenance(
+    store: Store, config: WorkerConfig, extra_tasks: Sequence[Task], channel: Channel, parent: int
+) -> NoReturn:
+    """The life of a forked maintenance process; never returns into the parent's code."""
     try:
         for number in (signal.SIGCHLD, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
@@ -131,9 +133,9 @@ def run_clerk(store: Store, config: WorkerConfig, tickers: Sequence[Ticker], cha
         forks.guard(channel.close)
         die_with_parent(parent)
         remote.tell(lambda at, types: channel.send({"is": "types", "at": at, "types": types}))
-        Clerk(store, config, tickers, channel).serve()
+        MaintenanceProcess(store, config, extra_tasks, channel).serve()
     except BaseException:
-        logger.critical("The clerk failed", exc_info=True)
+        logger.critical("The maintenance process failed", exc_info=True)
     finally:
         logging.shutdown()
         os._exit(1)

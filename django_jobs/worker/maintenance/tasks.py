@@ -16,12 +16,12 @@ from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreError
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import MAX_BATCH, Store
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
 
 _LIMIT = 100
-#: Seconds between two runs of a chore that found no more to do.
+#: Seconds between two runs of a maintenance task that found no more to do.
 RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
 #: The same where a repair has found something, or is in the middle of a queue.
 SOON = 0.5
@@ -31,15 +31,15 @@ LONGEST_CALL = 5.0
 EARLY_ADMISSION = "waiter_without_limit"
 
 
-class Ticker(Protocol):
-    """A duty of its own: periodic jobs, the archive."""
+class Task(Protocol):
+    """A task of its own: periodic jobs, the archive."""
 
     def tick(self) -> float | None:
         """Do what is due.  Returns the seconds until it wants to be called again (None: a minute)."""
         ...
 
 
-class Chores:
+class MaintenanceTasks:
     """A heap of what is due when."""
 
     def __init__(
@@ -47,12 +47,12 @@ class Chores:
         store: Store,
         queues: Sequence[str],
         lease: int,
-        tickers: Sequence[Ticker] = (),
+        extra_tasks: Sequence[Task] = (),
         deliver: Deliver = send,
     ) -> None:
-        """`lease` in ms; `deliver(notice)` has the signals about recovered jobs sent."""
+        """`lease` in ms; `deliver(signal_event)` has the signals about recovered jobs sent."""
         self.store, self.lease, self.deliver = store, lease / 1000, deliver
-        self.outage = Outage("Chores")
+        self.retry_state = RetryState("MaintenanceTasks")
         #: monotonic: expired leases are left alone until then.
         self.grace_until = 0.0
         self._worked_at = monotonic()
@@ -62,12 +62,12 @@ class Chores:
             self._add(lambda q=queue: self._recover(q, recover_every))  # type: ignore[misc]
             self._add(lambda q=queue: self._prune(q))  # type: ignore[misc]
             self._add(lambda q=queue: self._reconcile(q))  # type: ignore[misc]
-        for ticker in tickers:
-            self._add(lambda t=ticker: _tick(t))  # type: ignore[misc]
+        for extra_task in extra_tasks:
+            self._add(lambda t=extra_task: _tick(t))  # type: ignore[misc]
         self._pause_until = 0.0
 
-    def _add(self, chore: Callable[[], float]) -> None:
-        heapq.heappush(self._heap, (monotonic(), len(self._heap), chore))
+    def _add(self, task: Callable[[], float]) -> None:
+        heapq.heappush(self._heap, (monotonic(), len(self._heap), task))
 
     @property
     def due(self) -> float:
@@ -75,28 +75,28 @@ class Chores:
         return max(self._heap[0][0], self._pause_until)
 
     def step(self, now: float) -> None:
-        """Do the chore that is most overdue, if one is due."""
+        """Do the maintenance task that is most overdue, if one is due."""
         if now < self.due:
             return
-        _, number, chore = heapq.heappop(self._heap)
+        _, number, task = heapq.heappop(self._heap)
         pause = 1.0
         try:
-            pause = chore()
-            if self.outage.is_on and monotonic() - self._worked_at > self.lease / 2:
+            pause = task()
+            if self.retry_state.is_on and monotonic() - self._worked_at > self.lease / 2:
                 self.spare_expired_leases(self.lease)  # the store is back, and this was the first to notice
-            self.outage.worked()
+            self.retry_state.worked()
             self._worked_at = monotonic()
         except StoreError as error:
             if monotonic() - self._worked_at > self.lease / 2:
                 # What we could not do for so long, others could not do either: renew their leases.
                 self.spare_expired_leases(self.lease)
-            pause = self.outage.failed(error)
+            pause = self.retry_state.failed(error)
             self._pause_until = monotonic() + pause
         except Exception:
-            # A fault in one chore (an archive's database that is down) must not end the others.
-            logger.exception("A chore failed; it is tried again in a minute")
+            # A fault in one maintenance task (an archive's database that is down) must not end the others.
+            logger.exception("A maintenance task failed; it is tried again in a minute")
             pause = 60.0
-        heapq.heappush(self._heap, (monotonic() + pause, number, chore))
+        heapq.heappush(self._heap, (monotonic() + pause, number, task))
 
     def spare_expired_leases(self, seconds: float) -> None:
         """After an outage nobody could renew: give every worker a full lease to do so before it counts as lost."""
@@ -134,6 +134,6 @@ class Chores:
         return SOON if self.store.is_walking(queue) else RECONCILE
 
 
-def _tick(ticker: Ticker) -> float:
-    pause = ticker.tick()
+def _tick(extra_task: Task) -> float:
+    pause = extra_task.tick()
     return 60.0 if pause is None else max(pause, 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from django_jobs.conf import QueueSettings
 from django_jobs.remote import pull_queues
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.parent.children import Family
+from django_jobs.worker.parent.children import ChildProcesses
 
 #: Seconds between two looks.
 INTERVAL = 0.05
@@ -20,10 +20,15 @@ class Burst:
     """
 
     def __init__(
-        self, store: Store, queues: list[str], family: Family, *, up_to: Mapping[str, int] | None = None
+        self,
+        store: Store,
+        queues: list[str],
+        child_processes: ChildProcesses,
+        *,
+        up_to: Mapping[str, int] | None = None,
     ) -> None:
         """`up_to`: queue → the number of the last job that concerns us; None = all do."""
-        self.store, self.queues, self.family, self.up_to = store, queues, family, up_to
+        self.store, self.queues, self.child_processes, self.up_to = store, queues, child_processes, up_to
         self._serial = 0
         self._asked: set[str] = set()
         self._claimed: int | None = None
@@ -34,7 +39,7 @@ class Burst:
         if now < self.due:
             return False
         self.due = now + INTERVAL
-        children = list(self.family)
+        children = list(self.child_processes)
         if {child.name for child in children} != self._asked:
             self._ask()
             self._claimed = None
@@ -54,9 +59,9 @@ class Burst:
         return False
 
     def _ask(self) -> None:
-        self._asked = {child.name for child in self.family}
-        self.family.ping()
-        self._serial = self.family.serial
+        self._asked = {child.name for child in self.child_processes}
+        self.child_processes.ping()
+        self._serial = self.child_processes.serial
 
     def _store_is_empty(self) -> bool:
         """Nothing waits that could run here and now; what is paused or due later does not count."""

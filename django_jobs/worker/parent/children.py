@@ -165,7 +165,7 @@ class ChildHandle:
             return 0
 
 
-class Family:
+class ChildProcesses:
     """All living children of this parent."""
 
     def __init__(self, store: Store, config: WorkerConfig, name: str, signals: Signals) -> None:

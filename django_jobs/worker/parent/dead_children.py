@@ -26,7 +26,7 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.record import decode
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.parent.children import StartedJob
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -34,7 +34,7 @@ _LIMIT = 100
 
 
 @dataclass
-class _Debt:
+class _DeadChild:
     worker: str
     #: True: the child died of its own, which counts for its jobs; False: we ended it, which does not.
     crashed: bool
@@ -46,77 +46,77 @@ class _Debt:
     recovered: int = field(default=0)
 
 
-class Debts:
+class DeadChildren:
     """Oldest first; `step` makes one call."""
 
     def __init__(self, store: Store, queues: Sequence[str], blamed: Callable[[], None], deliver: Deliver) -> None:
-        """`blamed()` is called when a child that crashed turns out to have held jobs; `deliver(notice)` has the signals
+        """`blamed()` is called when a child that crashed turns out to have held jobs; `deliver(signal_event)` has the signals
         about them sent, by a process that may wait for their receivers."""
         self.store, self.queues, self.blamed, self.deliver = store, queues, blamed, deliver
-        self.outage = Outage("Taking back the jobs of a child that ended")
+        self.retry_state = RetryState("Taking back the jobs of a child that ended")
         self.due = 0.0
-        self._debts: deque[_Debt] = deque()
+        self._dead_children: deque[_DeadChild] = deque()
 
     def __len__(self) -> int:
-        return len(self._debts)
+        return len(self._dead_children)
 
     def crashed(self, worker: str) -> None:
         """The child died: its jobs run again, alone, and the death counts."""
-        self._debts.append(_Debt(worker, True, deque(self.queues)))
+        self._dead_children.append(_DeadChild(worker, True, deque(self.queues)))
 
     def ended(self, worker: str) -> None:
         """The child ended as it was told to, or was killed for no fault of its jobs: they run again, uncounted."""
-        self._debts.append(_Debt(worker, False, deque(self.queues)))
+        self._dead_children.append(_DeadChild(worker, False, deque(self.queues)))
 
     def timed_out(self, worker: str, job: StartedJob) -> None:
         """The child was killed because its only job ran longer than it may."""
-        self._debts.append(_Debt(worker, False, deque(self.queues), job))
+        self._dead_children.append(_DeadChild(worker, False, deque(self.queues), job))
 
     def step(self, now: float) -> None:
-        """Make one call for the oldest debt, if there is one and its time has come."""
-        if not self._debts or now < self.due:
+        """Make one call for the oldest dead child, if there is one and its time has come."""
+        if not self._dead_children or now < self.due:
             return
-        debt = self._debts[0]
+        dead_child = self._dead_children[0]
         try:
-            if debt.timed_out is not None:
-                debt.verdict = debt.verdict or self._verdict(debt.worker, debt.timed_out)
-                if debt.verdict and (recorded := settle(self.store, debt.verdict)):
+            if dead_child.timed_out is not None:
+                dead_child.verdict = dead_child.verdict or self._verdict(dead_child.worker, dead_child.timed_out)
+                if dead_child.verdict and (recorded := settle(self.store, dead_child.verdict)):
                     announce(recorded, self.deliver)
-                debt.timed_out = None
-            elif self._take_back(debt, debt.queues[0]) < _LIMIT:
-                debt.queues.popleft()
-            self.outage.worked()
+                dead_child.timed_out = None
+            elif self._take_back(dead_child, dead_child.queues[0]) < _LIMIT:
+                dead_child.queues.popleft()
+            self.retry_state.worked()
         except StoreError as error:
-            self.due = monotonic() + self.outage.failed(error)
-            # Another debt may concern a queue that works.
-            debt.queues.rotate(-1)
-            self._debts.rotate(-1)
+            self.due = monotonic() + self.retry_state.failed(error)
+            # Another dead child may concern a queue that works.
+            dead_child.queues.rotate(-1)
+            self._dead_children.rotate(-1)
             return
         except Exception:
             # A fault of ours in deciding about one job: hand back what the child held, without its verdict.
-            logger.exception("The end of a job of %s could not be recorded; it runs again", debt.worker)
-            if debt.timed_out is None:
-                debt.queues.popleft()
-            debt.timed_out = None
-        if not debt.queues:
-            self._debts.popleft()
+            logger.exception("The end of a job of %s could not be recorded; it runs again", dead_child.worker)
+            if dead_child.timed_out is None:
+                dead_child.queues.popleft()
+            dead_child.timed_out = None
+        if not dead_child.queues:
+            self._dead_children.popleft()
 
-    def _take_back(self, debt: _Debt, queue: str) -> int:
-        if not debt.crashed:
+    def _take_back(self, dead_child: _DeadChild, queue: str) -> int:
+        if not dead_child.crashed:
             if ACTIVE:
                 crashpoint("shutdown.before_handback")
-            moved = self.store.release_worker(queue, debt.worker, limit=_LIMIT)
+            moved = self.store.release_worker(queue, dead_child.worker, limit=_LIMIT)
             if ACTIVE:
                 crashpoint("shutdown.mid_handback")
             announce_recovered(queue, [job for job in moved if job.state is not State.QUEUED], self.deliver)
             return len(moved)
-        recovered = self.store.recover(queue, worker=debt.worker, limit=_LIMIT)
+        recovered = self.store.recover(queue, worker=dead_child.worker, limit=_LIMIT)
         if ACTIVE:
             crashpoint("reap.mid_batch")
         announce_recovered(queue, recovered, self.deliver)
-        if recovered and not debt.recovered:
+        if recovered and not dead_child.recovered:
             self.blamed()
-        debt.recovered += len(recovered)
+        dead_child.recovered += len(recovered)
         return len(recovered)
 
     def _verdict(self, worker: str, job: StartedJob) -> Attempted | None:

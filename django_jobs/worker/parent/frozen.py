@@ -15,15 +15,15 @@ from time import monotonic
 from django_jobs.core.values import Claim, Lane
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.parent.children import ChildHandle, Family
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
+from django_jobs.worker.retry import RetryState
 from django_jobs.worker.shared_memory import SETTLED, NotBegun
 
 logger = logging.getLogger("django_jobs.worker")
 
 #: Seconds between two looks at all children.
 LOOK = 1.0
-#: Seconds after which something claimed should have been begun or handed back by the child (steward.SLOW and more).
+#: Seconds after which something claimed should have been begun or handed back by the child (batch monitor.SLOW and more).
 WAITS = 1.0
 #: Seconds without an answer, and looks in that time: a parent that was held up has not seen the answer yet.  With
 #: LOOK and WAITS this keeps "handed back within 10 s"; a child that computes in Python answers in milliseconds, on a
@@ -53,8 +53,8 @@ class _Watch:
 class FrozenChildren:
     """Watches over all children; each step makes one call to the store at the most."""
 
-    def __init__(self, store: Store, family: Family) -> None:
-        self.store, self.family = store, family
+    def __init__(self, store: Store, child_processes: ChildProcesses) -> None:
+        self.store, self.child_processes = store, child_processes
         self.due = 0.0
         self._watched: dict[int, _Watch] = {}
         #: the child that held the lock of a store in a file at the last look, and since when at every look (monotonic).
@@ -62,15 +62,15 @@ class FrozenChildren:
         self._is_locked = False
         #: when to look at the lock again (monotonic).
         self.lock_due = 0.0
-        self._outage = Outage("Handing back what a frozen process has not begun")
+        self._retry_state = RetryState("Handing back what a frozen process has not begun")
 
     def step(self, now: float) -> None:
         """Look at the children if it is time."""
         if now < self.due:
             return
         self.due = now + LOOK
-        self._watched = {pid: watch for pid, watch in self._watched.items() if pid in self.family.children}
-        for child in self.family:
+        self._watched = {pid: watch for pid, watch in self._watched.items() if pid in self.child_processes.children}
+        for child in self.child_processes:
             if child.channel.is_open and not child.killed_for:
                 self._look(child, now)
 
@@ -83,7 +83,7 @@ class FrozenChildren:
             return self._is_locked
         self.lock_due = now + LOOK / 2
         pid = self.store.locked_by()
-        child = self.family.children.get(pid)
+        child = self.child_processes.children.get(pid)
         if child is None or child.killed_for:
             pid = 0
         if pid != self._locked_by[0]:
@@ -91,7 +91,7 @@ class FrozenChildren:
         self._is_locked = child is not None and pid != 0 and now > self._locked_by[1]
         if child is not None and self._is_locked:
             if child.pinged_at is None:
-                child.ping(self.family.serial)
+                child.ping(self.child_processes.serial)
             elif now - max(child.pinged_at, self._locked_by[1]) >= LOCKS:
                 logger.error("%s does not answer, and holds the lock of the store: it is ended", child.name)
                 child.kill("fenced")
@@ -104,7 +104,7 @@ class FrozenChildren:
                 logger.log(_level(child), "%s answers again", child.name)
             waits = child.shared.waits_since()
             if waits is not None and now - waits > WAITS:
-                child.ping(self.family.serial)
+                child.ping(self.child_processes.serial)
             return
         watch = self._watched.setdefault(child.pid, _Watch())
         if child.is_frozen:
@@ -132,10 +132,10 @@ class FrozenChildren:
             elif watch.owed:
                 self._hand_back(child, watch, watch.owed[0])
                 watch.owed.popleft()
-            self._outage.worked()
+            self._retry_state.worked()
         except StoreUnavailable as error:
             watch.seen = None
-            self.due = monotonic() + max(self._outage.failed(error), SETTLED)
+            self.due = monotonic() + max(self._retry_state.failed(error), SETTLED)
             return
         except StoreError as error:
             logger.error("What %s has not begun cannot be handed back: %s", child.name, error)

@@ -12,7 +12,7 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.reach import Reach
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.retry import RetryState
 
 #: queue → token → claims: what the store has for one child.
 Held = dict[str, Mapping[int, int]]
@@ -56,8 +56,8 @@ class Heartbeat:
         self.holds, self.reach = holds, reach
         self.lease = config.lease / 1000
         self.interval = self.lease / BEATS
-        self.outage = Outage("Heartbeat")
-        self._showing = Outage("Saying that this worker lives")
+        self.retry_state = RetryState("Heartbeat")
+        self._showing = RetryState("Saying that this worker lives")
         #: monotonic: when the next step is due; when the last round that renewed every lease began.
         self.due = self.last_round = self._began = monotonic()
         #: server → when it failed to answer (monotonic); only those that have not answered since.
@@ -79,13 +79,13 @@ class Heartbeat:
         except StopIteration:
             self._steps = None
             self.last_round, self.due = self._began, self._began + self.interval
-            self.outage.worked()
+            self.retry_state.worked()
             self._reminded = 0.0
         except Exception as error:
             if not isinstance(error, StoreError):
                 logger.exception("A fault in the heartbeat; it is tried again")
             self._steps = None
-            self.due = monotonic() + min(self.outage.failed(error), self.interval, LONGEST_PAUSE)
+            self.due = monotonic() + min(self.retry_state.failed(error), self.interval, LONGEST_PAUSE)
             if self.silence >= self._reminded + REMINDER:
                 self._reminded = self.silence
                 logger.warning(
@@ -168,7 +168,7 @@ class Heartbeat:
         """Seconds since a round that reached everything began, if a call has failed since; else 0.
 
         A parent that was stopped for an hour and goes on has not failed yet: it asks first what it still holds."""
-        return monotonic() - self.last_round if self.outage.is_on else 0.0
+        return monotonic() - self.last_round if self.retry_state.is_on else 0.0
 
     @property
     def should_fence(self) -> bool:

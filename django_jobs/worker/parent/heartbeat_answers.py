@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from django_jobs.core.values import Killed, Lane, State
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.parent.children import Family
+from django_jobs.worker.parent.children import ChildProcesses
 
 
 class Told:
     """Passes on what the store says of the jobs of one child."""
 
-    def __init__(self, store: Store, family: Family) -> None:
-        self.store, self.family = store, family
+    def __init__(self, store: Store, child_processes: ChildProcesses) -> None:
+        self.store, self.child_processes = store, child_processes
 
     def asked_to_stop(self, worker: str, queue: str, job_id: str) -> None:
         """An operator wants the job to stop, or has killed it."""
-        for child in self.family:
+        for child in self.child_processes:
             if child.name != worker:
                 continue
             if isinstance(job_id, Killed):
@@ -25,7 +25,7 @@ class Told:
 
     def holds_nothing(self, worker: str, queue: str, asked_at: float) -> None:
         """We were stopped, or cut off unnoticed, for longer than a lease: end what may run elsewhere by now."""
-        for child in self.family:
+        for child in self.child_processes:
             if child.name != worker:
                 continue
             if child.lane is Lane.SHARED:

@@ -1,4 +1,4 @@
-"""The parent's side of its clerk: started, replaced when it dies or falls silent, told what to announce, ended."""
+"""The parent's side of its maintenance process: started, replaced when it dies or falls silent, told what to announce, ended."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ from time import monotonic
 from typing import Any
 
 from django_jobs import remote
-from django_jobs.events.signal_events import Notice
+from django_jobs.events.signal_events import SignalEvent
 from django_jobs.worker.ipc import Channel
-from django_jobs.worker.maintenance.process import STUCK, run_clerk
-from django_jobs.worker.maintenance.tasks import Ticker
+from django_jobs.worker.maintenance.process import STUCK, run_maintenance
+from django_jobs.worker.maintenance.tasks import Task
 from django_jobs.worker.os_signals import kill
-from django_jobs.worker.parent.children import Family
-from django_jobs.worker.retry import Outage
-from django_jobs.worker.signal_sender import Untold
+from django_jobs.worker.parent.children import ChildProcesses
+from django_jobs.worker.retry import RetryState
+from django_jobs.worker.signal_sender import SignalOutbox
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds before a clerk that died is replaced, doubling between these; one that lived longer begins anew.
+#: Seconds before a maintenance process that died is replaced, doubling between these; one that lived longer begins anew.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-#: Seconds that a burst waits for a database that holds up a duty or a receiver.
+#: Seconds that a burst waits for a database that holds up a task or a receiver.
 PATIENCE = 10.0
 
 
-class ClerkWatch:
-    """At most one clerk at a time."""
+class MaintenanceMonitor:
+    """At most one maintenance process at a time."""
 
-    def __init__(self, family: Family, tickers: Sequence[Ticker]) -> None:
-        self.family, self.tickers = family, tickers
+    def __init__(self, child_processes: ChildProcesses, extra_tasks: Sequence[Task]) -> None:
+        self.child_processes, self.extra_tasks = child_processes, extra_tasks
         #: 0 while there is none.
         self.pid = 0
         self.channel: Channel | None = None
-        #: how many duties of this clerk have worked once.
+        #: how many tasks of this maintenance process have worked once.
         self.begun = 0
         self._started = self._heard = self._not_before = 0.0
         self._pause = SHORTEST_PAUSE
         self._spare_until = 0.0
         #: signals that receivers have not been sent.
-        self.untold = Untold()
+        self.signal_outbox = SignalOutbox()
         self._retired = False
-        self._no_room = Outage("Starting the clerk")
+        self._no_room = RetryState("Starting the maintenance process")
 
     def look_after(self, now: float) -> None:
         """Take in what it said; start one if there is none; end one that says nothing any more."""
-        if self.pid in self.family.foreign:
-            self._died(self.family.foreign.pop(self.pid), now)
+        if self.pid in self.child_processes.foreign:
+            self._died(self.child_processes.foreign.pop(self.pid), now)
         if self.channel is not None:
-            self.untold.give(self.channel)
+            self.signal_outbox.give(self.channel)
         if not self.pid:
-            if now >= self._not_before and (self.untold or not self._retired):
+            if now >= self._not_before and (self.signal_outbox or not self._retired):
                 self._start(now)
         elif now - self._heard > STUCK:
-            logger.error("The clerk has said nothing for %d s: it is replaced", int(STUCK))
+            logger.error("The maintenance process has said nothing for %d s: it is replaced", int(STUCK))
             self._heard = now
             kill(self.pid)
 
@@ -71,13 +71,13 @@ class ClerkWatch:
                 case "types":
                     self._pass_on(message["at"], message["types"])
                 case "telling" | "told" as word:
-                    self.untold.hear(word)
-        self.untold.give(self.channel)
+                    self.signal_outbox.hear(word)
+        self.signal_outbox.give(self.channel)
 
     def _pass_on(self, at: float, types: list[list[Any]]) -> None:
         """Remote job types, for the children that live, and for those that are forked from us later."""
         remote.learn(at, types)
-        for child in self.family:
+        for child in self.child_processes:
             child.learn(at, types)
 
     def fileno(self) -> int | None:
@@ -85,18 +85,18 @@ class ClerkWatch:
         return self.channel.fileno() if self.channel is not None and self.channel.is_open else None
 
     def has_begun(self, now: float) -> bool:
-        """Has every duty worked once?  Said, too, when that takes too long: a database may not answer."""
-        return self.begun >= len(self.tickers) or (self.pid != 0 and now - self._started > PATIENCE)
+        """Has every task worked once?  Said, too, when that takes too long: a database may not answer."""
+        return self.begun >= len(self.extra_tasks) or (self.pid != 0 and now - self._started > PATIENCE)
 
-    def announce(self, notice: Notice) -> None:
-        """Have its receivers told of it: by this clerk, or by the next."""
-        self.untold.add(notice)
+    def announce(self, signal_event: SignalEvent) -> None:
+        """Have its receivers told of it: by this maintenance process, or by the next."""
+        self.signal_outbox.add(signal_event)
         if self.channel is not None:
-            self.untold.give(self.channel)
+            self.signal_outbox.give(self.channel)
 
     def has_told(self, now: float) -> bool:
         """Have all receivers been told?  Said, too, when one takes too long."""
-        return not self.untold or now - self.untold.moved_at > PATIENCE
+        return not self.signal_outbox or now - self.signal_outbox.moved_at > PATIENCE
 
     def spare_expired_leases(self, seconds: float) -> None:
         """Have expired leases left alone for that long."""
@@ -117,7 +117,7 @@ class ClerkWatch:
 
     def wait(self) -> None:
         """After `end`: until it is gone."""
-        if not self.pid or self.pid in self.family.foreign:
+        if not self.pid or self.pid in self.child_processes.foreign:
             return
         try:
             os.waitpid(self.pid, 0)
@@ -125,10 +125,10 @@ class ClerkWatch:
             return
 
     def _start(self, now: float) -> None:
-        config, store = self.family.config, self.family.store
-        tickers = () if self._retired else self.tickers
+        config, store = self.child_processes.config, self.child_processes.store
+        extra_tasks = () if self._retired else self.extra_tasks
         try:
-            self.pid, self.channel = self.family.fork(partial(run_clerk, store, config, tickers))
+            self.pid, self.channel = self.child_processes.fork(partial(run_maintenance, store, config, extra_tasks))
         except OSError as error:
             self._not_before = monotonic() + self._no_room.failed(error)
             return
@@ -143,11 +143,11 @@ class ClerkWatch:
         # What it said before it died: which signals it has begun to send.
         while self.channel is not None and self.channel.is_open and not self.channel.is_dry:
             self.read()
-        self.family.forget(self.pid)
+        self.child_processes.forget(self.pid)
         self.pid, self.channel = 0, None
-        self.untold.clerk_died()
+        self.signal_outbox.maintenance_died()
         if now - self._started > LONGEST_PAUSE:
             self._pause = SHORTEST_PAUSE
-        logger.error("The clerk died (status %d)", status)
+        logger.error("The maintenance process died (status %d)", status)
         self._not_before = now + self._pause
         self._pause = min(self._pause * 2, LONGEST_PAUSE)

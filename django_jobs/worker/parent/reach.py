@@ -12,7 +12,7 @@ from time import monotonic
 
 from django_jobs.conf import QueueSettings
 from django_jobs.stores.contract.running import Renewal
-from django_jobs.worker.parent.children import Family
+from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.shared_memory import SETTLED
 
 logger = logging.getLogger("django_jobs.worker")
@@ -27,13 +27,13 @@ class Reach:
     """Told how long renewals take; closes queues to the children, and opens them again."""
 
     def __init__(
-        self, queues: Sequence[QueueSettings], lease: float, family: Family, *, keeps_all: bool = False
+        self, queues: Sequence[QueueSettings], lease: float, child_processes: ChildProcesses, *, keeps_all: bool = False
     ) -> None:
         """`lease` in seconds.  The queues of the highest PRIORITY are kept, of equals those that come first.
 
         `keeps_all`: this worker ends when all is done, so it leaves nothing to others, and says only that it is slow.
         """
-        self.lease, self.family, self.keeps_all = lease, family, keeps_all
+        self.lease, self.child_processes, self.keeps_all = lease, child_processes, keeps_all
         self._names = [queue.name for queue in queues]
         self._by_rank = [queue.name for queue in sorted(queues, key=lambda queue: -queue.priority)]
         self.most = len(self._names)
@@ -52,7 +52,7 @@ class Reach:
 
     def quiet(self, queues: Collection[str]) -> list[str]:
         """Of these, the closed ones from which nobody claims any more.  To be asked before they are renewed."""
-        now, children = monotonic(), list(self.family)
+        now, children = monotonic(), list(self.child_processes)
         return [
             queue
             for queue in queues
@@ -103,4 +103,4 @@ class Reach:
         closed, now = self._by_rank[most:], monotonic()
         self._closed_at = {queue: self._closed_at.get(queue, now) for queue in closed}
         self._left.intersection_update(closed)  # before a child may claim there again
-        self.family.close_queues(frozenset(closed))
+        self.child_processes.close_queues(frozenset(closed))

@@ -16,8 +16,8 @@ from django.utils import autoreload
 
 from django_jobs.runtime import forks
 from django_jobs.worker.os_signals import die_with_parent, kill
-from django_jobs.worker.parent.children import Family
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.parent.children import ChildProcesses
+from django_jobs.worker.retry import RetryState
 
 T = TypeVar("T")
 logger = logging.getLogger("django_jobs.worker")
@@ -34,18 +34,18 @@ class Watcher:
     """The process that watches the code, beside a worker: started as soon as there is room for it, and again where it
     was ended by somebody else."""
 
-    def __init__(self, family: Family) -> None:
-        self.family = family
+    def __init__(self, child_processes: ChildProcesses) -> None:
+        self.child_processes = child_processes
         #: 0 while there is none.
         self.pid = 0
         self._due = 0.0
-        self._no_room = Outage("Starting the process that watches the code")
+        self._no_room = RetryState("Starting the process that watches the code")
 
     def has_seen_a_change(self, now: float) -> bool:
         """Look after it.  True, once: the code has changed, and the watcher has ended."""
-        status = self.family.foreign.pop(self.pid, None)
+        status = self.child_processes.foreign.pop(self.pid, None)
         if status is not None:
-            self.family.forget(self.pid)
+            self.child_processes.forget(self.pid)
             self.pid = 0
             if status == CHANGED:
                 return True
@@ -53,7 +53,7 @@ class Watcher:
             self._due = now + AGAIN
         if not self.pid and now >= self._due:
             try:
-                self.pid, _ = self.family.fork(lambda channel, parent: _watch(parent))
+                self.pid, _ = self.child_processes.fork(lambda channel, parent: _watch(parent))
             except OSError as error:
                 self._due = now + self._no_room.failed(error)
             else:
@@ -62,7 +62,7 @@ class Watcher:
 
     def end(self) -> None:
         """Its worker ends."""
-        if self.pid and self.pid not in self.family.foreign:
+        if self.pid and self.pid not in self.child_processes.foreign:
             kill(self.pid)
 
 
@@ -112,7 +112,7 @@ def _fork_watcher() -> int:
 
 def _when_there_is_room(start: Callable[[], T]) -> T:
     """Start a process, again and again until the system has room for it: nothing else is to be done here."""
-    no_room = Outage("Starting a process for the changed code")
+    no_room = RetryState("Starting a process for the changed code")
     while True:
         try:
             started = start()

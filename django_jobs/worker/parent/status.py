@@ -9,17 +9,17 @@ from typing import Any
 
 from django_jobs.core.registry import digest
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.parent.children import Family
+from django_jobs.worker.parent.children import ChildProcesses
 
 
-class Portrait:
+class WorkerStatus:
     """The JSON object of `publish_worker`: host, pid, queues, state, and each child with what it does.
 
     Each look also asks the children, whose answers are in the next one: the parent waits for no child.
     """
 
-    def __init__(self, config: WorkerConfig, name: str, family: Family) -> None:
-        self.config, self.name, self.family = config, name, family
+    def __init__(self, config: WorkerConfig, name: str, child_processes: ChildProcesses) -> None:
+        self.config, self.name, self.child_processes = config, name, child_processes
         self.state = "running"
         self.started_at = int(time() * 1000)
         self._is_new = False
@@ -37,7 +37,7 @@ class Portrait:
     def describe(self) -> dict[str, Any]:
         self._is_new = True
         children = []
-        for child in self.family:
+        for child in self.child_processes:
             jobs = child.pong.get("jobs", [])
             children.append(
                 {
@@ -49,14 +49,14 @@ class Portrait:
                     "jobs": jobs,
                 }
             )
-        self.family.ping()
+        self.child_processes.ping()
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "state": self.state,
             "started_at": self.started_at,
             "queues": self.config.queue_names,
-            "closed": len(self.family.closed),
+            "closed": len(self.child_processes.closed),
             "knows": digest(),
             "processes": self.config.processes,
             "threads": self.config.threads,

@@ -21,22 +21,22 @@ from django_jobs.runtime import forks
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
-from django_jobs.worker.maintenance.tasks import Ticker
+from django_jobs.worker.maintenance.tasks import Task
 from django_jobs.worker.os_signals import Signals
 from django_jobs.worker.parent import reload
 from django_jobs.worker.parent.alarm import Alarm
 from django_jobs.worker.parent.burst import Burst
-from django_jobs.worker.parent.children import Family
-from django_jobs.worker.parent.dead_children import Debts
+from django_jobs.worker.parent.children import ChildProcesses
+from django_jobs.worker.parent.dead_children import DeadChildren
 from django_jobs.worker.parent.frozen import FrozenChildren
 from django_jobs.worker.parent.heartbeat import Heartbeat
 from django_jobs.worker.parent.heartbeat_answers import Told
-from django_jobs.worker.parent.maintenance_monitor import ClerkWatch
-from django_jobs.worker.parent.pool import Staffing
+from django_jobs.worker.parent.maintenance_monitor import MaintenanceMonitor
+from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.reach import Reach
-from django_jobs.worker.parent.status import Portrait
+from django_jobs.worker.parent.status import WorkerStatus
 from django_jobs.worker.parent.suspects import Suspects
-from django_jobs.worker.retry import Outage
+from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -47,37 +47,37 @@ LAST_WORDS = 4.0
 class Supervisor:
     """`run()` works until a signal, a command, `--burst` or `--drain` ends it, and returns the exit status."""
 
-    def __init__(self, store: Store, config: WorkerConfig, tickers: Sequence[Ticker] = ()) -> None:
+    def __init__(self, store: Store, config: WorkerConfig, extra_tasks: Sequence[Task] = ()) -> None:
         self.store, self.config = store, config
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         if self.name.startswith("remote:"):
             # Holders of that name are jobs that run outside, whose claims are never taken from a dead worker.
             self.name = f"worker:{self.name}"
         self.signals, crash_loop = Signals(), CrashLoop()
-        self.family = Family(store, config, self.name, self.signals)
-        self.clerk = ClerkWatch(self.family, tickers)
-        self.debts = Debts(store, config.queue_names, crash_loop.forgive, self.clerk.announce)
-        self.staffing = Staffing(config, self.family, self.debts, crash_loop, self._give_up)
+        self.child_processes = ChildProcesses(store, config, self.name, self.signals)
+        self.maintenance = MaintenanceMonitor(self.child_processes, extra_tasks)
+        self.dead_children = DeadChildren(store, config.queue_names, crash_loop.forgive, self.maintenance.announce)
+        self.child_pool = ChildPool(config, self.child_processes, self.dead_children, crash_loop, self._give_up)
         self.alarm = Alarm(self._keep_time, self._last_resort)
-        self.suspects = Suspects(self.family)
-        self.frozen, self.told = FrozenChildren(store, self.family), Told(store, self.family)
+        self.suspects = Suspects(self.child_processes)
+        self.frozen, self.told = FrozenChildren(store, self.child_processes), Told(store, self.child_processes)
         ends_itself = config.burst or config.drain is not None
-        reach = Reach(config.queues, config.lease / 1000, self.family, keeps_all=ends_itself)
-        self.portrait = Portrait(config, self.name, self.family)
+        reach = Reach(config.queues, config.lease / 1000, self.child_processes, keeps_all=ends_itself)
+        self.worker_status = WorkerStatus(config, self.name, self.child_processes)
         self.heartbeat = Heartbeat(
             store,
             config,
             self.name,
-            workers=lambda: [child.name for child in self.family],
-            describe=self.portrait.describe,
+            workers=lambda: [child.name for child in self.child_processes],
+            describe=self.worker_status.describe,
             asked_to_stop=self.told.asked_to_stop,
             command=self._command,
             holds_nothing=self.told.holds_nothing,
-            holds=self.family.hold,
+            holds=self.child_processes.hold,
             reach=reach,
         )
-        self.burst = Burst(store, config.queue_names, self.family, up_to=config.drain) if ends_itself else None
-        self._burst_outage = Outage("Looking whether everything has run")
+        self.burst = Burst(store, config.queue_names, self.child_processes, up_to=config.drain) if ends_itself else None
+        self._burst_retry_state = RetryState("Looking whether everything has run")
         #: monotonic: when what still runs is killed; None while we are not stopping.
         self.deadline: float | None = None
         self.status = 0
@@ -87,27 +87,27 @@ class Supervisor:
 
     def run(self) -> int:
         self.signals.install(for_parent=True)
-        forks.guard(self.family.abandon)
+        forks.guard(self.child_processes.abandon)
         self.alarm.install()
         remote.be_told()
-        logger.info("Worker %s starts: %s", self.name, self.portrait.summary())
+        logger.info("Worker %s starts: %s", self.name, self.worker_status.summary())
         say_started(self.name)
         self._learn_uptime()
-        watcher = reload.Watcher(self.family) if self.config.reload else None
+        watcher = reload.Watcher(self.child_processes) if self.config.reload else None
         try:
             while not self._is_over():
                 self._turn()
                 if watcher is not None and self.deadline is None and watcher.has_seen_a_change(monotonic()):
                     self.code_has_changed = True
                     self.stop("code has changed")
-                self.family.foreign.clear()
+                self.child_processes.foreign.clear()
         finally:
-            self.clerk.end()
+            self.maintenance.end()
             if watcher is not None:
                 watcher.end()
-            self.family.end()
-        self._take_leave()
-        self.clerk.wait()
+            self.child_processes.end()
+        self._deregister()
+        self.maintenance.wait()
         self.signals.ignore()
         say_stopped(self.name)
         logger.info("Worker %s has stopped", self.name)
@@ -117,62 +117,62 @@ class Supervisor:
         self._listen(self._pause(monotonic()))
         now = monotonic()
         self._see_signals(now)
-        self.staffing.reap(now)
-        self.clerk.look_after(now)
+        self.child_pool.reap(now)
+        self.maintenance.look_after(now)
         self._keep_time(now)
         if self.frozen.store_is_locked(now):
             return
         with self.alarm.looking():
             self._keep_leases(now)
         if self.deadline is None:
-            self.staffing.fill_up(now)
-        elif now < self.deadline and not self.family:
+            self.child_pool.fill_up(now)
+        elif now < self.deadline and not self.child_processes:
             self.deadline = now
         self.suspects.step(now)
-        if self.heartbeat.outage.is_on:
+        if self.heartbeat.retry_state.is_on:
             return  # one call that waits for a silent store is enough per turn: the children need us
         with self.alarm.looking():
-            self.debts.step(now)
+            self.dead_children.step(now)
             self.frozen.step(now)
             is_over = self.deadline is None and self.burst is not None and self._burst_is_over(self.burst, now)
         if is_over:
             self.stop("everything has run")
-        if self.deadline is None and self.config.max_memory and self.portrait.is_new:
-            self.staffing.replace_fat_children()
+        if self.deadline is None and self.config.max_memory and self.worker_status.is_new:
+            self.child_pool.replace_fat_children()
 
     def _keep_time(self, now: float) -> None:
         """End what runs for too long: the jobs over their limit, and all of them when the drain is over."""
-        self.staffing.keep_time_limits(now)
+        self.child_pool.keep_time_limits(now)
         if self.deadline is not None and now >= self.deadline:
-            for child in self.family:
+            for child in self.child_processes:
                 child.kill("drain")
 
     def _is_over(self) -> bool:
-        if self.deadline is None or self.family:
+        if self.deadline is None or self.child_processes:
             return False
-        return not (self.debts or self.clerk.untold) or monotonic() > self.deadline + LAST_WORDS
+        return not (self.dead_children or self.maintenance.signal_outbox) or monotonic() > self.deadline + LAST_WORDS
 
     def _pause(self, now: float) -> float:
-        moments = [self.heartbeat.due, self.staffing.next_moment(now), self.frozen.lock_due]
+        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.frozen.lock_due]
         if self.deadline is not None and now < self.deadline:
             moments.append(self.deadline)
-        if not self.heartbeat.outage.is_on:
+        if not self.heartbeat.retry_state.is_on:
             moments.append(self.frozen.due)
-            if self.debts:
-                moments.append(self.debts.due)
+            if self.dead_children:
+                moments.append(self.dead_children.due)
             if self.deadline is None and self.burst is not None and self._burst_may_end(now):
                 moments.append(self.burst.due)
         return max(min(moments) - now, 0.0)
 
     def _listen(self, timeout: float) -> None:
-        talking = {child.channel.fileno(): child for child in self.family if child.channel.is_open}
-        clerk = self.clerk.fileno()
-        filenos = [self.signals.fileno(), *talking, *(() if clerk is None else (clerk,))]
+        talking = {child.channel.fileno(): child for child in self.child_processes if child.channel.is_open}
+        maintenance = self.maintenance.fileno()
+        filenos = [self.signals.fileno(), *talking, *(() if maintenance is None else (maintenance,))]
         for fileno in select.select(filenos, [], [], timeout)[0]:
             if fileno == self.signals.fileno():
                 self.signals.clear()
-            elif fileno == clerk:
-                self.clerk.read()
+            elif fileno == maintenance:
+                self.maintenance.read()
             else:
                 talking[fileno].read()
 
@@ -197,9 +197,9 @@ class Supervisor:
         logger.info("Worker %s stops (%s); running jobs have %g s", self.name, why, timeout)
         self.deadline = monotonic() + timeout
         self.alarm.end_in(timeout + LAST_WORDS + 0.5)
-        self.portrait.state = "stopping"
-        self.clerk.retire()
-        for child in self.family:
+        self.worker_status.state = "stopping"
+        self.maintenance.retire()
+        for child in self.child_processes:
             child.retiring = True
             child.tell("drain")
 
@@ -209,12 +209,12 @@ class Supervisor:
         self.stop("crash loop")
 
     def _last_resort(self) -> None:
-        self.clerk.end()
-        self.family.end()
+        self.maintenance.end()
+        self.child_processes.end()
         os._exit(self.status)
 
-    def _take_leave(self) -> None:
-        if not self.heartbeat.outage.is_on:
+    def _deregister(self) -> None:
+        if not self.heartbeat.retry_state.is_on:
             try:
                 self.store.forget_worker(self.name)
             except StoreError as error:
@@ -225,16 +225,16 @@ class Supervisor:
 
     def _keep_leases(self, now: float) -> None:
         heartbeat = self.heartbeat
-        was_out, last = heartbeat.outage.is_on, heartbeat.last_round
+        was_out, last = heartbeat.retry_state.is_on, heartbeat.last_round
         heartbeat.step(now)
         # What we could not do, others may not have been able to do either; less than half a lease costs nobody his.
         if heartbeat.last_round - last > heartbeat.lease / 2:
-            self.clerk.spare_expired_leases(heartbeat.lease)
+            self.maintenance.spare_expired_leases(heartbeat.lease)
         elif monotonic() - heartbeat.last_round > heartbeat.lease / 2:
-            self.clerk.spare_expired_leases(heartbeat.interval)
-        if was_out and not heartbeat.outage.is_on and self.staffing.fenced:
-            self.staffing.fenced = False
-            self._tell_all("close" if self.staffing.quiet else "open")
+            self.maintenance.spare_expired_leases(heartbeat.interval)
+        if was_out and not heartbeat.retry_state.is_on and self.child_pool.fenced:
+            self.child_pool.fenced = False
+            self._tell_all("close" if self.child_pool.quiet else "open")
         if heartbeat.should_fence:
             self._fence()
         # Otherwise it waits: it runs nothing.  For the end of a burst somebody else waits.
@@ -245,11 +245,11 @@ class Supervisor:
 
     def _fence(self) -> None:
         """Others will soon run what we hold: stop before they start."""
-        if not self.staffing.fenced:
-            self.staffing.fenced = True
+        if not self.child_pool.fenced:
+            self.child_pool.fenced = True
             logger.error("Worker %s cannot renew its leases: its jobs are ended, and it waits for the store", self.name)
             self._tell_all("close")
-        for child in self.family:
+        for child in self.child_processes:
             if child.lane is Lane.ALONE or self.heartbeat.has_lost_leases:
                 child.kill("fenced")
 
@@ -260,7 +260,7 @@ class Supervisor:
         except StoreError:
             uptime = "0"
         if uptime.isdigit() and int(uptime) < self.heartbeat.lease:
-            self.clerk.spare_expired_leases(self.heartbeat.lease)
+            self.maintenance.spare_expired_leases(self.heartbeat.lease)
 
     # -- what the store answers ------------------------------------------------------
 
@@ -269,19 +269,19 @@ class Supervisor:
             case "stop":
                 self.stop("an operator asked")
             case "quiet":
-                self.staffing.quiet = True
-                self.portrait.state = "quiet"
+                self.child_pool.quiet = True
+                self.worker_status.state = "quiet"
                 self._tell_all("close")
             case _:
                 logger.warning("Worker %s does not know the command %r", self.name, word)
 
     def _tell_all(self, what: str) -> None:
-        for child in self.family:
+        for child in self.child_processes:
             child.tell(what)
 
     def _burst_may_end(self, now: float) -> bool:
         """What is not settled, not begun or not told of yet may bring new jobs."""
-        return not self.debts and self.clerk.has_begun(now) and self.clerk.has_told(now)
+        return not self.dead_children and self.maintenance.has_begun(now) and self.maintenance.has_told(now)
 
     def _burst_is_over(self, burst: Burst, now: float) -> bool:
         if not self._burst_may_end(now):
@@ -289,5 +289,5 @@ class Supervisor:
         try:
             return burst.step(now)
         except StoreError as error:
-            burst.due = now + self._burst_outage.failed(error)
+            burst.due = now + self._burst_retry_state.failed(error)
             return False

@@ -7,7 +7,7 @@ there both times, and the others are not charged a second time.
 from __future__ import annotations
 
 from django_jobs.core.values import Lane
-from django_jobs.worker.parent.children import ChildHandle, Family
+from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
 
 #: Seconds for which the child may be busy with a job that is no suspect before another child may run suspects.
 BUSY = 0.1
@@ -16,15 +16,15 @@ BUSY = 0.1
 class Suspects:
     """The right to run suspects: given to one child, and given on only when that child has said that it has none."""
 
-    def __init__(self, family: Family) -> None:
-        self.family = family
+    def __init__(self, child_processes: ChildProcesses) -> None:
+        self.child_processes = child_processes
         self._holder: ChildHandle | None = None
         self._wanted_back = False
 
     def step(self, now: float) -> None:
         """Give the right to a child, or ask for it back where it is of no use."""
         holder = self._holder
-        if holder is not None and (holder.pid not in self.family.children or holder.has_yielded):
+        if holder is not None and (holder.pid not in self.child_processes.children or holder.has_yielded):
             # A child that is reaped runs nothing any more, whatever it had.
             self._holder = None
             self._give(but_not=holder)
@@ -39,7 +39,7 @@ class Suspects:
         return holder.retiring or (job is not None and not job.suspect and now - job.at > BUSY)
 
     def _others(self, holder: ChildHandle | None) -> list[ChildHandle]:
-        return [child for child in self.family.of(Lane.ALONE) if child is not holder and not child.killed_for]
+        return [child for child in self.child_processes.of(Lane.ALONE) if child is not holder and not child.killed_for]
 
     def _give(self, but_not: ChildHandle | None = None) -> None:
         others = self._others(but_not)

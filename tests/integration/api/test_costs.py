@@ -37,8 +37,8 @@ def test_a_new_job_is_one_call_to_the_store_and_a_query_for_token_and_history_ea
         made = api.put("v1/jobs/tests.greet/2", {"data": ["Bob"]})
     monkeypatch.undo()
     assert made.status_code == 201
-    untold = {"enqueued_at": None, "ready_at": None}  # the store's time, which is not asked for
-    assert made.json() == api.get("v1/jobs/tests.greet/2").json() | untold
+    signal_outbox = {"enqueued_at": None, "ready_at": None}  # the store's time, which is not asked for
+    assert made.json() == api.get("v1/jobs/tests.greet/2").json() | signal_outbox
 
 
 def test_a_job_that_middleware_changed_on_its_way_is_accepted_too(api: Api, store: Store, settings: Any) -> None:

@@ -25,8 +25,8 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     """(name, label values…) → value."""
     return {
         (sample.name, *(sample.labels[key] for key in LABELS if key in sample.labels)): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
+        for child_processes in text_string_to_metric_families(text)
+        for sample in child_processes.samples
     }
 
 

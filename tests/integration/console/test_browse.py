@@ -183,11 +183,11 @@ def test_a_snapshot_says_the_same_as_asking(
 ) -> None:
     fill(filler)
     console_store.pause("mail", reason="why")
-    asked, hour, day = browse.census(), browse.series("hour"), browse.series("day")
+    asked, hour, day = browse.job_counts(), browse.series("hour"), browse.series("day")
     monkeypatch.setattr(counts, "LIVE_QUEUES", 2)
     monkeypatch.setattr("django_jobs.browse.snapshot.LIVE_QUEUES", 2)
     assert browse.publish_snapshot()
-    told = browse.census()
+    told = browse.job_counts()
     assert told.at == clock()
     assert told.counts == asked.counts
     assert told.missing == 0
@@ -214,7 +214,7 @@ def test_an_old_snapshot_is_not_believed(console_store: Store, filler: Filler, f
     fill(filler)
     browse.publish_snapshot()
     clock.advance(counts.SNAPSHOT_LIFE + 1)
-    counted = browse.census()
+    counted = browse.job_counts()
     assert counted.at == 0
     assert counted.missing == 2
 
@@ -231,7 +231,7 @@ def test_one_worker_publishes_for_all(console_store: Store, filler: Filler, few_
 
 
 def kinds(store: Store) -> set[str]:
-    return {trouble.kind for trouble in browse.troubles(browse.census(), store.workers())}
+    return {health_issue.kind for health_issue in browse.health_issues(browse.job_counts(), store.workers())}
 
 
 def test_nothing_needs_a_person_where_all_is_well(console_store: Store, filler: Filler) -> None:
@@ -243,7 +243,7 @@ def test_nothing_needs_a_person_where_all_is_well(console_store: Store, filler: 
 def test_a_worker_that_has_left_some_of_its_queues_is_named(console_store: Store) -> None:
     for n, closed in enumerate((0, 3, "rubbish", None)):
         console_store.publish_worker(f"far:{n}", {"closed": closed}, 60_000)
-    found = browse.troubles(browse.census(), console_store.workers())
+    found = browse.health_issues(browse.job_counts(), console_store.workers())
     assert [(each.kind, each.number, each.text) for each in found] == [("narrow", 3, "far:1")]
 
 

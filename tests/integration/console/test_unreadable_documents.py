@@ -133,4 +133,4 @@ def test_a_broken_snapshot_counts_as_none_and_is_replaced(
                 assert root.get(f"{BASE}{page}").status_code == 200, (entry, text[:40])
             clock.advance(61_000)
             assert browse.publish_snapshot(), (entry, text[:40])
-            assert browse.census().missing == 0
+            assert browse.job_counts().missing == 0

@@ -52,9 +52,9 @@ def test_parent_and_children_share_no_socket(site: DatabaseSite, server: Server)
     )
 
     def each_has_its_own() -> bool:
-        family = (pool.pid, *pool.children())
-        counted = Counter(name for pid in family for name in sockets(pid))
-        return len(counted) >= (len(family) - 1) * 2 and max(counted.values()) == 1
+        child_processes = (pool.pid, *pool.children())
+        counted = Counter(name for pid in child_processes for name in sockets(pid))
+        return len(counted) >= (len(child_processes) - 1) * 2 and max(counted.values()) == 1
 
     # Between fork and its first lines, a child has what its parent has: its siblings' channels.
     wait_until(each_has_its_own, "no socket is shared")

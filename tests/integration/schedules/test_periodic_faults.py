@@ -32,7 +32,7 @@ class TestMissed:
     """After an outage of a day in which no scheduler ran."""
 
     @pytest.fixture
-    def outage(self, memory_store, use, at):
+    def retry_state(self, memory_store, use, at):
         def run(after=timedelta(days=1), **entry):
             use(memory_store)
             with scheduled(job={"cron": "0 * * * *", **entry}):
@@ -43,28 +43,28 @@ class TestMissed:
 
         return run
 
-    def test_one_runs_the_last_missed_fire(self, outage, enqueued):
-        outage(missed="one")
+    def test_one_runs_the_last_missed_fire(self, retry_state, enqueued):
+        retry_state(missed="one")
         assert fire_times(enqueued) == [datetime(2026, 11, 21, 10, tzinfo=UTC)]
 
-    def test_one_is_the_default(self, outage, enqueued):
-        outage()
+    def test_one_is_the_default(self, retry_state, enqueued):
+        retry_state()
         assert len(enqueued) == 1
 
-    def test_skip_runs_none(self, outage, enqueued):
-        outage(after=timedelta(days=1, minutes=5), missed="skip")
+    def test_skip_runs_none(self, retry_state, enqueued):
+        retry_state(after=timedelta(days=1, minutes=5), missed="skip")
         assert enqueued == []
 
-    def test_skip_still_runs_what_is_less_than_a_minute_late(self, outage, enqueued):
-        outage(after=timedelta(days=1), missed="skip")
+    def test_skip_still_runs_what_is_less_than_a_minute_late(self, retry_state, enqueued):
+        retry_state(after=timedelta(days=1), missed="skip")
         assert len(enqueued) == 1
 
-    def test_all_runs_each(self, outage, enqueued):
-        outage(missed="all")
+    def test_all_runs_each(self, retry_state, enqueued):
+        retry_state(missed="all")
         assert fire_times(enqueued) == [datetime(2026, 11, 20, 11, tzinfo=UTC) + timedelta(hours=n) for n in range(24)]
 
-    def test_all_runs_no_more_than_the_last_hundred(self, outage, enqueued):
-        outage(missed="all", cron="* * * * *")
+    def test_all_runs_no_more_than_the_last_hundred(self, retry_state, enqueued):
+        retry_state(missed="all", cron="* * * * *")
         assert len(enqueued) == 100
         assert fire_times(enqueued)[-1] == datetime(2026, 11, 21, 10, tzinfo=UTC)
 

@@ -21,7 +21,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
-from tests.support.corruptor import Vandal
+from tests.support.corruptor import Corruptor
 from tests.support.dose import dose
 from tests.support.walking import QUEUE, Walk
 
@@ -98,20 +98,20 @@ def test_whatever_is_broken_every_page_call_and_command_answers(damaged: RedisSt
     for seed in range(dose(4, ci=12, long=100)):
         for key in client.scan_iter(match=f"{{{damaged.keys.namespace}*"):
             client.delete(key)
-        walk, vandal = Walk(damaged, clock, seed), Vandal(client, damaged.keys.of(QUEUE), seed)
-        fleet = Vandal(client, {key: damaged.keys.fleet(key) for key in FLEET}, seed, FLEET)
+        walk, corruptor = Walk(damaged, clock, seed), Corruptor(client, damaged.keys.of(QUEUE), seed)
+        fleet = Corruptor(client, {key: damaged.keys.fleet(key) for key in FLEET}, seed, FLEET)
         visitor = Visitor(damaged, seed)
         for _ in range(120):
             walk.step()
         for turn in range(12):
-            vandal.strike()
+            corruptor.strike()
             fleet.strike(types=turn > 8)
             for _ in range(4):
                 try:
                     visitor.visit()
                 except Exception as error:
                     raise AssertionError(
-                        f"seed {seed}, after {vandal.done[-3:]}, {fleet.done[-3:]}: {error!r}"
+                        f"seed {seed}, after {corruptor.done[-3:]}, {fleet.done[-3:]}: {error!r}"
                     ) from error
             with suppress(StoreError):
                 damaged.reconcile(QUEUE)

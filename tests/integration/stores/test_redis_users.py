@@ -1,4 +1,4 @@
-"""The Redis users of docs/howto/security.md: each can do its duty, and nothing beyond."""
+"""The Redis users of docs/howto/security.md: each can do its task, and nothing beyond."""
 
 from __future__ import annotations
 

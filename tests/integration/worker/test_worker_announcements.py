@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from django_jobs.core.values import State
-from tests.integration.workers import WorkerSite, clerk_of, site
+from tests.integration.workers import WorkerSite, maintenance_of, site
 from tests.support.ledger import Event
 from tests.support.pace import Pace
 from tests.support.pools import Pool
@@ -94,7 +94,7 @@ def test_what_a_clerk_had_not_begun_to_tell_when_it_died_is_told_by_the_next_and
 ) -> None:
     flag = tmp_path / "flag"
     pool = listening(site, f"wait:{flag}")
-    first = clerk_of(site, pool)
+    first = maintenance_of(site, pool)
     if hangs:
         begun = crash(site, pool)
         wait_told(site, begun)
@@ -113,25 +113,25 @@ def test_what_a_clerk_had_not_begun_to_tell_when_it_died_is_told_by_the_next_and
 
 def test_a_job_that_died_just_before_the_stop_is_told_of_before_the_worker_is_gone(site: WorkerSite) -> None:
     pool = listening(site)
-    clerk = clerk_of(site, pool)
-    os.kill(clerk, signal.SIGSTOP)
+    maintenance = maintenance_of(site, pool)
+    os.kill(maintenance, signal.SIGSTOP)
     id = crash(site, pool)
     send_signal(pool.pid, signal.SIGTERM)
-    wait_until(lambda: not set(pool.children()) - {clerk}, "all others have ended", seconds=5)
-    os.kill(clerk, signal.SIGCONT)
+    wait_until(lambda: not set(pool.children()) - {maintenance}, "all others have ended", seconds=5)
+    os.kill(maintenance, signal.SIGCONT)
 
     assert pool.process.wait(60) == 0
     assert len(told(site, id)) == 1
-    assert not is_alive(clerk)
+    assert not is_alive(maintenance)
 
 
 def test_a_job_that_dies_while_its_worker_stops_is_told_of(site: WorkerSite) -> None:
     pool = listening(site)
-    clerk = clerk_of(site, pool)
+    maintenance = maintenance_of(site, pool)
     id = site.put("deaf", at_most_once=True, max_attempts=1)
     (start,) = wait_until(lambda: [e for e in site.ledger.read() if e.kind == "start"], "it runs", seconds=8)
     send_signal(pool.pid, signal.SIGTERM)
-    wait_until(lambda: not set(pool.children()) - {start.pid, clerk}, "the others have ended", seconds=3)
+    wait_until(lambda: not set(pool.children()) - {start.pid, maintenance}, "the others have ended", seconds=3)
     send_signal(start.pid, signal.SIGKILL)
 
     assert pool.process.wait(60) == 0
@@ -152,12 +152,12 @@ def test_a_receiver_comes_to_its_end_though_all_processes_are_told_to_stop(site:
     """As systemd does it: SIGTERM to each of them."""
     flag = tmp_path / "flag"
     pool = listening(site, f"wait:{flag}")
-    clerk = clerk_of(site, pool)
+    maintenance = maintenance_of(site, pool)
     id = crash(site, pool)
     wait_told(site, id)
     for pid in (pool.pid, *pool.children()):
         send_signal(pid, signal.SIGTERM)
-    wait_until(lambda: not set(pool.children()) - {clerk}, "all others have ended", seconds=3)
+    wait_until(lambda: not set(pool.children()) - {maintenance}, "all others have ended", seconds=3)
     flag.touch()
 
     assert pool.process.wait(60) == 0

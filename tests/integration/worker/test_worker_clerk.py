@@ -16,8 +16,8 @@ from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance import process
-from django_jobs.worker.maintenance.process import Clerk
-from tests.integration.workers import WorkerSite, clerk_of, site
+from django_jobs.worker.maintenance.process import MaintenanceProcess
+from tests.integration.workers import WorkerSite, maintenance_of, site
 from tests.support.missing import missing
 from tests.support.pace import Pace
 from tests.support.processes import is_alive
@@ -77,10 +77,10 @@ def test_a_clerk_that_dies_is_replaced_and_costs_no_job_anything(site: WorkerSit
     pool = site.pool()
     id = site.put("work", 3_000)
     site.ledger.wait("start", 1, seconds=5)
-    first = clerk_of(site, pool)
+    first = maintenance_of(site, pool)
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: not is_alive(first), "it is gone")
-    second = clerk_of(site, pool)
+    second = maintenance_of(site, pool)
     assert site.wait(id).crashes == 0
     os.kill(second, signal.SIGSTOP)  # nor does one that is stuck hold anything up
     began = monotonic()
@@ -100,11 +100,11 @@ def test_a_duty_that_does_not_come_back_is_given_up_with_its_process(monkeypatch
 
     ours, theirs = pair()
     config: Any = WorkerConfig(queues=())
-    office = Clerk(SqliteStore(":memory:"), config, [Endless()], theirs)
-    desk, now = office.desks[0], monotonic()
+    office = MaintenanceProcess(SqliteStore(":memory:"), config, [Endless()], theirs)
+    task_thread, now = office.task_threads[0], monotonic()
     for since, expected in ((None, []), (now - process.STUCK + 1, []), (now - process.STUCK - 1, [process.GIVEN_UP])):
-        desk.since = since
-        office._look_at_desks(now)
+        task_thread.since = since
+        office._look_at_task_threads(now)
         assert given_up == expected
     for end in (ours, theirs):
         end.close()

@@ -216,7 +216,9 @@ def test_children_do_not_outlive_their_parent(site: WorkerSite) -> None:
     pool = site.pool(processes=2)
     started(site, site.put("until_stopped"))
     children = wait_until(
-        lambda: len(pool.children()) == 4 and pool.children(), "two, one for jobs alone, the clerk", seconds=5
+        lambda: len(pool.children()) == 4 and pool.children(),
+        "two, one for jobs alone, the maintenance process",
+        seconds=5,
     )
     pool.kill()
 
