@@ -33,7 +33,7 @@ def latency(processes: int, env: dict[str, str], samples: int = 300) -> Numbers:
 
 
 def idle(processes: int, env: dict[str, str], seconds: float = 10) -> Numbers:
-    """Redis commands per second and process while nothing happens (parent, maintenance process and `alone` child are some, too)."""
+    """Redis commands per second and process while nothing happens; parent and maintenance process count, too."""
     from bench.jobs import stamp
 
     client = redis.Redis.from_url(env["BENCH_STORE"])

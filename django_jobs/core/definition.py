@@ -42,7 +42,7 @@ class JobDefinition:
 
     #: Templates call what is callable: without this, `{% if job %}` would run the job.
     do_not_call_in_templates = True
-    #: Signals about its jobs of which the definition itself is told, beside their receivers (events/signal_events.py).
+    #: Signals of which the definition itself is told, in addition to their receivers (events/signal_events.py).
     told_of: frozenset[str] = frozenset()
     #: What is kept of a success says which worker process ran it.
     keeps_worker = False
@@ -101,7 +101,7 @@ class JobDefinition:
         return f"<job {self.name}>"
 
     def tell(self, signal_event: Any) -> None:
-        """One of the signals `told_of` is sent about a job of this definition (`signal_event`: events/signal_events.py)."""
+        """One of the signals `told_of` is sent about a job of this definition (see events/signal_events.py)."""
 
     # -- options -------------------------------------------------------------
 

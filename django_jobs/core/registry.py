@@ -10,8 +10,8 @@ from threading import Lock
 from django.apps import apps
 
 from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import RECORD_FORMAT
 from django_jobs.exceptions import InvalidJob, UnknownJob
-from django_jobs.serialization.record import FORMAT
 
 _lock = Lock()
 _by_name: dict[str, JobDefinition] = {}
@@ -94,7 +94,7 @@ def digest() -> str:
     made_of = (_changes, [names() for names in _further])
     if _digest[0] != made_of:
         further = sorted(set().union(*made_of[1]))
-        text = "\n".join([str(FORMAT), *sorted([*_by_name, *_aliases]), "", *further])
+        text = "\n".join([str(RECORD_FORMAT), *sorted([*_by_name, *_aliases]), "", *further])
         _digest = made_of, sha256(text.encode()).hexdigest()[:12]
     return _digest[1]
 

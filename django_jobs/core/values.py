@@ -32,6 +32,8 @@ WAITING = frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED})
 #: The job waits for something else than a free worker.
 NOT_READY = WAITING - {State.QUEUED}
 
+#: The newest format of a record that this version reads, and the one that it writes (serialization/record.py).
+RECORD_FORMAT = 1
 #: Highest and lowest `priority` inside a queue.
 MAX_PRIORITY = 100
 
@@ -78,7 +80,7 @@ DEFAULT_OPTIONS = Options()
 
 
 class Job(NamedTuple):
-    """One job as it was asked for.  `args` is JSON text `[[positional…], {keyword…}]` made by serialization/record.py."""
+    """One job as it was asked for.  `args` is JSON text `[[positional…], {keyword…}]`: see serialization/record.py."""
 
     id: str
     queue: str

@@ -1,6 +1,7 @@
 """Tells the world how attempts ended: signals, and one log line per job end.  Arguments are never logged.
 
-The line is written here; `deliver` sees to the signals: by default it sends them, a parent hands them to its maintenance process.
+The line is written here.  `deliver` sends the signals: at once by default; a parent passes
+them to its maintenance process.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Executor:
     `run_here` or `run_on_loop`.  Safe to share between threads.
 
     `middleware`: as in the MIDDLEWARE setting (default: that setting); `clock`: the store's time in ms;
-    `close_connections`: tidy database connections round each job (off inside a test's transaction); `deliver(signal_event)`
+    `close_connections`: tidy database connections round each job (off inside a test's transaction).  `deliver(event)`
     has the receivers of job_started called (default: here and now).
     """
 

@@ -1,8 +1,8 @@
 """One verb on all jobs that match, however many: in batches, in the background, resumable.
 
 An operation is entries of the fleet's document "bulk": what to do, how far it got, who drives it, and what each driver
-moved.  Whoever has time drives it: workers between other maintenance tasks (`tick`), and the page that shows its progress.  Two
-drivers at once do no harm: a job is moved, and so counted, by one of them only.
+moved.  Whoever has time drives it: the maintenance process of a worker (`tick`), and the page that shows its progress.
+Two drivers at once do no harm: a job is moved, and so counted, by one of them only.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ def stored_data(call: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Stored JSON without the marks of serialization/json_types.py, for readers that do not know them: dates are text, tuples lists."""
+    """Stored JSON without the marks of serialization/json_types.py: dates become text, tuples become lists."""
     if isinstance(value, list):
         return [plain(item) for item in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Arguments and results ⇄ JSON bytes, exactly: what goes in comes out with the same type and value.
 
 Plain JSON values are written by the C encoder as they are.  Values that JSON lacks are written as an object of one key
-that starts with "$" (see serialization/json_types.py); a dict of the user's that has such a key is written as pairs: the two never meet.
+that starts with "$": see json_types.py.  A dict of the user's with such a key is written as pairs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values that JSON lacks, as objects of one key: `{"$date": "2026-03-29"}`.  The slow half of serialization/arguments.py."""
+"""Values that JSON lacks, as objects of one key: `{"$date": "2026-03-29"}`.  The slow half of arguments.py."""
 
 from __future__ import annotations
 

@@ -25,11 +25,8 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Job, Options
+from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, RECORD_FORMAT, Controls, Job, Options
 from django_jobs.exceptions import CorruptRecord, NewerRecord
-
-#: The newest format that this version reads, and the one that it writes.
-FORMAT = 1
 
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
@@ -124,9 +121,10 @@ def decode(id: str, queue: str, record: bytes) -> Job:
     try:
         _, named, options, controls, enqueued_at, meta, args = record.split(b"\n", 6)
         name, _, number = named.decode().partition("\t")
-        if number and int(number) > FORMAT:
+        if number and int(number) > RECORD_FORMAT:
             raise NewerRecord(
-                f"Job {id!r} in queue {queue!r} has a record of format {number}, and this django_jobs knows {FORMAT}."
+                f"Job {id!r} in queue {queue!r} has a record of format {number}, "
+                f"and this django_jobs knows {RECORD_FORMAT}."
             )
         return Job(
             id,

@@ -13,7 +13,7 @@ from django_jobs.conf import get_settings
 from django_jobs.exceptions import PayloadError
 from django_jobs.serialization.arguments import dump_value, load_value
 
-#: Begins what is kept instead of a result.  No value is written like this: serialization/json_types.py tags a dict with such a key.
+#: Begins what is kept instead of a result.  No value is written like this: json_types.py tags a dict with such a key.
 _MISSING = b'{"$missing":'
 #: Begins a result that says which worker process ran the job: {"$by":["name",value]}.  Tagged like the above.
 _BY = b'{"$by":['

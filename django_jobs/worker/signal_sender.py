@@ -1,8 +1,8 @@
 """How signals about jobs that died get out of a parent: receivers may wait for a database, a parent must not.
 
-The parent keeps its notices in order and gives them to its maintenance process, which says of each when it begins to send it and when
-that is done.  Once begun it is not given again, so no receiver is called twice; what a maintenance process had not begun when it died
-goes to the next.
+The parent keeps its events in order and gives them to its maintenance process.  That says of each event when it begins
+to send it, and when it has sent it.  An event that was begun is not given again: no receiver is called twice.  An event
+that was not begun when the maintenance process died goes to the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("django_jobs.worker")
 
 #: SignalEvents that wait; more mean that a receiver hangs while jobs go on dying, and memory is not for that.
 MOST = 1000
-#: SignalEvents that a maintenance process has been given and not begun: the channel of one that is stopped keeps room for other messages.
+#: Events that a maintenance process has been given and has not begun: its channel keeps room for other messages.
 AT_ONCE = 20
 
 

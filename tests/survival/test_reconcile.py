@@ -184,7 +184,7 @@ def test_every_key_of_a_wrong_type_is_set_aside(law_store: RedisStore, raw: redi
 def test_a_key_that_another_worker_has_set_aside_first_is_left_as_it_is_by_now(
     law_store: RedisStore, raw: redis.Redis, virtual: Clock
 ) -> None:
-    """Two maintenance processes see it broken; before the second acts, jobs have come into the key that is sound again."""
+    """Two maintenance processes see it broken.  Before the second one acts, jobs have come into the repaired key."""
     broken = law_store.keys.of(QUEUE)["queued"]
     raw.set(broken, "junk")
     assert law_store._set_aside([broken]) == 1

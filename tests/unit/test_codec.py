@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.core.values import Controls, Job, Options
+from django_jobs.core.values import RECORD_FORMAT, Controls, Job, Options
 from django_jobs.exceptions import CorruptRecord, NewerRecord
-from django_jobs.serialization.record import FORMAT, decode, encode, has_controls, name_of
+from django_jobs.serialization.record import decode, encode, has_controls, name_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\t"), min_size=1)
@@ -60,7 +60,7 @@ class TestARecord:
         assert encode(job._replace(args=b"[[1],{}]")) == record.replace(b"[[],{}]", b"[[1],{}]")
 
     def test_of_a_newer_format_is_not_taken_for_one_that_can_be_read(self):
-        record = f"-\nname\t{FORMAT + 1}\n\n\n1\n\n[[],{{}}]".encode()
+        record = f"-\nname\t{RECORD_FORMAT + 1}\n\n\n1\n\n[[],{{}}]".encode()
         with pytest.raises(NewerRecord, match="format 2"):
             decode("a", "q", record)
         assert name_of(record) == "name"

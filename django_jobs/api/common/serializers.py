@@ -1,4 +1,7 @@
-"""A job as a caller may see it: serialization/payloads.py, `data` as it was sent, and nothing for those who may only enqueue."""
+"""A job as a caller may see it: the fields of serialization/payloads.py, and `data` as it was sent.
+
+A caller who may only enqueue sees nothing of it.
+"""
 
 from __future__ import annotations
 

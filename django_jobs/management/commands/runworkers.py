@@ -98,7 +98,8 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"django_jobs {django_jobs.__version__}, settings {os.environ.get('DJANGO_SETTINGS_MODULE')!r}, "
                 f"jobs at {address}, namespace {settings.namespace!r}\n"
-                f"Worker {supervisor.name}: {supervisor.worker_status.summary()}; it knows {len(registry.names())} jobs. "
+                f"Worker {supervisor.name}: {supervisor.worker_status.summary()}; "
+                f"it knows {len(registry.names())} jobs. "
                 "Quit with Control-C."
             )
         status = supervisor.run()

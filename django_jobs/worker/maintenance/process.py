@@ -64,7 +64,7 @@ class TaskThread:
 
 
 class MaintenanceProcess:
-    """The maintenance tasks of the store on the main thread, every task beside them, and signals to receivers beside those."""
+    """Runs the tasks of the store on the main thread, every other task on a thread of its own, and sends signals."""
 
     def __init__(self, store: Store, config: WorkerConfig, extra_tasks: Sequence[Task], channel: Channel) -> None:
         self.channel, self.signal_sender, self.retired = channel, SignalSender(channel), False

@@ -50,8 +50,8 @@ class DeadChildren:
     """Oldest first; `step` makes one call."""
 
     def __init__(self, store: Store, queues: Sequence[str], blamed: Callable[[], None], deliver: Deliver) -> None:
-        """`blamed()` is called when a child that crashed turns out to have held jobs; `deliver(signal_event)` has the signals
-        about them sent, by a process that may wait for their receivers."""
+        """`blamed()` is called when a child that crashed turns out to have held jobs.  `deliver(signal_event)` has the
+        signals about them sent, by a process that may wait for their receivers."""
         self.store, self.queues, self.blamed, self.deliver = store, queues, blamed, deliver
         self.retry_state = RetryState("Taking back the jobs of a child that ended")
         self.due = 0.0

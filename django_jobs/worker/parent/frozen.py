@@ -23,7 +23,7 @@ logger = logging.getLogger("django_jobs.worker")
 
 #: Seconds between two looks at all children.
 LOOK = 1.0
-#: Seconds after which something claimed should have been begun or handed back by the child (batch monitor.SLOW and more).
+#: Seconds after which a child should have begun or given back what it claimed (child/batch_monitor.py: SLOW and more).
 WAITS = 1.0
 #: Seconds without an answer, and looks in that time: a parent that was held up has not seen the answer yet.  With
 #: LOOK and WAITS this keeps "handed back within 10 s"; a child that computes in Python answers in milliseconds, on a

@@ -1,4 +1,4 @@
-"""The parent's side of its maintenance process: started, replaced when it dies or falls silent, told what to announce, ended."""
+"""Starts the maintenance process, replaces it when it dies or falls silent, tells it what to announce, and ends it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from django_jobs.worker.signal_sender import SignalOutbox
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds before a maintenance process that died is replaced, doubling between these; one that lived longer begins anew.
+#: Seconds before a maintenance process that died is replaced: doubled each time, and reset by one that lived longer.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 #: Seconds that a burst waits for a database that holds up a task or a receiver.
 PATIENCE = 10.0

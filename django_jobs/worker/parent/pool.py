@@ -91,7 +91,7 @@ class ChildPool:
         return True
 
     def reap(self, now: float) -> None:
-        """Take note of the children that ended; what they held becomes a dead child."""
+        """Take note of the children that ended; what they held is taken back."""
         for child, status in self.child_processes.reap():
             # Not where its function had just returned, or the next one begun: what it shows stays after its death.
             if child.killed_for == "timeout" and child.job is not None and child.job_is_over_time(now):

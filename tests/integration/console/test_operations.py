@@ -87,7 +87,7 @@ def test_what_a_person_ends_has_its_line_and_alarms_nobody(
 
 
 def test_more_ids_than_a_batch_are_moved_in_several(memory_console: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "BATCH", 4)
+    monkeypatch.setattr("django_jobs.operations.actions.BATCH", 4)
     filler = Filler(memory_console)
     ids = [filler.make(State.SCHEDULED) for _ in range(11)]
     assert operations.retry("default", [*ids, *ids]).count == 11

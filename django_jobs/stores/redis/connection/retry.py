@@ -34,7 +34,7 @@ def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = Fal
 
 
 def _in_doubt(call: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same call for its next try: a request of it may still be under way (see stores/redis/connection/idempotency.py)."""
+    """The same call for its next try: a request of it may still be under way (see idempotency.py)."""
     match call:
         case Script(numbered=True) as script, keys, (clock, channel, number, *rest) if not str(number).endswith("+"):
             return script, keys, (clock, channel, f"{number}+", *rest)
