@@ -45,9 +45,7 @@ CLIMBS = {("enqueue.send", "execution.eager")}
 
 #: Circles that are still there: for types only, or made when a call asks for it.  None may be added.
 CIRCLES = {
-    frozenset({"stores.sqlite.database.remembered", "stores.sqlite.database.transaction"}),
     frozenset({"worker.child.batch_monitor", "worker.child.thread", "worker.child.process"}),
-    frozenset(f"tasks_backend.{name}" for name in ("telling", "task", "results", "running")),
 }
 
 

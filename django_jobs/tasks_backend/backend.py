@@ -27,6 +27,7 @@ from django_jobs.tasks_backend.plain import as_json_makes_it
 from django_jobs.tasks_backend.results import meta_of, result_of
 from django_jobs.tasks_backend.running import wrap
 from django_jobs.tasks_backend.task import OPTION_NAMES, JobTask, TaskDefinition, options_of, wire_name
+from django_jobs.tasks_backend.telling import tell
 
 #: What OPTIONS may hold.
 OPTIONS = {"ENQUEUE_ON_COMMIT", "JOB_OPTIONS"}
@@ -63,7 +64,7 @@ class JobsBackend(BaseTaskBackend):
 
     def definition(self, task: Task[Any, Any]) -> TaskDefinition:
         """The job this task is, with this backend's options."""
-        return TaskDefinition(task, wrap(task), options_of(task, self.job_options), wire_name(task))
+        return TaskDefinition(task, wrap(task), options_of(task, self.job_options), wire_name(task), tell)
 
     def _definition_of(self, task: Task[Any, Any]) -> TaskDefinition:
         """The one that workers have, unless this call has options of its own."""

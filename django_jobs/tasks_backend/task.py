@@ -90,17 +90,17 @@ class TaskDefinition(JobDefinition):
         func: Callable[..., Any],
         options: Mapping[str, Any],
         name: str,
+        told: Callable[[TaskDefinition, Any], None],
     ) -> None:
+        """`told(definition, signal_event)` sends Django's signal for one of ours."""
         super().__init__(func, name=name, **options)
-        self.task = task
+        self.task, self._told = task, told
         #: what was asked for, before it was checked.
         self.asked = dict(options)
 
     def tell(self, signal_event: Any) -> None:
         """Send Django's own signal, too."""
-        from django_jobs.tasks_backend.telling import tell
-
-        tell(self, signal_event)
+        self._told(self, signal_event)
 
 
 def wire_name(task: Task[Any, Any]) -> str:

@@ -7,8 +7,9 @@ that recovers it, or a person.  Receivers hold up no task.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from django_jobs.events.signal_events import SignalEvent
 from django_jobs.exceptions import Discard, JobFailed
 from django_jobs.stores import get_store
 from django_jobs.tasks_backend.compat import (
@@ -20,10 +21,7 @@ from django_jobs.tasks_backend.compat import (
 )
 from django_jobs.tasks_backend.results import error_of, result_of, result_of_running
 from django_jobs.tasks_backend.running import BEGAN, RETURNED, attempts_before
-
-if TYPE_CHECKING:
-    from django_jobs.events.signal_events import SignalEvent
-    from django_jobs.tasks_backend.task import TaskDefinition
+from django_jobs.tasks_backend.task import TaskDefinition
 
 STARTED, SUCCEEDED = "job_started", "job_succeeded"
 

@@ -9,8 +9,8 @@ from django_jobs.serialization.record import name_line
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE, in_batches
 from django_jobs.stores.contract.running import MAX_BATCH, Outlook, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
-from django_jobs.stores.sqlite.database.rows import COLUMNS, Row
-from django_jobs.stores.sqlite.database.transaction import ADMIT, SUSPECT, Transaction
+from django_jobs.stores.sqlite.database.rows import COLUMNS, SUSPECT, Row
+from django_jobs.stores.sqlite.database.transaction import ADMIT, Transaction
 from django_jobs.stores.sqlite.database.unknown import admit_known, is_parked, park, unknown_to
 
 #: jobs looked at and passed over by one claim; the next claim goes on behind them.

@@ -13,8 +13,8 @@ from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import set_lease
 from django_jobs.stores.sqlite.database.endings import attempt_is_over, holder_is_gone, let_go_of_lost
 from django_jobs.stores.sqlite.database.remembered import note_returned
-from django_jobs.stores.sqlite.database.rows import Row
-from django_jobs.stores.sqlite.database.transaction import SUSPECT, Transaction
+from django_jobs.stores.sqlite.database.rows import SUSPECT, Row
+from django_jobs.stores.sqlite.database.transaction import Transaction
 from django_jobs.stores.sqlite.database.unknown import learn_unknown, park
 from django_jobs.stores.sqlite.ends import is_waited_for
 

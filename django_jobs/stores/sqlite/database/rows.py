@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 from django_jobs.core.values import Controls
 
+#: column `lane` of a suspect: 1 is alone.
+SUSPECT = 2
+
 
 class Row(NamedTuple):
     """One line of table `jobs`: what moves are decided by."""

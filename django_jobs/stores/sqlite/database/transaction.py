@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Claim, Controls, State
+from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Controls, State
 from django_jobs.serialization.record import name_of
 from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.sqlite.database.lookup import Lookup
 from django_jobs.stores.sqlite.database.remembered import remember_end
-from django_jobs.stores.sqlite.database.rows import COLUMNS, Row, control_columns
+from django_jobs.stores.sqlite.database.rows import SUSPECT, Row, control_columns
 
-#: column `lane` of a suspect: 1 is alone.
-SUSPECT = 2
 #: attempts kept in a job's log.
 MAX_LOG = 25
 #: jobs that one freed pause or limit brings back per call.
@@ -30,51 +28,14 @@ _SERIES = frozenset({"enqueued", "succeeded", "failed", "dead", "run_ms", "wait_
 _TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead"}
 
 
-class Transaction:
+class Transaction(Lookup):
     """What has been moved so far, and the moves."""
 
     def __init__(self, connection: sqlite3.Connection, options: StoreOptions, queue: str, now: int) -> None:
-        self.execute = connection.execute
-        self.options, self.queue, self.now = options, queue, now
+        super().__init__(connection, options, queue, now)
         self.events: Counter[str] = Counter()
         self._seq = self._stored_seq = -1
         self._freed: set[str] = set()
-        self.remembers: bool | None = None  # see remembered.py
-
-    # -- finding ---------------------------------------------------------------
-
-    def row(self, id: str) -> Row | None:
-        """The job of that id."""
-        found = self.execute(f"SELECT {COLUMNS} FROM jobs WHERE id = ? AND queue = ?", (id, self.queue)).fetchone()
-        return found and Row._make(found)
-
-    def held(self, claim: Claim) -> Row | None:
-        """The job of that claim, if the claim is still held."""
-        row = self.row(claim.id)
-        return row if row is not None and row.state == State.RUNNING and row.token == claim.token else None
-
-    def record(self, row: Row) -> bytes:
-        """The bytes of the job."""
-        found: bytes = self.value("SELECT record FROM records WHERE job = ?", row.job)
-        return found
-
-    def rows(self, where: str, *values: Any) -> list[Row]:
-        """Jobs of this queue; `where` begins after the AND."""
-        sql = f"SELECT {COLUMNS} FROM jobs WHERE jobs.queue = ? AND {where}"
-        return [Row._make(found) for found in self.execute(sql, (self.queue, *values))]
-
-    def value(self, sql: str, *values: Any) -> Any:
-        """First column of the first row, or None."""
-        found = self.execute(sql, values).fetchone()
-        return found and found[0]
-
-    def count_of(self, state: State, parts: Sequence[int] = (0, SUSPECT)) -> int:
-        """How many jobs are in that state (for queued: in these neighbouring lanes)."""
-        n = self.value(
-            "SELECT sum(n) FROM counts WHERE queue = ? AND state = ? AND part BETWEEN ? AND ?",
-            *(self.queue, state, min(parts), max(parts)),
-        )
-        return n or 0
 
     def number(self) -> int:
         """The next arrival or token number of the queue."""
