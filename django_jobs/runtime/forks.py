@@ -83,9 +83,6 @@ def _in_copy() -> None:
     if undo is None or _ours:
         return
     is_copy = True
-    import faulthandler
-
-    faulthandler.dump_traceback_later(8)
     signal.set_wakeup_fd(-1)
     for number in _SIGNALS:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

@@ -78,7 +78,7 @@ class SignalSender:
         self._signal_events: SimpleQueue[tuple[SignalEvent, bool]] = SimpleQueue()
         #: monotonic: since when it is at work; None while it waits.
         self.since: float | None = None
-        self.thread = Thread(target=self._run, name="announcer", daemon=True)
+        self.thread = Thread(target=self._run, name="signal sender", daemon=True)
 
     def take(self, words: Mapping[str, Any]) -> None:
         """A notice of the parent's."""

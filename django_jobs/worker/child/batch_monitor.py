@@ -29,7 +29,7 @@ class BatchMonitor:
     def __init__(self, runners: Sequence[Runner], loop: EventLoop | None, sizer: BatchSizer) -> None:
         self.runners, self.loop, self.sizer = runners, loop, sizer
         self._wanted = Event()
-        self.thread = Thread(target=self._run, name="steward", daemon=True)
+        self.thread = Thread(target=self._run, name="batch monitor", daemon=True)
 
     def look(self) -> None:
         """Something runs from now on."""

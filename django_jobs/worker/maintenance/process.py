@@ -44,7 +44,7 @@ class TaskThread:
         self.retired = False
         #: monotonic: since when it is at work; None while it waits for its time.
         self.since: float | None = None
-        self.thread = Thread(target=self._run, name="duty", daemon=True)
+        self.thread = Thread(target=self._run, name="maintenance task", daemon=True)
 
     def _run(self) -> None:
         self._work()

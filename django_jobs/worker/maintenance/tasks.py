@@ -52,7 +52,7 @@ class MaintenanceTasks:
     ) -> None:
         """`lease` in ms; `deliver(signal_event)` has the signals about recovered jobs sent."""
         self.store, self.lease, self.deliver = store, lease / 1000, deliver
-        self.retry_state = RetryState("MaintenanceTasks")
+        self.retry_state = RetryState("Maintenance")
         #: monotonic: expired leases are left alone until then.
         self.grace_until = 0.0
         self._worked_at = monotonic()
