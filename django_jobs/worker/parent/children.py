@@ -1,4 +1,4 @@
-"""The parent's side of its children: forking them, and what is known of each."""
+"""How the parent forks its children, and what it knows of each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("django_jobs.worker")
 
 @dataclass(slots=True)
 class StartedJob:
-    """The job an alone child said it starts."""
+    """The job that an alone child has reported as started."""
 
     queue: str
     id: str
@@ -38,7 +38,7 @@ class StartedJob:
     #: monotonic seconds.
     at: float
     left: int
-    #: a worker that held it died whole.
+    #: a worker that held it died with its parent and all its children.
     suspect: bool = False
 
     @property
@@ -55,29 +55,29 @@ class ChildHandle:
     pid: int
     channel: Channel
     shared: SharedMemory
-    #: alone children: the job that runs, and since when none does.
+    #: alone children: the job that runs, and since when none runs (monotonic).
     job: StartedJob | None = None
     idle_since: float = field(default_factory=monotonic)
-    #: it takes no more jobs and ends by itself; its place may be filled already.
+    #: it takes no more jobs and ends by itself; its replacement may already run.
     retiring: bool = False
     #: why the parent killed it: "" | "timeout" | "drain" | "fenced" | "killed"
     killed_for: str = ""
     pong: dict[str, Any] = field(default_factory=dict)
-    #: since when it has not answered (monotonic); None while no ping is under way.
+    #: since when it has not answered a ping (monotonic); None while no ping is unanswered.
     pinged_at: float | None = None
-    #: it has not answered for so long that what it had not begun was taken from it (see frozen.py).
+    #: it did not answer for so long that the jobs it had not begun were taken back (see frozen.py).
     is_frozen: bool = False
-    #: queues in which it was asked whether its claims are still its own, and has not answered yet.
+    #: queues for which it has not yet answered whether its claims are still valid.
     in_doubt: set[str] = field(default_factory=set)
-    #: it has taken in the remote job types it was told last.
+    #: it has confirmed the last list of remote job types.
     listens: bool = True
-    #: it may not run suspects any more, and runs none.
+    #: it has confirmed that it runs no suspects and will claim none.
     has_yielded: bool = False
-    #: it has compared what the store said it holds with what it knows.
+    #: it has compared the store's last list of its claims with its own.
     agrees: bool = True
 
     def read(self) -> None:
-        """Take in what the child said."""
+        """Read the child's messages and update this object."""
         for message in self.channel.receive():
             match message.pop("is"):
                 case "started":
@@ -100,18 +100,18 @@ class ChildHandle:
                     self.has_yielded = True
 
     def job_is_over_time(self, now: float) -> bool:
-        """Does its job run for longer than it may?"""
+        """Has its job exceeded its time limit?"""
         return (deadline := self.shared.deadline) is not None and now >= deadline
 
     def check(self, queue: str) -> None:
-        """Have it ask whether the jobs that it runs are still its own; not twice, it may be frozen and read nothing."""
+        """Tell it to check whether its claims are still valid.  Not twice: it may be frozen and read nothing."""
         if queue not in self.in_doubt:
             self.in_doubt.add(queue)
             self.tell("check", queue=queue)
 
     def end_attempt(self, queue: str, id: str, token: int) -> None:
-        """A person killed it: end the process, and what runs beside it, which is handed back and runs again, uncharged.
-        An attempt that has ended meanwhile is left alone where that is known here."""
+        """A person killed the job: kill the process.  Its other jobs are handed back and run again, uncharged.
+        Do nothing if the attempt is known to have ended (alone children only)."""
         self.read()
         job = self.job
         if self.lane is Lane.SHARED or (job is not None and (job.queue, job.id, job.token) == (queue, id, token)):
@@ -119,12 +119,12 @@ class ChildHandle:
             self.kill("killed")
 
     def has_lost(self, ids: Sequence[str]) -> None:
-        """Others run these jobs by now: end them here, and what runs beside them, which is handed back."""
+        """Other workers may run these jobs now: kill the process.  Its other jobs are handed back."""
         logger.error("%s runs jobs whose claim was lost: %s; its process is ended", self.name, ", ".join(ids))
         self.kill("fenced")
 
     def ping(self, serial: int) -> None:
-        """Ask what it does."""
+        """Ask it what it is doing."""
         if self.pinged_at is None:
             self.pinged_at = monotonic()
         self.tell("ping", serial=serial)
@@ -133,31 +133,32 @@ class ChildHandle:
         self.channel.send({"do": what, **more})
 
     def learn(self, at: float, types: list[list[Any]]) -> None:
-        """Tell it the remote job types, unless it has not taken in the last ones: a child that a job has frozen must
-        find room in its channel for what it is told when it has to end."""
+        """Send the remote job types, unless the last ones are unconfirmed: the channel of a frozen child must keep room
+        for the message that tells it to end."""
         if self.listens:
             self.listens = False
             self.tell("learn", at=at, types=types)
 
     def hold(self, held: Mapping[str, Mapping[int, int]], unasked: Sequence[str]) -> None:
-        """Tell it what the store has for it (queue → token → claims), unless it is still busy with the last news."""
+        """Send what the store has for it (queue → token → number of claims), unless the last such message is
+        unconfirmed."""
         if self.agrees:
             self.agrees = False
             self.tell("held", held=held, unasked=unasked)
 
     def retire(self) -> None:
-        """It takes no more jobs, and ends when what it runs has ended."""
+        """Tell it to take no more jobs, and to end when its running jobs have ended."""
         self.retiring = True
         self.tell("retire")
 
     def kill(self, reason: str) -> None:
-        """SIGKILL it and what its jobs have started; what becomes of its jobs is decided when it is reaped."""
+        """SIGKILL it and the processes its jobs have started.  Its jobs are dealt with when it is reaped."""
         if not self.killed_for:
             self.killed_for = reason
             kill_group(self.pid)
 
     def memory(self) -> int:
-        """Resident bytes; 0 where /proc does not tell."""
+        """Return its resident memory in bytes; 0 where /proc does not tell."""
         try:
             with open(f"/proc/{self.pid}/statm") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -171,14 +172,14 @@ class ChildProcesses:
     def __init__(self, store: Store, config: WorkerConfig, name: str, signals: Signals) -> None:
         self.store, self.config, self.name, self.signals = store, config, name, signals
         self.children: dict[int, ChildHandle] = {}
-        #: exit status of processes that ended and are no child of ours to look after.
+        #: process id → exit status of processes that ended and do not run jobs (maintenance process, code watcher, …).
         self.foreign: dict[int, int] = {}
         self._numbers = 0
         #: queues that no child claims from (see reach.py).
         self.closed: frozenset[str] = frozenset()
-        #: our ends of the channels to all that were forked here and live.
+        #: process id → our end of the channel, for every living process that was forked here.
         self._channels: dict[int, Channel] = {}
-        #: of the last ping; a pong of this or a later number was given after it.
+        #: number of the last ping; a pong with this number was sent after it.
         self.serial = 0
 
     def __iter__(self) -> Iterator[ChildHandle]:
@@ -188,29 +189,29 @@ class ChildProcesses:
         return len(self.children)
 
     def hold(self, name: str, held: Mapping[str, Mapping[int, int]], unasked: Sequence[str]) -> None:
-        """Tell the child of that name what the store has for it."""
+        """Tell the child of that name which claims the store has for it."""
         for child in self:
             if child.name == name:
                 child.hold(held, unasked)
 
     def close_queues(self, queues: frozenset[str]) -> None:
-        """Nobody claims from these any more, and from all others."""
+        """Let the children claim from all queues except these."""
         self.closed = queues
         for child in self:
             child.shared.close_queues(queues)
 
     def of(self, lane: Lane) -> list[ChildHandle]:
-        """The children of that lane that take jobs."""
+        """Return the children of that lane that take jobs."""
         return [child for child in self.children.values() if child.lane is lane and not child.retiring]
 
     def ping(self) -> None:
-        """Ask all children what they do; their answers come as they come."""
+        """Ask all children what they are doing; do not wait for the answers."""
         self.serial += 1
         for child in self:
             child.ping(self.serial)
 
     def spawn(self, lane: Lane) -> ChildHandle:
-        """Fork one child."""
+        """Fork one child.  Raises OSError like `fork`."""
         self._numbers += 1
         name = f"{self.name}:{self._numbers}:{token_hex(3)}"
         shared = SharedMemory(self.config.queue_names, self.config.threads_of(lane))
@@ -220,10 +221,10 @@ class ChildProcesses:
         return child
 
     def fork(self, live: Callable[[Channel, int], NoReturn]) -> tuple[int, Channel]:
-        """Fork a process that does `live(its end of the channel, our process id)`.  Returns its id and our end.
+        """Fork a process that calls `live(its end of the channel, our process id)`.  Returns its id and our end.
 
-        The parent has no threads, and no connection is open while it forks.  Raises OSError where the system has no
-        room for another process."""
+        The parent has no threads, and no connection is open while it forks.  Raises OSError if the system cannot start
+        another process."""
         self.store.close()
         database_connections.close_all()
         sys.stdout.flush()
@@ -231,7 +232,7 @@ class ChildProcesses:
         ours, theirs = pair()
         if not self._channels:
             gc.collect()
-        # Objects that live now are shared with the children: the collector must not touch, and so copy, their pages.
+        # The children share the pages of existing objects: the collector must not write to them, which would copy them.
         gc.freeze()
         parent = os.getpid()
         try:
@@ -242,7 +243,7 @@ class ChildProcesses:
             theirs.close()
             raise
         if pid == 0:
-            # The others must see the end of their channels when the parent ends, not when we do.
+            # The other children must see their channels close when the parent ends, not when we end.
             self.abandon()
             ours.close()
             live(theirs, parent)
@@ -253,22 +254,24 @@ class ChildProcesses:
         return pid, ours
 
     def abandon(self) -> None:
-        """In a process that is not ours: let go of what is the parent's alone."""
+        """In a forked process: close what belongs to the parent alone."""
         for channel in self._channels.values():
             channel.close()
         self.signals.close()
 
     def end(self) -> None:
-        """SIGKILL them all."""
+        """SIGKILL all children."""
         for child in self:
             kill_group(child.pid)
 
     def forget(self, pid: int) -> None:
-        """A process that was forked here has ended."""
+        """Close the channel of a process that was forked here and has ended."""
         self._channels.pop(pid).close()
 
     def reap(self) -> list[tuple[ChildHandle, int]]:
-        """Children that ended, with their exit status (negative: the signal).  Takes foreign ones along (PID 1)."""
+        """Return the children that ended, with their exit status (negative: the signal).
+
+        Also reaps all other processes: as PID 1 this process inherits orphans."""
         ended = []
         while True:
             try:
@@ -282,8 +285,8 @@ class ChildProcesses:
                 self.foreign[pid] = os.waitstatus_to_exitcode(status)
             else:
                 if status or child.killed_for:
-                    kill_group(pid)  # what its jobs had started would go on while they run again elsewhere
-                # What it said before it died: whether its job had ended.
+                    kill_group(pid)  # processes that its jobs started must not go on while the jobs run again elsewhere
+                # Its last messages may say that its job had ended.
                 while child.channel.is_open and not child.channel.is_dry:
                     child.read()
                 self.forget(pid)

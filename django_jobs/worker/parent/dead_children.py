@@ -1,7 +1,7 @@
-"""What the parent owes the store about children that ended: their claims taken back, their time limits recorded.
+"""What the parent records in the store when a child has ended: claims taken back, and exceeded time limits.
 
-One call to the store per step, kept until the store takes it.  Were this process to end first, the leases would run
-out and any other worker would recover the jobs.
+Each step makes one call to the store and repeats it until it succeeds.  If this process ends first, the leases run out
+and another worker recovers the jobs.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _LIMIT = 100
 @dataclass
 class _DeadChild:
     worker: str
-    #: True: the child died of its own, which counts for its jobs; False: we ended it, which does not.
+    #: True: the child died by itself, which counts as a crash of its jobs; False: we ended it, which does not count.
     crashed: bool
     queues: deque[str]
-    #: the job whose time limit was the reason to kill it, and what follows for it once that is decided: a call that was
-    #: not answered is made again as it was.
+    #: the job whose time limit was the reason to kill the child, and how its attempt ends, once that is decided: a call
+    #: that was not answered is repeated unchanged.
     timed_out: StartedJob | None = None
     verdict: Attempted | None = None
     recovered: int = field(default=0)
 
 
 class DeadChildren:
-    """Oldest first; `step` makes one call."""
+    """The children that ended, oldest first; each `step` makes one call."""
 
     def __init__(self, store: Store, queues: Sequence[str], blamed: Callable[[], None], deliver: Deliver) -> None:
-        """`blamed()` is called when a child that crashed turns out to have held jobs.  `deliver(signal_event)` has the
-        signals about them sent, by a process that may wait for their receivers."""
+        """`blamed()` is called when a crashed child turns out to have held jobs.  `deliver(signal_event)` sends the
+        signals about them through a process that may wait for their receivers."""
         self.store, self.queues, self.blamed, self.deliver = store, queues, blamed, deliver
         self.retry_state = RetryState("Taking back the jobs of a child that ended")
         self.due = 0.0
@@ -61,15 +61,15 @@ class DeadChildren:
         return len(self._dead_children)
 
     def crashed(self, worker: str) -> None:
-        """The child died: its jobs run again, alone, and the death counts."""
+        """The child died: its jobs run again, alone, and the crash counts for them."""
         self._dead_children.append(_DeadChild(worker, True, deque(self.queues)))
 
     def ended(self, worker: str) -> None:
-        """The child ended as it was told to, or was killed for no fault of its jobs: they run again, uncounted."""
+        """The child ended as it was told to, or was killed through no fault of its jobs: they run again, uncharged."""
         self._dead_children.append(_DeadChild(worker, False, deque(self.queues)))
 
     def timed_out(self, worker: str, job: StartedJob) -> None:
-        """The child was killed because its only job ran longer than it may."""
+        """The child was killed because its only job exceeded its time limit."""
         self._dead_children.append(_DeadChild(worker, False, deque(self.queues), job))
 
     def step(self, now: float) -> None:
@@ -93,7 +93,7 @@ class DeadChildren:
             self._dead_children.rotate(-1)
             return
         except Exception:
-            # A fault of ours in deciding about one job: hand back what the child held, without its verdict.
+            # An error of our own in deciding about one job: hand back the child's jobs without recording the timeout.
             logger.exception("The end of a job of %s could not be recorded; it runs again", dead_child.worker)
             if dead_child.timed_out is None:
                 dead_child.queues.popleft()
@@ -122,7 +122,7 @@ class DeadChildren:
     def _verdict(self, worker: str, job: StartedJob) -> Attempted | None:
         info = self.store.get(job.queue, job.id)
         if info is None or info.state is not State.RUNNING or info.token != job.token:
-            return None  # it ended at the last moment, or a person moved it: that stands
+            return None  # the attempt ended at the last moment, or a person moved the job: leave that as it is
         claim = claim_of(info, worker)
         limit = (job.timeout or 0) / 1000
         error = TimeoutError(f"The attempt ran longer than its time limit of {limit:g} s and was ended.")
@@ -130,13 +130,13 @@ class DeadChildren:
 
 
 def claim_of(info: JobInfo, worker: str) -> Claim:
-    """The claim under which a running job was read from the store."""
+    """Return the claim of a running job, rebuilt from what the store says of it."""
     known = info.failures, info.crashes, info.parked_at, info.at, worker
     return Claim(info.id, info.queue, info.token, info.record, *known, since=info.since)
 
 
 def overdue_attempt(claim: Claim, error: TimeoutError, now: int, *, run_ms: int = -1) -> Attempted:
-    """The attempt of `claim` took too long: what follows, decided as for any failure."""
+    """Return how the attempt of `claim` ends because it took too long, decided as for any failure."""
     log = failed_attempt(
         error, number=claim.attempt, at=now, run_ms=run_ms, worker=claim.worker, outcome="timeout"
     )._replace(traceback="")

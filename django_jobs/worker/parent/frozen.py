@@ -1,8 +1,8 @@
-"""Children that a job has frozen: it runs C code that holds the GIL, so no other thread of its process runs.
+"""Children that a job has frozen: the job runs C code that holds the GIL, so no other thread of its process runs.
 
-What such a child has begun stays with it.  What it has claimed and not begun is handed back, uncharged, and runs
-elsewhere; when the job lets go, the child finds that in the shared memory and goes on with new claims.  A process that
-is stopped (SIGSTOP, a debugger) looks the same from here, and is treated so.
+Such a child keeps the jobs it has begun.  The jobs it has claimed and not begun are handed back, uncharged, and run
+elsewhere.  When the GIL is free again, the child sees this in the shared memory and makes new claims.  A stopped
+process (SIGSTOP, a debugger) looks the same to the parent, and is treated the same.
 """
 
 from __future__ import annotations
@@ -21,51 +21,52 @@ from django_jobs.worker.shared_memory import SETTLED, NotBegun
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds between two looks at all children.
+#: Seconds between two checks of all children.
 LOOK = 1.0
-#: Seconds after which a child should have begun or given back what it claimed (child/batch_monitor.py: SLOW and more).
+#: Seconds within which a child should begin or hand back its claims (more than SLOW in child/batch_monitor.py).
 WAITS = 1.0
-#: Seconds without an answer, and looks in that time: a parent that was held up has not seen the answer yet.  With
-#: LOOK and WAITS this keeps "handed back within 10 s"; a child that computes in Python answers in milliseconds, on a
-#: machine with twenty times as many processes as processors within a second.
+#: Seconds without an answer, and checks in that time: a parent that was held up may not have read the answer yet.
+#: With LOOK and WAITS this keeps the promise "handed back within 10 s".  A child that computes in Python answers within
+#: milliseconds, or within a second on a machine with twenty times as many processes as processors.
 SILENT, LOOKS = 3.0, 3
-#: Seconds without an answer of a child that has locked the store all the time.  The parent may have waited 4.5 s for
-#: the lock itself before it looks, and 20 s are promised for all.
+#: The same for a child that has held the store's lock all the time.  The parent itself may have waited 4.5 s for the
+#: lock before it checks, and everything together is promised to take at most 20 s.
 LOCKS = 2.0
 
 
 @dataclass(slots=True)
 class _Watch:
-    """What the parent is about with one child that does not answer."""
+    """What the parent knows of one child that does not answer."""
 
     looks: int = 0
     looked_at: float = 0.0
-    #: what it had not begun, as seen last, and since when it has looked so (monotonic); what the store has of the claim
-    #: call that is under way.
+    #: its claims not begun, as last read, and since when they have read the same (monotonic); the claims that the store
+    #: made for the claim call in progress.
     seen: NotBegun | None = None
     seen_at: float = 0.0
     came: list[Claim] = field(default_factory=list)
-    #: what is to be handed back, one call each; None until that is known.
+    #: the claims to hand back, one list per call; None until they are known.
     owed: deque[list[Claim]] | None = None
     handed_back: int = 0
 
 
 class FrozenChildren:
-    """Watches over all children; each step makes one call to the store at the most."""
+    """Watches all children; each step makes at most one call to the store per frozen child."""
 
     def __init__(self, store: Store, child_processes: ChildProcesses) -> None:
         self.store, self.child_processes = store, child_processes
         self.due = 0.0
         self._watched: dict[int, _Watch] = {}
-        #: the child that held the lock of a store in a file at the last look, and since when at every look (monotonic).
+        #: process id of the child that held the lock of a file store at the last check (0: none), and since when it has
+        #: held the lock at every check (monotonic).
         self._locked_by = (0, 0.0)
         self._is_locked = False
-        #: when to look at the lock again (monotonic).
+        #: when to check the lock again (monotonic).
         self.lock_due = 0.0
         self._retry_state = RetryState("Handing back what a frozen process has not begun")
 
     def step(self, now: float) -> None:
-        """Look at the children if it is time."""
+        """Check the children if it is time."""
         if now < self.due:
             return
         self.due = now + LOOK
@@ -75,10 +76,11 @@ class FrozenChildren:
                 self._look(child, now)
 
     def store_is_locked(self, now: float) -> bool:
-        """A store in a file has one lock.  A child that was frozen while another thread of it wrote holds up everybody,
-        its own job too, which could not end: this process is ended.  What it held runs again, uncharged.
+        """Does a child hold the lock of a file store?  Then a call to the store would only wait.
 
-        True while that may be so: a call to the store would only wait."""
+        Such a store has one lock.  A child that freezes while one of its threads writes blocks every process, including
+        the end of its own job.  Therefore this method kills a child that holds the lock and does not answer.  Its jobs
+        run again, uncharged."""
         if now < self.lock_due:
             return self._is_locked
         self.lock_due = now + LOOK / 2
@@ -125,7 +127,7 @@ class FrozenChildren:
             )
 
     def _take_back(self, child: ChildHandle, watch: _Watch) -> None:
-        """One step of it."""
+        """Make one step towards handing back the claims that the child has not begun."""
         try:
             if watch.owed is None:
                 self._find(child, watch)
@@ -146,9 +148,10 @@ class FrozenChildren:
             self.due = min(self.due, monotonic() + SETTLED)
 
     def _find(self, child: ChildHandle, watch: _Watch) -> None:
-        """What the child shows twice is so.  Between the two looks the store is asked for what it gave in answer to a
-        claim call that the child cannot take in: no later call can have been made when the child still shows that one.
-        """
+        """Find the claims to hand back: what the shared memory shows twice, SETTLED seconds apart, is true.
+
+        Between the two reads, ask the store what it gave to a claim call whose answer the child cannot read.  If the
+        child shows the same call in the second read, it has made no later one."""
         seen = child.shared.not_begun()
         if seen != watch.seen:
             watch.seen, watch.seen_at, watch.came = seen, monotonic(), []
@@ -172,5 +175,5 @@ class FrozenChildren:
 
 
 def _level(child: ChildHandle) -> int:
-    """A child for one job at a time keeps nobody waiting."""
+    """Return the log level: a frozen child of the alone lane makes no other job wait."""
     return logging.WARNING if child.lane is Lane.SHARED else logging.DEBUG

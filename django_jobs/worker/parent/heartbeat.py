@@ -1,4 +1,4 @@
-"""Renews the leases of all children, says that this worker lives, and knows when it must not go on."""
+"""Renews the leases of all children, publishes that this worker is alive, and decides when it must stop its jobs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.reach import Reach
 from django_jobs.worker.retry import RetryState
 
-#: queue → token → claims: what the store has for one child.
+#: queue → token → number of claims: what the store has for one child.
 Held = dict[str, Mapping[int, int]]
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: A lease is renewed this many times in its life; five beats may be missed.
+#: Renewals per lease: five in a row may fail before the lease ends.
 BEATS = 6
-#: Seconds between two calls to a store that is away: a worker is at work again within a second of its return.
+#: Longest pause in seconds between two calls to a store that does not answer.  A worker resumes within a second of the
+#: store's return.
 LONGEST_PAUSE = 0.5
-#: Seconds between two log lines of a worker that waits.
+#: Seconds between two log lines while the worker waits for the store.
 REMINDER = 60.0
 
 
 class Heartbeat:
-    """One round: `extend` on every queue, then `publish_worker`.  `step` makes one call to the store at a time.
+    """One round calls `renew` for every queue, then `publish_worker`.  `step` makes one call to the store at a time.
 
-    A call that fails ends the round, and the next asks that server last: its queues cost the leases on other servers no
-    more than the time of one call in each round."""
+    A call that fails ends the round, and the next round asks that server last.  A silent server therefore delays the
+    leases on other servers by no more than one call per round."""
 
     def __init__(
         self,
@@ -47,9 +48,9 @@ class Heartbeat:
         holds: Callable[[str, Held, Sequence[str]], None] = lambda worker, held, unasked: None,
         reach: Reach,
     ) -> None:
-        """`asked_to_stop(child, queue, id)`, `command(word)` and `holds_nothing(child, queue, monotonic time of the
-        question)`, which is to be looked into, are called with what the store answers; after each whole round
-        `holds(child, queue → token → claims, queues that could not be read)`."""
+        """The callbacks pass on the store's answers: `asked_to_stop(child, queue, id)`, `command(word)` and
+        `holds_nothing(child, queue, monotonic time of the call)`; the last one must be checked by the callee.  After
+        each complete round: `holds(child, queue → token → number of claims, queues that could not be read)`."""
         self.store, self.config, self.name = store, config, name
         self.workers, self.describe = workers, describe
         self.asked_to_stop, self.command, self.holds_nothing = asked_to_stop, command, holds_nothing
@@ -58,14 +59,14 @@ class Heartbeat:
         self.interval = self.lease / BEATS
         self.retry_state = RetryState("Heartbeat")
         self._showing = RetryState("Saying that this worker lives")
-        #: monotonic: when the next step is due; when the last round that renewed every lease began.
+        #: monotonic: when the next step is due; when the last complete round began; when the current round began.
         self.due = self.last_round = self._began = monotonic()
-        #: server → when it failed to answer (monotonic); only those that have not answered since.
+        #: server → when it last failed to answer (monotonic); only servers that have not answered since.
         self._silent: dict[str, float] = {}
-        #: queue → when it was asked last and answered (monotonic).
+        #: queue → when its last successful renewal was sent (monotonic).
         self._renewed: dict[str, float] = {}
         self._steps: Iterator[None] | None = None
-        #: how long the silence had lasted when people were told of it last.
+        #: the length of the silence when it was last logged (s).
         self._reminded = 0.0
 
     def step(self, now: float) -> None:
@@ -111,18 +112,19 @@ class Heartbeat:
         except StoreError as error:
             if not workers:
                 raise
-            # On a Cluster this is another server's business: whose leases are renewed may work unseen.
+            # On a Cluster this call may go to another server.  A worker that renews its leases may work unlisted.
             self._showing.failed(error)
 
     def _in_order(self) -> list[str]:
-        """The queues of servers that answer first; of the silent ones, who was asked longest ago; then the oldest."""
+        """Queues of servers that answer come first, then those of the server that failed longest ago.  Within these,
+        the queue renewed longest ago comes first."""
         return sorted(
             self.reach.to_renew(),
             key=lambda queue: (self._silent.get(self.store.server_of(queue), 0.0), self._renewed.get(queue, 0.0)),
         )
 
     def _together(self) -> Iterator[list[str]]:
-        """The same, as many as one call takes: a slow link costs a round trip for all of them, not for each."""
+        """The same order, in groups that fit into one call: on a slow link a group costs one round trip in total."""
         queues = self._in_order()
         while queues:
             server, some = self.store.server_of(queues[0]), list[str]()
@@ -145,7 +147,7 @@ class Heartbeat:
             crashpoint("heartbeat.after_reply")
         for queue, answer in answers.items():
             if isinstance(answer, StoreError):
-                # One broken queue must not cost the claims in the others.
+                # One broken queue must not lose the claims in the others.
                 logger.error("Leases in queue %r cannot be renewed: %s", queue, answer)
                 unasked.append(queue)
                 continue
@@ -154,7 +156,7 @@ class Heartbeat:
                     self.asked_to_stop(worker, queue, job_id)
                 if renewal.holds and worker in held:
                     held[worker][queue] = renewal.holds
-            # Who claims when his lease has ended has one again, which says nothing of what he held before.
+            # A worker that claims after its lease ended gets a new lease.  That lease does not cover its older claims.
             late = asked_at - self._renewed.get(queue, asked_at) > self.lease
             for worker in workers:
                 if late or worker not in answer:
@@ -165,19 +167,19 @@ class Heartbeat:
 
     @property
     def silence(self) -> float:
-        """Seconds since a round that reached everything began, if a call has failed since; else 0.
+        """Seconds since the start of the last complete round, if a call has failed since; otherwise 0.
 
-        A parent that was stopped for an hour and goes on has not failed yet: it asks first what it still holds."""
+        A parent that was stopped for an hour and resumes has not failed yet: it first asks what it still holds."""
         return monotonic() - self.last_round if self.retry_state.is_on else 0.0
 
     @property
     def should_fence(self) -> bool:
-        """Our leases are about to end: claim nothing, kill what runs alone."""
+        """Our leases are about to end: claim nothing, and kill the alone children."""
         return self.silence > self.lease - self.interval
 
     @property
     def has_lost_leases(self) -> bool:
-        """Others may run our jobs from now on."""
+        """Our leases have ended: other workers may run our jobs from now on."""
         return self.silence > self.lease
 
     @property

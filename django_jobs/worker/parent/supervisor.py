@@ -1,7 +1,7 @@
-"""The parent: keeps its children alive, their leases renewed and their time limits kept, and ends them in order.
+"""The parent process: starts its children, renews their leases, enforces their time limits, and stops them in order.
 
-It has one thread and runs no jobs, so no job can hold it up.  Every turn of its loop looks after the children first
-and makes at most a few calls to the store, each bounded by the store's own timeouts.
+It has one thread and runs no jobs, so no job can hold it up.  Every turn of its loop looks after the children first.
+Then it makes at most a few calls to the store, each limited by the store's own timeouts.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds after the drain in which claims are handed back and receivers told; then the leases have to do.
+#: Seconds after the drain for handing back claims and calling signal receivers.  Jobs whose claims were not handed back
+#: by then are recovered when their leases end.
 LAST_WORDS = 4.0
 
 
 class Supervisor:
-    """`run()` works until a signal, a command, `--burst` or `--drain` ends it, and returns the exit status."""
+    """`run()` works until a signal, a command, `--burst` or `--drain` ends it.  Returns the exit status."""
 
     def __init__(self, store: Store, config: WorkerConfig, extra_tasks: Sequence[Task] = ()) -> None:
         self.store, self.config = store, config
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         if self.name.startswith("remote:"):
-            # Holders of that name are jobs that run outside, whose claims are never taken from a dead worker.
+            # The prefix marks holders outside this project.  Their claims are never recovered from a lost worker.
             self.name = f"worker:{self.name}"
         self.signals, crash_loop = Signals(), CrashLoop()
         self.child_processes = ChildProcesses(store, config, self.name, self.signals)
@@ -78,10 +79,10 @@ class Supervisor:
         )
         self.burst = Burst(store, config.queue_names, self.child_processes, up_to=config.drain) if ends_itself else None
         self._burst_retry_state = RetryState("Looking whether everything has run")
-        #: monotonic: when what still runs is killed; None while we are not stopping.
+        #: monotonic: when running jobs are killed; None unless the worker is stopping.
         self.deadline: float | None = None
         self.status = 0
-        #: with --reload: start again once everything has ended.
+        #: with --reload: the worker must start again after it has ended.
         self.code_has_changed = False
         self._stops_seen = 0
 
@@ -130,7 +131,7 @@ class Supervisor:
             self.deadline = now
         self.suspects.step(now)
         if self.heartbeat.retry_state.is_on:
-            return  # one call that waits for a silent store is enough per turn: the children need us
+            return  # at most one call per turn may wait for a silent store: the children need us
         with self.alarm.looking():
             self.dead_children.step(now)
             self.frozen.step(now)
@@ -141,7 +142,7 @@ class Supervisor:
             self.child_pool.replace_fat_children()
 
     def _keep_time(self, now: float) -> None:
-        """End what runs for too long: the jobs over their limit, and all of them when the drain is over."""
+        """Kill the jobs that are over their time limit, and all jobs when the drain timeout is over."""
         self.child_pool.keep_time_limits(now)
         if self.deadline is not None and now >= self.deadline:
             for child in self.child_processes:
@@ -190,7 +191,7 @@ class Supervisor:
             self.alarm.end_in(LAST_WORDS + 0.5)
 
     def stop(self, why: str) -> None:
-        """Claim nothing any more; let what runs end until the drain timeout."""
+        """Stop claiming; running jobs may end until the drain timeout."""
         if self.deadline is not None:
             return
         timeout = self.config.drain_timeout
@@ -227,7 +228,7 @@ class Supervisor:
         heartbeat = self.heartbeat
         was_out, last = heartbeat.retry_state.is_on, heartbeat.last_round
         heartbeat.step(now)
-        # What we could not do, others may not have been able to do either; less than half a lease costs nobody his.
+        # If we could not renew, perhaps no worker could.  A gap of less than half a lease costs no worker its lease.
         if heartbeat.last_round - last > heartbeat.lease / 2:
             self.maintenance.spare_expired_leases(heartbeat.lease)
         elif monotonic() - heartbeat.last_round > heartbeat.lease / 2:
@@ -237,14 +238,14 @@ class Supervisor:
             self._tell_all("close" if self.child_pool.quiet else "open")
         if heartbeat.should_fence:
             self._fence()
-        # Otherwise it waits: it runs nothing.  For the end of a burst somebody else waits.
+        # Without --burst the worker waits for the store and runs nothing.  With it, someone waits for its end.
         if self.burst is not None and heartbeat.is_hopeless and self.status == 0:
             logger.critical("Worker %s could not renew its leases for two of their lengths: it ends", self.name)
             self.status = 1
             self.deadline = now - LAST_WORDS
 
     def _fence(self) -> None:
-        """Others will soon run what we hold: stop before they start."""
+        """Other workers will soon run our jobs: stop the jobs before they start there."""
         if not self.child_pool.fenced:
             self.child_pool.fenced = True
             logger.error("Worker %s cannot renew its leases: its jobs are ended, and it waits for the store", self.name)
@@ -254,7 +255,7 @@ class Supervisor:
                 child.kill("fenced")
 
     def _learn_uptime(self) -> None:
-        """A store that has just come back may hold leases that nobody could renew meanwhile."""
+        """A store that has just started may hold leases that no worker could renew while it was down: spare them."""
         try:
             uptime = self.store.describe().get("uptime_seconds", "")
         except StoreError:
@@ -280,7 +281,8 @@ class Supervisor:
             child.tell(what)
 
     def _burst_may_end(self, now: float) -> bool:
-        """What is not settled, not begun or not told of yet may bring new jobs."""
+        """False while jobs of dead children are not settled, a maintenance task has not run once, or signal receivers
+        have not been called: each of these may add jobs."""
         return not self.dead_children and self.maintenance.has_begun(now) and self.maintenance.has_told(now)
 
     def _burst_is_over(self, burst: Burst, now: float) -> bool:
