@@ -1,1 +1,1 @@
-"""Telling the world how jobs go: log lines, signals and their receivers."""
+"""Announcing what happens to jobs: log lines, signals and their receivers."""

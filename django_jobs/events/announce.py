@@ -1,7 +1,7 @@
-"""Tells the world how attempts ended: signals, and one log line per job end.  Arguments are never logged.
+"""Announces how attempts ended: signals, and one log line per end of a job.  Arguments are never logged.
 
-The line is written here.  `deliver` sends the signals: at once by default; a parent passes
-them to its maintenance process.
+These functions write the line.  `deliver` sends the signals: at once by default; a parent passes them to its
+maintenance process.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ logger = logging.getLogger("django_jobs.worker")
 
 
 def anybody_listens(attempts: Iterable[Attempted]) -> bool:
-    """Would telling of these successes reach anybody?  Asked once per batch."""
+    """Would the announcement of these successes reach a signal receiver or the log?  Called once per batch."""
     if signals.job_succeeded.receivers or logger.isEnabledFor(logging.INFO):
         return True
     return any(attempted.definition is not None and attempted.definition.told_of for attempted in attempts)
 
 
 def announce(attempted: Attempted, deliver: Deliver = send) -> None:
-    """Write the line of one attempt that is settled, and have its signals sent."""
+    """Write the log line of one settled attempt, and send its signals through `deliver`."""
     error = attempted.error
     match attempted.outcome:
         case Succeeded():
@@ -63,17 +63,17 @@ def _tell(signal: str, attempted: Attempted, deliver: Deliver, **more: Any) -> N
 
 
 def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
-    """For the log.  Of an error only its class: its text may quote arguments."""
+    """Return the log line.  It names only the class of an exception, whose text may quote arguments."""
     claim, error = attempted.claim, attempted.error
     why = type(error).__qualname__ if isinstance(error, BaseException) else error or otherwise
     return Ended(attempted.name, claim.id, claim.queue, claim.attempt, attempted.wait_ms, attempted.run_ms, why)
 
 
-# -- ends that no attempt came to here -------------------------------------------
+# -- ends of jobs without an attempt in this process ------------------------------
 
 
 def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]], now: int, deliver: Deliver = send) -> None:
-    """Jobs that a claim found past their `expires_at`; `now` is the store's time in ms."""
+    """Announce jobs that a claim found past their `expires_at`; `now` is the store's time in ms."""
     for job_id, record in expired:
         name = name_of(record)
         _tell_bare(SignalEvent("job_expired", name, queue, job_id, 0, {}), deliver)
@@ -81,7 +81,7 @@ def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]], now: int,
 
 
 def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deliver = send) -> None:
-    """Jobs that were taken from a worker that died or lost its lease."""
+    """Announce jobs that were recovered from a worker that died or lost its lease."""
     for job in recovered:
         name, why = name_of(job.record), "its worker was lost"
         if job.state is State.QUEUED:
@@ -99,7 +99,7 @@ def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deli
 
 
 def announce_misplaced(queue: str, buried: Iterable[tuple[str, bytes]], deliver: Deliver = send) -> None:
-    """Jobs that may run at most once and that a repair found in no place."""
+    """Announce at-most-once jobs that a repair moved to dead because the store had lost their place."""
     for job_id, record in buried:
         name, more = name_of(record), {"error": MISPLACED.error, "outcome": MISPLACED.outcome}
         Ended(name, job_id, queue, 0, why="the store had lost its place").log_death()

@@ -1,7 +1,6 @@
-"""Calls the receivers of signals about jobs that this process began, ended or was told of: on a thread of its own, in
-their order.
+"""Calls the signal receivers for jobs that this process began, ended or learned about: in order, on a separate thread.
 
-A receiver that is slow or hangs must not hold up the thread that runs jobs and hands back claims, nor a web request.
+A receiver that is slow or hangs must not block a thread that runs jobs and hands back claims, nor a web request.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from django_jobs.signals import worker_started, worker_stopped
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Signals that wait for slow receivers; more are not sent, since the ends of jobs must not wait for them.
+#: Most signals that may wait for slow receivers.  Further ones are dropped: the ends of jobs must not wait for them.
 MOST = 10_000
-#: Seconds that receivers have at the end of a process, for what is still to be told.
+#: Seconds that receivers have at the end of a process for the signals that still wait.
 LAST_TIME = 4.0
 #: Seconds that receivers of worker_stopped have.
 STOPPED_TIME = 5.0
-#: Seconds between two lines about those.
+#: Seconds between two log lines about dropped signals.
 _QUIET = 60.0
 
 
 class Telling:
-    """Shared by all threads of a process."""
+    """Sends signals on a thread of its own.  All threads of a process share one object."""
 
     def __init__(self, *, ends_process: bool = True) -> None:
-        """`ends_process`: what no receiver may raise, SystemExit for one, ends the process: it is a worker's."""
+        """`ends_process`: end the process if a receiver raises what none may raise, such as SystemExit (in workers)."""
         self.ends_process = ends_process
         self._waiting: deque[SignalEvent] = deque()
         self._changed = Condition()
@@ -45,7 +44,7 @@ class Telling:
         self._said_at: float | None = None
 
     def deliver(self, signal_event: SignalEvent) -> None:
-        """Have it sent soon."""
+        """Send the signal soon, on the thread.  If too many wait, drop it and log that."""
         with self._changed:
             if len(self._waiting) >= MOST:
                 self._drop(signal_event)
@@ -56,7 +55,7 @@ class Telling:
                 self._start()
 
     def finish(self, timeout: float) -> bool:
-        """Wait until all have been sent, at most `timeout` seconds.  False: receivers are still at it."""
+        """Wait until all signals are sent, at most `timeout` seconds.  False: some are not sent yet."""
         with self._changed:
             if self._changed.wait_for(lambda: not self._waiting and not self._busy, timeout):
                 return True
@@ -103,21 +102,23 @@ class Telling:
                 database_connections.after_job()
 
 
-#: The process that it belongs to, and the one that all of it share which have none of their own.
+#: The process id, and the object that all code in that process shares.
 _here: tuple[int, Telling] | None = None
 _lock = Lock()
 
 
 def use(telling: Telling) -> None:
-    """This one is for the whole process from now on."""
+    """Make `telling` the object of the whole process."""
     global _here
     _here = os.getpid(), telling
 
 
 def here() -> Telling:
-    """The one of this process: a web process, a command.  At its end receivers have LAST_TIME."""
+    """Return the object of this process; make one in a web process or a command.
+
+    At the end of such a process receivers have LAST_TIME."""
     with _lock:
-        if _here is None or _here[0] != os.getpid():  # the thread of another process is not in its copy
+        if _here is None or _here[0] != os.getpid():  # a forked copy does not have the thread of the original process
             use(Telling(ends_process=False))
             atexit.register(_finish, os.getpid())
         assert _here is not None
@@ -125,7 +126,7 @@ def here() -> Telling:
 
 
 def deliver_here(signal_event: SignalEvent) -> None:
-    """Have it sent soon, by this process."""
+    """Send the signal soon, in this process."""
     here().deliver(signal_event)
 
 
@@ -135,12 +136,12 @@ def _finish(pid: int) -> None:
 
 
 def say_started(name: str) -> None:
-    """The parent begins."""
+    """Send worker_started: the parent begins."""
     worker_started.send_robust(None, name=name)
 
 
 def say_stopped(name: str) -> None:
-    """The parent ends.  A receiver that hangs must not keep it alive."""
+    """Send worker_stopped: the parent ends.  A receiver that hangs must not keep it alive."""
     if not worker_stopped.receivers:
         return
     saying = Thread(target=worker_stopped.send_robust, args=(None,), kwargs={"name": name}, daemon=True)

@@ -1,4 +1,4 @@
-"""What the receivers of one signal are told of one job: sent here, or put into words for a process that may wait."""
+"""One signal about one job: sent in this process, or converted to JSON for a process that may wait for receivers."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ logger = logging.getLogger("django_jobs.worker")
 class SignalEvent(NamedTuple):
     """One signal about one job."""
 
-    #: its name in signals.py
+    #: the signal's name in signals.py.
     signal: str
     name: str
     queue: str
     id: str
     attempt: int
-    #: what this signal tells beyond the above.
+    #: further keyword arguments of this signal.
     more: Mapping[str, Any]
-    #: these stay in the process: elsewhere the definition is looked up by name, and nobody has seen the job run.
+    #: not sent to other processes: there the definition is looked up by name, and `job` is None.
     definition: JobDefinition | None = None
     job: RunningJob | None = None
 
 
-#: Who sees to it that the receivers hear of it.
+#: A function that sends an event to its receivers, or passes it on to be sent.
 Deliver = Callable[[SignalEvent], object]
 
 
 def is_wanted(signal_event: SignalEvent) -> bool:
-    """Does anybody listen to it?"""
+    """Does the signal have a receiver for this job?"""
     if getattr(signals, signal_event.signal).receivers:
         return True
     definition = _definition_of(signal_event)
@@ -52,7 +52,7 @@ def _definition_of(signal_event: SignalEvent) -> JobDefinition | None:
 
 
 def send(signal_event: SignalEvent) -> None:
-    """Call the receivers, here and now."""
+    """Call the receivers at once, on this thread."""
     definition = _definition_of(signal_event)
     getattr(signals, signal_event.signal).send_robust(
         definition,
@@ -73,8 +73,8 @@ def send(signal_event: SignalEvent) -> None:
 
 
 def to_words(signal_event: SignalEvent) -> dict[str, Any]:
-    """For JSON.  An error is text already, or the TimeoutError that a parent makes and never raises: its text says it
-    all."""
+    """Return the event in a form for JSON.  Its error is a text, or the TimeoutError that a parent makes and never
+    raises: the text of that error is enough."""
     more, error = dict(signal_event.more), signal_event.more.get("error")
     if isinstance(error, TimeoutError):
         more["error"] = {"TimeoutError": str(error)}
@@ -82,7 +82,7 @@ def to_words(signal_event: SignalEvent) -> dict[str, Any]:
 
 
 def from_words(words: Mapping[str, Any]) -> SignalEvent:
-    """What `to_words` was given."""
+    """Return the event that `to_words` was given, without `definition` and `job`."""
     signal_event = SignalEvent(**words)
     error = signal_event.more.get("error")
     if isinstance(error, dict):

@@ -1,4 +1,4 @@
-"""EAGER mode: a job runs where it is enqueued, at once, in a store of its own that ends with it."""
+"""EAGER mode: a job runs at once in the process that enqueues it, in a temporary store of its own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from django_jobs.enqueue.handle import JobHandle
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import make_store
 
-#: Nobody else can see the store, so nobody can take the claim.
+#: No other process sees the store, so none can take the claim: any long lease will do.
 _LEASE_MS = 86_400_000
 
 
 def run(new: NewJob, handle: JobHandle) -> None:
-    """Run one job now, whatever its time; the handle shows how it ended.
+    """Run one job now, even if it is due later.  `handle` then shows how it ended.
 
-    One attempt is made: a job that failed stays in retry (or dead), its error on the handle and in the log.
+    Only one attempt is made: a failed job stays in retry (or dead), with its error on the handle and in the log.
     """
     store = make_store(replace(get_settings(), store="memory"))
     store.enqueue(handle.queue, [new._replace(run_at=0, run_in=None)])

@@ -1,4 +1,4 @@
-"""Runs one claimed job: record → arguments → middleware → function → outcome.  Knows no processes and no threads."""
+"""Runs one claimed job: record → arguments → middleware → function → outcome.  Starts no processes and no threads."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from django_jobs.signals import job_started
 from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
-#: Job types whose results cannot be kept: this process has said so.
+#: Names of job types for which this process has logged that their results cannot be kept.
 _warned: set[str] = set()
 
 
 class Prepared(NamedTuple):
-    """A job that is ready to run here."""
+    """A job that is ready to run in this process."""
 
     claim: Claim
     job: Job
@@ -59,12 +59,12 @@ class Prepared(NamedTuple):
 class Executor:
     """Turns claims into outcomes.
 
-    `Executor().run(claim, store)` runs a claim here and now and settles it; workers use its parts: `prepare`, then
-    `run_here` or `run_on_loop`.  Safe to share between threads.
+    `Executor().run(claim, store)` runs a claim at once on this thread and settles it.  Workers call its parts instead:
+    `prepare`, then `run_here` or `run_on_loop`.  Threads may share one executor.
 
-    `middleware`: as in the MIDDLEWARE setting (default: that setting); `clock`: the store's time in ms;
-    `close_connections`: tidy database connections round each job (off inside a test's transaction).  `deliver(event)`
-    has the receivers of job_started called (default: here and now).
+    `middleware`: as in the MIDDLEWARE setting (default: that setting); `clock`: returns the store's time in ms;
+    `close_connections`: tidy database connections before and after each job (off inside a test's transaction);
+    `deliver(event)`: calls the receivers of job_started, or passes the event on (default: calls them at once).
     """
 
     def __init__(
@@ -85,7 +85,9 @@ class Executor:
         self._plans: dict[str, Plan] = {}
 
     def run(self, claim: Claim, store: Store) -> Attempted:
-        """Run one claim to its end on this thread, settle it, and send the signals."""
+        """Run one claim to its end on this thread, settle it, and send the signals.  Returns how the attempt ended.
+
+        Raises StoreError if the end cannot be recorded."""
         attempted = self.attempt(claim, store)
         if recorded := settle(store, attempted):
             announce(recorded)
@@ -101,15 +103,16 @@ class Executor:
     # -- before --------------------------------------------------------------
 
     def prepare(self, claim: Claim, store: Store, begins: Callable[[Job], None] | None = None) -> Prepared | Attempted:
-        """Read the record and its arguments.  Returns how the attempt ended if it ends here.
+        """Read the record and its arguments.  Returns an Attempted if the attempt has already ended, for example
+        because the record cannot be read.
 
-        `begins(job)` is called before anything that may take its time: from then on its time limit counts."""
-        knows = registry.digest()  # first: what is learned meanwhile is in the next digest, and brings the job back
+        `begins(job)` is called before the first step that may be slow: the time limit counts from then on."""
+        knows = registry.digest()  # first: job types learned during this call change the digest, which unparks the job
         try:
             job = decode(claim.id, claim.queue, claim.record)
             plan = self.plan(job.name)
         except (UnknownJob, NewerRecord) as error:
-            # As text, which the log shows: it says what helps, and quotes no argument.
+            # The error is passed as text, which the log shows: the text says what to do and quotes no argument.
             return Attempted(claim, Parked(knows), name_of(claim.record), error=f"{error} {WAITS_FOR_ITS_WORKER}")
         except CorruptRecord as error:
             return self._not_run(claim, "corrupt", error, name_of(claim.record))
@@ -121,7 +124,7 @@ class Executor:
         if self.close_connections:
             database_connections.before_job()
         if self.stops.jobs:
-            # What was asked of an earlier attempt is not asked of this one.
+            # A request to stop an earlier attempt does not apply to this one.
             self.stops.jobs.discard((claim.queue, claim.id))
         running_job = RunningJob(
             claim.id,
@@ -151,24 +154,24 @@ class Executor:
         return prepared
 
     def plan(self, name: str) -> Plan:
-        """How jobs of that name run here.  Raises UnknownJob."""
+        """Return how jobs of that name run in this process.  Raises UnknownJob."""
         definition = registry.get(name)
         plan = self._plans.get(name)
         if plan is None or plan.definition is not definition or plan.options is not definition.options:
             try:
                 plan = self._plans[name] = Plan(definition, self.middleware, self.run_coroutine)
             except Exception as error:
-                # A middleware that cannot be made for this job fails this job, and not the process.
+                # If a middleware raises while it wraps this job, only this job fails, not the process.
                 return Plan(definition, [_failing(error)], self.run_coroutine)
         return plan
 
     # -- running -------------------------------------------------------------
 
     def run_here(self, prepared: Prepared) -> Attempted:
-        """Run it on this thread, an async job too.
+        """Run the job on this thread, also an async job.
 
-        In a context of its own: what it activates (a language, a time zone, a URL configuration) and what it sets in
-        context variables ends with it."""
+        It runs in its own context: a language, time zone or URL configuration that it activates, and context variables
+        that it sets, end with it."""
         warm_caches()
         return copy_context().run(self._run_here, prepared)
 
@@ -184,10 +187,10 @@ class Executor:
             value = plan.call(running_job)
             if plan.on_loop:
                 value = self.run_coroutine(value)
-            if isinstance(value, HandedOver | SnoozeFor):  # of a remote type: the work itself is done elsewhere
+            if isinstance(value, HandedOver | SnoozeFor):  # a remote job type: a remote worker does the work
                 return Attempted(claim, value, job.name, running_job, plan.definition)
         except BaseException as error:
-            # SystemExit, KeyboardInterrupt and MemoryError raised by a job are its failures, not the worker's end.
+            # SystemExit, KeyboardInterrupt and MemoryError raised by a job fail the job; they do not end the worker.
             return self._failed(prepared, error, int((perf_counter() - started) * 1000))
         finally:
             forks.leave_if_copy()
@@ -230,7 +233,8 @@ class Executor:
         return Attempted(claim, outcome, job.name, running_job, plan.definition, None, run_ms, wait_ms, job.controls)
 
     def _stored(self, value: Any, prepared: Prepared) -> bytes:
-        """The result as it is kept, or why it is missing.  The function has returned: it never runs again for this."""
+        """Return the result as it is stored, or the stored form of the reason why there is none.  The job succeeds in
+        both cases: its function has returned and must not run again."""
         plan = prepared.plan
         if plan.options.keep_result == 0 or (value is None and not plan.definition.keeps_worker):
             return b""
@@ -285,7 +289,8 @@ def _failing(error: Exception) -> Middleware:
 
 
 def _misfit(plan: Plan, job: RunningJob, error: BaseException) -> BaseException:
-    """A TypeError because the arguments no longer fit the function (it changed since) says so; others stay."""
+    """Return an InvalidArguments error for a TypeError whose cause is that the arguments do not fit the function, which
+    may have changed since the job was enqueued.  Return any other error unchanged."""
     if isinstance(error, TypeError):
         try:
             plan.definition.bind(job.args, job.kwargs)

@@ -1,4 +1,4 @@
-"""Everything about one job definition that can be prepared before its first job runs."""
+"""What can be prepared for a job definition before its first job runs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from django_jobs.runtime import forks
 class Plan:
     """How jobs of one definition run.
 
-    `call(running_job)` goes through the middleware to the function.  With `on_loop` it returns an awaitable and must be
-    called on an event loop; else it blocks, also for an async function whose middleware cannot run on a loop.
+    `call(running_job)` calls the function through the middleware.  With `on_loop` it returns an awaitable and must be
+    called on an event loop.  Otherwise it blocks, also for an async function whose middleware cannot run on a loop.
     """
 
     __slots__ = ("call", "definition", "is_async", "on_loop", "on_missing", "options")
@@ -65,7 +65,8 @@ def _innermost(func: Callable[..., Any], takes_context: bool) -> Handler:
 
 
 def _cancelled_after(handler: Handler, seconds: float) -> Handler:
-    """Round an async function: cancel it when its soft limit is over.  What it returns all the same is its result."""
+    """Wrap an async function: cancel it when its soft limit is over.  If it returns in spite of that, its value is the
+    result."""
 
     async def call(job: RunningJob) -> Any:
         deadline = job.soft_deadline
@@ -84,7 +85,7 @@ def _cancelled_after(handler: Handler, seconds: float) -> Handler:
 
 
 def run_coroutine_here(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end where no loop of ours exists; sync_to_async inside it comes back to this thread."""
+    """Run a coroutine to its end in a process without a worker's event loop; sync_to_async in it uses this thread."""
 
     async def wait() -> Any:
         return await coroutine
@@ -93,6 +94,6 @@ def run_coroutine_here(coroutine: Coroutine[Any, Any, Any]) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return async_to_sync(wait)()
-    # This thread's loop waits for us, so the coroutine needs another thread.
+    # A loop runs on this thread and is blocked by this call, so the coroutine needs another thread.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, asyncio.run, wait()).result()

@@ -1,4 +1,4 @@
-"""How the attempts of remote jobs end: by a report over HTTP, or because none came in time."""
+"""How the attempts of remote jobs end: by a report over HTTP, or because no report came in time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RemoteFailure(JobsError):
 
 
 class PermanentRemoteFailure(Fail):
-    """A remote worker reported a failure that no other attempt would mend."""
+    """A remote worker reported a failure that another attempt would not solve."""
 
 
 class NoReport(JobsError):
@@ -39,7 +39,9 @@ class NoReport(JobsError):
 
 
 def succeed(store: Store, claim: Claim, result: Any = None) -> bool:
-    """A remote attempt ended well.  False: the claim was lost, nothing changed."""
+    """Record that a remote attempt succeeded.  False: the claim was lost, and nothing changed.
+
+    A `result` that cannot be stored is logged, and the job succeeds.  Raises StoreError."""
     stored, why = dump_result(result)
     if why:
         logger.warning("The result of job %s (%s) is not kept. %s", claim.id, name_of(claim.record), why)
@@ -48,7 +50,9 @@ def succeed(store: Store, claim: Claim, result: Any = None) -> bool:
 
 
 def fail(store: Store, claim: Claim, error: str, *, retryable: bool = True) -> bool:
-    """A remote attempt failed.  It is retried as other jobs are, unless that is no use.  False: the claim was lost."""
+    """Record that a remote attempt failed.  It is retried like other jobs if `retryable`.  False: the claim was lost.
+
+    Raises StoreError."""
     message = clean(error or "The worker gave no reason.", MAX_ERROR)
     return _fail(store, claim, (RemoteFailure if retryable else PermanentRemoteFailure)(message), "failed")
 
@@ -64,7 +68,7 @@ def _fail(store: Store, claim: Claim, error: JobsError, kind: str) -> bool:
     outcome = after_failure(
         error,
         _definition(job.name) or AnyFailure(),
-        # The stack here is ours: it says nothing of what failed over there.
+        # The traceback is that of this process: it says nothing about the failure in the remote worker.
         log._replace(traceback=""),
         max_attempts=job.options.max_attempts,
         on_exhausted=job.options.on_exhausted,
@@ -96,19 +100,20 @@ def _definition(name: str) -> JobDefinition | None:
 
 
 def _was_sent(claim: Claim) -> bool:
-    """Did anybody get this job?  Django's own are only passed on by those who claim over HTTP: they have not begun."""
+    """Was this job sent to a remote worker?  A job that this project defines is not: a claim over HTTP that gets one
+    leaves it to a worker, and it has not begun."""
     name = name_of(claim.record)
     return name not in registry.names()
 
 
 class RemoteWatch:
-    """One task of `runworkers`: attempts without a report in time have failed.  Several may watch the same queues."""
+    """A maintenance task: attempts without a report in time fail.  Several workers may run it for the same queues."""
 
     def __init__(self, store: Store, queues: Callable[[], Iterable[str]]) -> None:
         self.store, self.queues = store, queues
 
     def tick(self) -> int:
-        """Fail what is overdue now, at most 100 jobs per queue.  Returns how many."""
+        """Fail the attempts that are overdue now, at most 100 per queue.  Returns how many failed."""
         failed = 0
         for queue in self.queues():
             for claim in self.store.overdue(queue):

@@ -1,4 +1,4 @@
-"""MIN_REPLICAS: a job delivered at most once starts only when a failover could not forget that it was claimed."""
+"""MIN_REPLICAS: an at-most-once job starts only when its claim would survive a failover of the store."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: ms in which the claim must reach them: replicas that are well need a thousandth of it.
+#: ms within which the claim must reach the replicas: healthy replicas need a thousandth of that.
 TIMEOUT = 1_000
-#: ms after which it is tried again.
+#: ms after which the job is tried again.
 AGAIN = 2_000
-#: Seconds between two lines in the log.
+#: Seconds between two log lines.
 QUIET = 60.0
 
 _last_told = -QUIET
 
 
 def may_start(store: Store, claim: Claim) -> bool:
-    """Asked of at-most-once jobs before they start.  Costs a round trip if MIN_REPLICAS is set, else nothing."""
+    """May this at-most-once job start?  Costs one round trip if MIN_REPLICAS is set, otherwise nothing."""
     global _last_told
     replicas = get_settings().min_replicas
     if replicas <= 0:

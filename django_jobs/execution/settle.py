@@ -15,11 +15,12 @@ logger = logging.getLogger("django_jobs.worker")
 
 
 def settle(store: Store, attempted: Attempted) -> Attempted | None:
-    """End the attempt in the store.  None: the claim was lost meanwhile, so nothing changed there.
+    """End the attempt in the store.  Returns the attempt as recorded, or None if the claim was lost: then nothing
+    changed in the store.
 
-    Returns the attempt as it is recorded: a job that was asked to stop is cancelled where it would be tried again.
+    A job that was asked to stop is recorded as cancelled if it would have been retried, snoozed or parked.
 
-    May be called again with the same attempt after StoreUnavailable.
+    Raises StoreError.  May be called again with the same attempt after StoreUnavailable.
     """
     claim, outcome = attempted.claim, attempted.outcome
     if ACTIVE:
@@ -44,7 +45,7 @@ def settle(store: Store, attempted: Attempted) -> Attempted | None:
         case Dead(log):
             held = store.bury(claim, log)
         case HandedOver(holder, lease):
-            # Its new holder may have reported the end already: a claim that is gone is no surprise here.
+            # The new holder may already have reported the end: a lost claim is no error.
             store.transfer(claim, holder, lease)
             held = True
     if ACTIVE:
@@ -56,8 +57,9 @@ def settle(store: Store, attempted: Attempted) -> Attempted | None:
 
 
 def settle_successes(store: Store, queue: str, attempts: Sequence[Attempted], done: Sequence[Done]) -> list[Attempted]:
-    """End many successful attempts of one queue in one call (`done`: the same as the store takes them).  Returns those
-    whose claim was still held."""
+    """End many successful attempts of one queue in one call.  Returns those whose claims were still held.
+
+    `done`: the same attempts in the form that `Store.complete` takes.  Raises StoreError."""
     if ACTIVE:
         crashpoint("ack.before_send")
     stale = store.complete(queue, done)
@@ -73,14 +75,14 @@ def settle_successes(store: Store, queue: str, attempts: Sequence[Attempted], do
 
 
 def as_done(attempted: Attempted) -> Done:
-    """What `Store.complete` takes."""
+    """Return a successful attempt in the form that `Store.complete` takes."""
     claim, outcome, name, _, _, _, run_ms, wait_ms, controls = attempted
-    # The two clocks may differ, and a charge for waiting is never negative.
+    # The two clocks may differ, and a waiting time must not be negative.
     return Done(claim, outcome.result, run_ms, name, controls, max(0, wait_ms))  # type: ignore[union-attr]
 
 
 def report_stale(attempted: Attempted) -> None:
-    """Say that work was done for a claim that was lost: its end counts for nothing, and the job runs elsewhere."""
+    """Log that an attempt ended after its claim was lost: its end is not recorded, and the job runs elsewhere."""
     claim = attempted.claim
     logger.warning(
         "Job %s (%s, queue %s) ended after its claim was lost (token %d): the lease expired or a person moved it. "

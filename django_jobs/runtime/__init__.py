@@ -1,1 +1,1 @@
-"""What every process that runs jobs needs: database connections, forks, faults, places to die in tests."""
+"""What every process that runs jobs needs: database connections, forks, internal errors, crash points for tests."""

@@ -1,4 +1,4 @@
-"""Places where the survival tests let a worker die.  Nothing happens unless DJANGO_JOBS_CRASH names one."""
+"""Places where the survival tests kill a worker.  Nothing happens unless DJANGO_JOBS_CRASH names one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import suppress
 _name, _count, _once = ([*os.environ.get("DJANGO_JOBS_CRASH", "").split(":", 2), "", ""])[:3]
 _passed = 0
 
-#: Asked before every call on hot paths, so that the rest of the world pays for one truth test only.
+#: Tested before every call on hot paths, so that the cost outside these tests is one truth test.
 ACTIVE = bool(_name)
 
 
 def crashpoint(name: str) -> None:
-    """SIGKILL this process if DJANGO_JOBS_CRASH is "name:n" and this is the n-th time here (default: the first).
+    """SIGKILL this process if DJANGO_JOBS_CRASH is "name:n" and this is the n-th call with that name (default: 1st).
 
-    With "name:n:path" only the first process that gets there dies: it makes that file."""
+    With "name:n:path" only the first process that gets this far dies: it creates the file `path`."""
     global _passed
     if name == _name:
         _passed += 1

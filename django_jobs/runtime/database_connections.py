@@ -1,4 +1,4 @@
-"""Database connections round jobs: none stale before, none left open or inside a transaction after."""
+"""Database connections before and after jobs: no stale connection before, no open transaction after."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from django.db.backends.signals import connection_created
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds after which an unused connection may have been cut without a trace: it is asked before it is used again.
+#: Seconds after which the server may have cut an unused connection unnoticed: it is checked before its next use.
 IDLE = 1.0
 
 _LEFT_OPEN = "%s left a transaction open on database %r: it is rolled back, and the connection closed"
 _GIVEN_UP = "The connection to database %r is given up: it cannot be closed"
 
 _thread = threading.local()
-#: Did a thread that runs no jobs itself (sync_to_async inside an async job) open a connection?
+#: Set once a thread that runs no jobs itself (sync_to_async inside an async job) has opened a connection.
 _elsewhere = threading.Event()
 _job_threads: set[int] = set()
 
@@ -37,12 +37,12 @@ connection_created.connect(_remember, dispatch_uid="django_jobs.runtime.database
 
 
 def this_thread_runs_jobs() -> None:
-    """Say so once per thread; other threads' connections are then known to belong to async jobs."""
+    """Register this thread, once.  Connections of threads that are not registered count as those of async jobs."""
     _job_threads.add(threading.get_ident())
 
 
 def before_job() -> None:
-    """Drop what the server may have closed meanwhile.  Next to nothing on a thread that never used a database."""
+    """Drop connections that the server may have closed.  Costs almost nothing on a thread without connections."""
     if getattr(_thread, "opened", False):
         idle = monotonic() - getattr(_thread, "used", 0.0) > IDLE
         for connection in connections.all(initialized_only=True):
@@ -51,15 +51,15 @@ def before_job() -> None:
 
 
 def after_job(job: str = "") -> None:
-    """Keep what CONN_MAX_AGE keeps; a transaction that the job left open ends here, rolled back.
+    """Keep the connections that CONN_MAX_AGE keeps, and roll back a transaction that the job left open.
 
-    `job` says in the log which job that was."""
+    `job` names the job in the log."""
     if getattr(_thread, "opened", False):
         _thread.used = monotonic()
         for connection in connections.all(initialized_only=True):
             connection.queries_log.clear()
             if connection.in_atomic_block or _in_transaction(connection):
-                # Its next user would write into a transaction that nobody commits.
+                # The connection's next user would write into a transaction that is never committed.
                 logger.warning(_LEFT_OPEN, job or "A job", connection.alias)
                 _drop(connection)
             else:
@@ -67,7 +67,7 @@ def after_job(job: str = "") -> None:
 
 
 async def after_async_job(job: str = "") -> None:
-    """The same for connections that the job opened through sync_to_async: async jobs share one thread for that."""
+    """Do the same for connections that the job opened through sync_to_async: async jobs share one thread for that."""
     if _elsewhere.is_set():
         await sync_to_async(_after_async_job)(job)
 
@@ -75,42 +75,42 @@ async def after_async_job(job: str = "") -> None:
 def _after_async_job(job: str) -> None:
     after_job(job)
     for connection in connections.all(initialized_only=True):
-        # To look before each job would cost it a hop to this thread and back: more than a check at its first query.
+        # A check before each job would have to switch to this thread and back: more than a check at the first query.
         _check_at_first_query(connection, True)
 
 
 def close_thread() -> None:
-    """Before a thread idles for long, or ends: its connections would count against the server's limit."""
+    """Close this thread's connections before it ends or idles: they would count against the server's limit."""
     if getattr(_thread, "opened", False):
         connections.close_all()
 
 
 def close_all() -> None:
-    """Before a fork: a child must not share a socket with its parent."""
+    """Close all connections before a fork: a child must not share a socket with its parent."""
     connections.close_all()
     for connection in connections.all(initialized_only=True):
-        # A pool has sockets, and threads that do not exist in the child.  (Its property would make one.)
+        # A pool has sockets, and threads that would not exist in the child.  (Reading `connection.pool` makes a pool.)
         if connection.alias in getattr(connection, "_connection_pools", ()):
             connection.close_pool()  # type: ignore[attr-defined]
 
 
 def _check_at_first_query(connection: BaseDatabaseWrapper, wanted: bool) -> None:
-    """Let Django ask the server before the next query: a job that needs no database does not wait for one."""
+    """Let Django check the connection before its next query: a job without queries does not wait for a database."""
     connection.health_check_enabled = (  # type: ignore[attr-defined]
         wanted or connection.settings_dict["CONN_HEALTH_CHECKS"]
     )
 
 
-#: SERVER_STATUS_IN_TRANS of the protocol of MySQL.
+#: SERVER_STATUS_IN_TRANS in the MySQL protocol.
 _MYSQL_IN_TRANSACTION = 1
-#: libpq's words for a connection that is not in a transaction: idle, and unknown (it is closed).
+#: libpq's transaction states of a connection that is not in a transaction: idle, and unknown (it is closed).
 _PQ_IDLE = (0, 4)
 
 
 def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Is a transaction open that Django may not know of: a raw BEGIN?  Asks the driver, which costs no query.
+    """Is a transaction open, even one that Django does not know of (a raw BEGIN)?  Asks the driver, without a query.
 
-    mysqlclient does not tell; there, what Django knows has to do."""
+    mysqlclient does not tell: with it, only transactions that Django knows of are found."""
     raw: Any = connection.connection
     try:
         status = getattr(getattr(raw, "info", None), "transaction_status", None)
@@ -122,14 +122,14 @@ def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
         status = getattr(raw, "server_status", None)  # PyMySQL
         return isinstance(status, int) and bool(status & _MYSQL_IN_TRANSACTION)
     except Exception:
-        return False  # it is broken; `_tidy` sees to that
+        return False  # the connection is broken; `_tidy` closes it
 
 
 def _tidy(connection: BaseDatabaseWrapper) -> None:
     try:
         connection.close_if_unusable_or_obsolete()
     except Exception:
-        # A driver may fail even at closing; that must not cost the jobs of this process.
+        # A driver may raise even while closing; the jobs of this process must not fail because of that.
         logger.warning(_GIVEN_UP, connection.alias, exc_info=True)
         del connections[connection.alias]
 
@@ -143,7 +143,8 @@ def _drop(connection: BaseDatabaseWrapper) -> None:
 
 
 def _has_news(connection: BaseDatabaseWrapper) -> bool:
-    """Did the server say something that nobody asked?  Its last word, mostly; to look costs no round trip."""
+    """Has the server sent data without a query?  Mostly this means that it closed the connection.  Costs no round
+    trip."""
     fileno = getattr(connection.connection, "fileno", None)
     if fileno is None:
         return False

@@ -1,4 +1,4 @@
-"""What a thread of ours does when it meets an error that is no job's."""
+"""What a thread of this package does after an error that no job has caused."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NoReturn
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Exit status of a process that met a fault of our own; sysexits.h calls it EX_SOFTWARE.
+#: Exit status of a process after an internal error; sysexits.h calls it EX_SOFTWARE.
 SOFTWARE_FAULT = 70
 
 
 def end_process() -> NoReturn:
     """Log the exception being handled and end this process.
 
-    What its threads hold is unknown now, and a thread that is missing would hold it for ever; the parent knows how to
-    give it back, once this process is gone.
+    After an internal error it is unknown which claims the threads hold, and a thread that has ended would hold its
+    claims for ever.  Once this process is gone, the parent hands them back.
     """
     logger.critical("A fault in the worker: this process ends, its jobs are run again", exc_info=True)
     logging.shutdown()

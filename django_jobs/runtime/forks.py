@@ -1,7 +1,7 @@
-"""Copies of a process of ours that are not ours: a job calls os.fork(), or uses multiprocessing.
+"""Copies of a worker process that a job makes: it calls os.fork(), or uses multiprocessing.
 
-Such a copy inherits our signal handlers (it would note SIGTERM and go on), our channel to the parent, and code that
-would claim and settle jobs when the job's function returns.  Nothing of that survives: see `guard`.
+Such a copy inherits the signal handlers (it would note SIGTERM and go on), the channel to the parent, and code that
+would claim and settle jobs when the job's function returns.  All of that is removed in the copy: see `guard`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-#: Is this process a copy that a job, or another foreign hand, has made of one of ours?
+#: Is this process a copy of a worker process, made by a job or other code outside this package?
 is_copy = False
 
-#: What is back at its default in a copy.
+#: Signals whose handlers are reset to the default in a copy.
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM)
 _undo: Callable[[], None] | None = None
 _ours = False
@@ -26,15 +26,15 @@ _thread = threading.local()
 
 
 def guard(undo: Callable[[], None]) -> None:
-    """From now on, a copy of this process calls `undo()` first of all: it must wait for nothing, locks may be held by
-    threads that the copy does not have."""
+    """From now on, a copy of this process calls `undo()` before anything else.  `undo` must not wait for a lock: a
+    thread that the copy does not have may hold it."""
     global _undo
     _undo = undo
 
 
 @contextmanager
 def ours() -> Iterator[None]:
-    """Round a fork of ours, whose child knows what it is."""
+    """Mark a fork by this package: its child is no copy in this sense."""
     global _ours
     _ours = True
     try:
@@ -44,7 +44,7 @@ def ours() -> Iterator[None]:
 
 
 def leave(error: BaseException | None = None) -> NoReturn:
-    """End this copy, where it would return into our code: with the status that a script would have."""
+    """End this copy before it returns into the worker's code, with the exit status that a script would have."""
     status = 0
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         status = (error.code or 0) & 0xFF
@@ -58,14 +58,14 @@ def leave(error: BaseException | None = None) -> NoReturn:
 
 
 def leave_if_copy() -> None:
-    """In a `finally` behind code of a job: `leave` with its error if this is a copy."""
+    """Call `leave` with the current error if this is a copy.  For a `finally` after a job's code."""
     if is_copy:
         leave(sys.exc_info()[1])
 
 
 def _before() -> None:
-    # A signal that comes between the fork and the change of handlers would be lost: multiprocessing ends its
-    # processes with SIGTERM, and waits for them.
+    # A signal between the fork and the reset of the handlers would be lost.  multiprocessing ends its processes with
+    # SIGTERM and waits for them.
     if _undo is not None and not _ours:
         _thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 

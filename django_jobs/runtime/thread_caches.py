@@ -11,10 +11,11 @@ _thread = local()
 
 
 def warm_caches() -> None:
-    """Django keeps its caches by context: made here, they and their connections serve every job of this thread."""
+    """Make Django's caches for this thread.  Django keeps them per context: caches made before the jobs' own contexts
+    serve all jobs of the thread, with their connections."""
     if not getattr(_thread, "is_warm", False):
         _thread.is_warm = True
         for alias in caches:
-            # One that is configured wrongly fails in the job that uses it.
+            # A wrongly configured cache raises its error later, in the job that uses it.
             with suppress(Exception):
                 caches[alias]

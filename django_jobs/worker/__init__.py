@@ -1,1 +1,1 @@
-"""Running jobs: `manage.py runworkers` is a parent (supervisor.py) and the children it forks (child.py)."""
+"""Running jobs: `manage.py runworkers` is a parent (parent/) and the processes it forks (child/, maintenance/)."""

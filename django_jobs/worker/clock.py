@@ -6,13 +6,13 @@ from time import monotonic, time
 
 
 class StoreClock:
-    """The store's time in ms: what it last said, plus what has passed here since.  Never two hosts' wall clocks."""
+    """The store's time in ms: its last answer plus the monotonic time since.  Never compares two hosts' wall clocks."""
 
     def __init__(self) -> None:
         self._offset = time() - monotonic()
 
     def sync(self, now: int) -> None:
-        """The store just said that it is `now`."""
+        """Set the clock: the store has just answered that its time is `now` (ms)."""
         self._offset = now / 1000 - monotonic()
 
     def __call__(self) -> int:

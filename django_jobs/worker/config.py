@@ -1,4 +1,4 @@
-"""What one `runworkers` was told: settings and options, once and for all its processes."""
+"""The settings and options of one `runworkers`, the same for all its processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_jobs.core.values import Lane
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Durations are seconds, `lease` and `max_memory` excepted."""
+    """Durations are in seconds, except `lease`."""
 
     queues: tuple[QueueSettings, ...]
     #: "" = host and process id.
@@ -28,9 +28,9 @@ class WorkerConfig:
     reload: bool = False
     periodic: bool = True
     strict: bool = False
-    #: with --drain: queue → the number of the last job that waited when this worker began; None = no end.
+    #: with --drain: queue → the number of the last job that waited when this worker started; None = without --drain.
     drain: Mapping[str, int] | None = None
-    #: ms
+    #: length of a lease in ms.
     lease: int = 30_000
 
     @property
@@ -38,10 +38,10 @@ class WorkerConfig:
         return [queue.name for queue in self.queues]
 
     def threads_of(self, lane: Lane) -> int:
-        """How many threads of one child run jobs."""
+        """Return how many threads of one child run jobs."""
         return 1 if lane is Lane.ALONE else self.threads
 
     @property
     def most_alone(self) -> int:
-        """How many children for one job at a time there may be."""
+        """The highest number of alone children: each runs one job at a time."""
         return min(self.processes * self.threads, 32)

@@ -1,19 +1,19 @@
-"""When children die faster than they can be of use: pauses, then giving up.  Pure."""
+"""What happens when children die as soon as they start: pauses, and then the worker gives up.  No I/O, no clock."""
 
 from __future__ import annotations
 
 from collections import deque
 
-#: So many deaths in so many seconds are a loop.
+#: DEATHS deaths within WINDOW seconds are a crash loop.
 DEATHS, WINDOW = 10, 10.0
 #: Seconds of the first pause; each further one is twice as long.
 FIRST_PAUSE = 0.5
-#: Loops in a row after which the parent gives up: whoever started it (systemd, Kubernetes) must see it.
+#: Crash loops in a row after which the parent gives up, so that the service manager (systemd, Kubernetes) notices.
 MOST_LOOPS = 5
 
 
 class CrashLoop:
-    """Told of every death that no job can be blamed for; says how long to wait before the next child."""
+    """Counts the deaths of children that no job has caused, and decides how long to wait before the next child."""
 
     def __init__(self) -> None:
         self._deaths: deque[float] = deque()
@@ -21,7 +21,7 @@ class CrashLoop:
         self._last = 0.0
 
     def died(self, now: float) -> float:
-        """A child died.  Returns the seconds to wait before the next is started; 0 while this is no loop."""
+        """Count the death of a child.  Returns the seconds to wait before the next is started; 0 if this is no loop."""
         if now - self._last > 6 * WINDOW:
             self._loops = 0
         self._last = now
@@ -35,7 +35,7 @@ class CrashLoop:
         return FIRST_PAUSE * float(2 ** (self._loops - 1))
 
     def forgive(self) -> None:
-        """The last death was a job's doing."""
+        """Do not count the last death: a job caused it."""
         if self._deaths:
             self._deaths.pop()
 

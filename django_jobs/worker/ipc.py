@@ -1,11 +1,12 @@
-"""How parent and child talk: JSON lines over a socket pair.
+"""How parent and child exchange messages: JSON lines over a socket pair.
 
 Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping" | "stop" | "learn" | "check" | "held", …}.
 Child → parent: {"is": "started" | "ended", …} (alone children), {"is": "pong" | "checked", …}, {"is": "retiring"},
-{"is": "learnt" | "agreed"}.  An alone child is told {"do": "try" | "yield"}: it may run suspects, or no more; then it
-says {"is": "yielded"}.  The maintenance process hears {"do": "spare" | "announce", …} and {"do": "retire"}; it says
-{"is": "types", …} and {"is": "alive" | "begun" | "telling" | "told"}.
-The other end closing means that its process is gone.
+{"is": "learnt" | "agreed"}.  Parent → alone child: {"do": "try"} (it may run suspects) and {"do": "yield"} (it may no
+longer), which it answers with {"is": "yielded"}.
+Parent → maintenance process: {"do": "spare" | "announce", …}, {"do": "retire"}.
+Maintenance process → parent: {"is": "types", …}, {"is": "alive" | "begun" | "telling" | "told"}.
+If the other end is closed, its process is gone.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
-#: Bytes of unread messages that a socket holds for a child that does not read: beyond it the message is dropped.
+#: Bytes of unread messages that a socket holds for a child that does not read: further messages are dropped.
 _BUFFER = 1 << 18
 
 
 def pair() -> tuple[Channel, Channel]:
-    """Two ends of one channel: the parent's, the child's."""
+    """Return the two ends of a new channel: the parent's, the child's.  Raises OSError."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
@@ -31,21 +32,21 @@ def pair() -> tuple[Channel, Channel]:
 
 
 class Channel:
-    """One end.  Sending is safe from many threads; one thread reads."""
+    """One end of a channel.  Any thread may send; only one thread may receive."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._lock = Lock()
         self._rest = self._unsent = b""
         self.is_open = True
-        #: the last `receive` found nothing, though the other end is open (a job's own child may hold it).
+        #: the last `receive` found nothing although the other end is open (a process that a job forked may hold it).
         self.is_dry = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def send(self, message: Mapping[str, Any]) -> bool:
-        """Send one message.  False: the other end is gone, or (from the parent) reads nothing."""
+        """Send one message.  False: the other end is gone or (only in the parent) does not read."""
         data = json.dumps(message).encode() + b"\n"
         with self._lock:
             try:
@@ -53,14 +54,14 @@ class Channel:
                     self._unsent = self._unsent[self._socket.send(self._unsent) :]
                 if self._unsent:
                     return False
-                # A message that is begun must be finished before the next, or both are unreadable.
+                # A message sent in part must be completed before the next, or both are unreadable.
                 self._unsent = data[self._socket.send(data) :]
             except OSError:
                 return False
         return True
 
     def receive(self) -> list[dict[str, Any]]:
-        """The messages that are there; sets is_open to False at the end of the stream."""
+        """Return the messages that have arrived; set `is_open` to False at the end of the stream."""
         try:
             data = self._socket.recv(1 << 16)
         except BlockingIOError:

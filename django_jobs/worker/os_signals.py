@@ -1,4 +1,4 @@
-"""Everything about operating-system signals.  Handlers only note the signal; loops act on it."""
+"""Operating-system signals.  Handlers only note the signal; the loops of the processes act on it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from types import FrameType
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
-#: Seconds after the first order to stop in which another is the same one: a terminal or `timeout` tells the whole
-#: process group, and a supervisor in it passes on what it got.  Who means "now" has to wait as long.
+#: Seconds after the first order to stop in which further ones count as the same order: a terminal or `timeout` signals
+#: the whole process group, and a service manager in it may pass its signal on.  A second order, which means "stop now",
+#: has to come later than this.
 SAME_ORDER = 0.5
 
-#: Orders to stop.  SIGHUP is what a terminal says that is closed, SIGQUIT what some supervisors say instead of SIGTERM:
-#: by default they would end this process at once, and its jobs would be charged with a crash.
+#: Orders to stop.  A terminal that closes sends SIGHUP, and some service managers send SIGQUIT instead of SIGTERM.  By
+#: default both end this process at once, and its jobs would be charged with a crash.
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Signals:
-    """The signals this process got: `stops` counts orders to stop; a byte on `fileno()` wakes the loop up."""
+    """The signals that this process got: `stops` counts orders to stop; a byte on `fileno()` wakes the loop."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
@@ -37,31 +38,31 @@ class Signals:
         return self._read
 
     def install(self, *, for_parent: bool) -> None:
-        """Take over the handlers of this process; SIGCHLD only in a parent."""
+        """Install the signal handlers of this process; that of SIGCHLD only in a parent."""
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in STOPS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
                 signal.signal(number, self._stop)
-        # Ctrl-C reaches a whole terminal: a child leaves it to its parent to say what follows.
+        # Ctrl-C reaches every process of a terminal: a child waits for its parent's decision.
         signal.signal(signal.SIGINT, self._stop if for_parent else self._note)
         signal.signal(signal.SIGCHLD, self._note if for_parent else signal.SIG_DFL)
         if not for_parent:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
     def ignore(self) -> None:
-        """At the very end: one more SIGTERM must not turn an orderly exit into a killed process."""
+        """Ignore further orders to stop: at the very end, a SIGTERM must not turn an orderly exit into a kill."""
         for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
     def wake(self) -> None:
-        """As if a signal had come: for other threads."""
+        """Wake the loop as a signal would.  Other threads call this."""
         try:
             os.write(self._write, b"\0")
         except BlockingIOError:
-            return  # the pipe is full of reasons to wake up
+            return  # the pipe is full: the loop wakes anyway
 
     def clear(self) -> None:
-        """Forget the wake-ups so far."""
+        """Discard the bytes that woke the loop."""
         try:
             while os.read(self._read, 1024):
                 continue
@@ -69,7 +70,7 @@ class Signals:
             return
 
     def close(self) -> None:
-        """In a forked process: the pipe of another is not ours."""
+        """Close the pipe in a forked process: it belongs to the parent."""
         signal.set_wakeup_fd(-1)
         os.close(self._read)
         os.close(self._write)
@@ -87,7 +88,7 @@ class Signals:
 
 
 def die_with_parent(parent: int) -> None:
-    """From now on this process gets SIGKILL when its parent ends, however that ends (Linux)."""
+    """From now on this process gets SIGKILL when its parent ends in any way (Linux only)."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -95,16 +96,16 @@ def die_with_parent(parent: int) -> None:
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL the process and what its jobs have started: it leads a process group (see child.py)."""
+    """SIGKILL the process and those that its jobs have started: it leads a process group (see child/process.py)."""
     kill(pid)
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # nothing is left of it (PermissionError: macOS, where only zombies are)
+        return  # the group is gone (PermissionError: on macOS, if only zombies are left)
 
 
 def kill(pid: int) -> None:
-    """SIGKILL, if that process still is."""
+    """SIGKILL the process if it still exists."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

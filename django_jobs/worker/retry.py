@@ -1,4 +1,4 @@
-"""Patience with a store that cannot be reached: growing pauses, and one log line per process and outage."""
+"""Retries while a store cannot be reached: growing pauses, and one log line per process and outage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ LONGEST_PAUSE = 5.0
 
 
 class RetryState:
-    """One who calls the store and may fail: waits longer each time, and sees to it that people hear of it once."""
+    """The state of one caller of the store: each failure makes its pause longer, and an outage is logged once.
+
+    `who` names the caller in the log."""
 
     def __init__(self, who: str) -> None:
         self.who = who
@@ -27,18 +29,18 @@ class RetryState:
         return self._pause > 0
 
     def failed(self, error: Exception) -> float:
-        """The call failed.  Returns the seconds to wait before the next."""
+        """Note that the call failed.  Returns the seconds to wait before the next."""
         if not self._pause:
             if isinstance(error, StoreUnavailable):
                 cut_off.add(self, error)
             else:
                 logger.error("%s failed and is tried again until it works: %s", self.who, error)
         self._pause = min(max(self._pause * 2, SHORTEST_PAUSE), LONGEST_PAUSE)
-        # Jitter: a whole fleet has lost its store at the same moment and must not come back at the same moment.
+        # Jitter: all workers lost the store at the same moment and must not all return at the same moment.
         return self._pause * (0.5 + random.random() / 2)
 
     def worked(self) -> bool:
-        """The call worked.  Returns whether this ends an outage."""
+        """Note that the call worked.  Returns whether this ends an outage."""
         if not self._pause:
             return False
         self._pause = 0.0
@@ -48,9 +50,10 @@ class RetryState:
 
 
 class CutOff:
-    """Who in this process cannot reach the store: the first says so for all of them, the last that it is over.
+    """The callers in this process that cannot reach the store.  The first one logs the outage for all, and the last one
+    logs its end.
 
-    The price: where a second server of a Cluster falls silent meanwhile, that is said at DEBUG only."""
+    The price: if another server of a Cluster falls silent during the outage, this is logged at DEBUG only."""
 
     def __init__(self) -> None:
         self._who: set[RetryState] = set()
@@ -68,7 +71,7 @@ class CutOff:
         )
 
     def remove(self, retry_state: RetryState) -> bool:
-        """It can reach the store again.  False: that was not what it suffered from."""
+        """Note that the caller can reach the store again.  False: its failure had another cause."""
         with self._lock:
             if retry_state not in self._who:
                 return False
@@ -80,7 +83,7 @@ class CutOff:
         return True
 
     def forget(self) -> None:
-        """A forked child speaks for itself; a thread that it does not have may have held the lock."""
+        """Start anew in a forked child, which logs for itself.  A thread that it does not have may hold the lock."""
         self._who, self._lock = set(), Lock()
 
 

@@ -1,16 +1,17 @@
-"""What a child shows its parent without a message: memory that both have, made before the fork.
+"""What a child shows its parent without a message: memory that both share, made before the fork.
 
-The child notes here what it has claimed and not begun.  The parent may revoke that, all of it at once, while a job of
-the child lets no other thread run there (C code that holds the GIL).
+The child notes in it which jobs it has claimed and not begun.  While a job of the child runs C code that holds the GIL,
+so that no other thread runs there, the parent may revoke these claims, all at once.
 
-Nobody waits here and there is no lock, as a child may stand still at any line.  Order and time take its place:
+There is no lock and neither side waits, because a child may stop at any line.  The order of writes and time replace the
+lock:
 
-* who begins a job notes that first, and then looks whether his claims were revoked;
-* who revokes does that first, and looks SETTLED seconds later what had been begun.
+* to begin a job, the child first marks it as begun, and then checks whether its claims were revoked;
+* to revoke, the parent first writes that, and reads SETTLED seconds later which jobs were begun.
 
-No processor keeps a write from the others for that long, and a thread that loses its processor has written everything.
-So the child sees that its claims were revoked, or the parent sees that the job was begun; where both do, the job is not
-begun, and the child hands it back itself.  What is read here counts only where it is the same SETTLED seconds later.
+No processor hides a write from the others for that long, and a thread that loses its processor has finished its writes.
+Therefore the child sees that its claims were revoked, or the parent sees that the job was begun.  If both happen, the
+child does not run the job, but hands it back itself.  A value counts only if it reads the same SETTLED seconds later.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from typing import NamedTuple
 
 from django_jobs.core.values import Claim
 
-#: Seconds between a write of one side and a look of the other that relies on it.
+#: Seconds between a write by one side and a read by the other that relies on it.
 SETTLED = 0.1
-#: Claims of one call that are noted, and bytes of their ids (128 each at the most, with one between them): as many as a
-#: thread claims at a time (sizing.LARGEST).
+#: Claims of one call that are noted, and bytes of their ids (at most 128 each, and a separator): at least as many as a
+#: thread claims at a time (child/batch_size.py: LARGEST).
 _CLAIMS, _TEXT = 256, 256 * 129
 _WORD = 8
 
-# Words at the beginning: the number of revocations; of the claim call that is under way its number (0 = none), the
-# revocations before it, the queue, the newest token got from that queue before, since when (ms, monotonic); until when
-# the job that runs may run (ms, monotonic; 0 = for ever, or none runs).
+# Words at the beginning: the number of revocations; for the claim call in progress: its number (0 = none), how many
+# revocations came before it, the queue, the newest token received from that queue before, when the call began (ms,
+# monotonic); the deadline of the running job (ms, monotonic; 0 = no limit, or no job).
 _REVOKED, _ASKED, _ASKED_BEFORE, _ASKED_QUEUE, _NEWEST, _ASKED_AT, _DEADLINE = range(7)
 _HEAD = 8 * _WORD
-# Words of a thread: number of its batch (0 = what stands here is not valid), then of that batch: the revocations before
-# its claim call, queue, token, ms when it was claimed, how many claims, bytes of their ids, since when (ms, monotonic).
+# Words of a thread: the number of its batch (0 = the other words are not valid), then for that batch: the number of
+# revocations before its claim call, queue, token, when it was claimed (ms, the store's clock), number of claims, bytes
+# of their ids, when the thread took it (ms, monotonic).
 _BATCH, _BEFORE, _QUEUE, _TOKEN, _CLAIMED_AT, _COUNT, _LENGTH, _SINCE = range(8)
 _WORDS = 8
 _THREAD = _WORDS * _WORD + _CLAIMS + _TEXT
@@ -43,42 +45,43 @@ _THREAD += -_THREAD % _WORD
 
 
 class Asked(NamedTuple):
-    """A claim call that is under way, of before the last revocation: nothing that it brings will be begun."""
+    """A claim call in progress that began before the last revocation: none of its jobs will be begun."""
 
     number: int
     queue: str
-    #: the newest token that the child had from the queue: what it holds of later ones came with this call.
+    #: the newest token that the child had received from the queue before: claims with a later one came with this call.
     newest: int
 
 
 class NotBegun(NamedTuple):
-    """What a child has claimed and will not begin, as its claims were revoked."""
+    """The jobs that a child has claimed and will not begin, because its claims were revoked."""
 
     asked: Asked | None
-    #: without their records.
+    #: the claims, without their records.
     claims: tuple[Claim, ...]
 
 
 class SharedMemory:
-    """The memory of one child and its parent.  Raises OSError where there is no room for it.
+    """The memory that one child and its parent share.  Raises OSError if it cannot be allocated.
 
-    `queues`: all that the child may claim from; `threads`: how many of its threads claim."""
+    `queues`: all queues that the child may claim from; `threads`: how many of its threads claim."""
 
     def __init__(self, queues: Sequence[str], threads: int) -> None:
         self.queues, self.threads = list(queues), threads
         self._numbers = {queue: number for number, queue in enumerate(self.queues)}
-        #: behind the first words a byte for each queue (1 = the parent has closed it), then the threads.
+        #: after the first words: one byte per queue (1 = the parent has closed it), then the threads from this byte on.
         self.start = _HEAD + len(self.queues) + -len(self.queues) % _WORD
         self.bytes = memoryview(mmap.mmap(-1, self.start + threads * _THREAD))
         self.words = self.bytes.cast("Q")
-        #: of the child: the last call and batch; queue → newest token; queue → revocations before its unanswered call.
+        #: used by the child: the last number given to a call or batch; queue → newest token; queue → the number of
+        #: revocations before its unanswered call.
         self._last = 0
         self._newest: dict[str, int] = {}
         self._unanswered: dict[str, int] = {}
-        #: revocations before the claim call that is under way, or was the last.
+        #: the number of revocations before the current or last claim call.
         self.before = 0
 
-    # -- the child's side: one thread at a time asks ------------------------------------
+    # -- the child's side: one thread at a time makes a claim call ----------------------
 
     def next_number(self) -> int:
         self._last += 1
@@ -89,8 +92,9 @@ class SharedMemory:
         return not self.bytes[_HEAD + self._numbers[queue]]
 
     def asks(self, queue: str) -> bool:
-        """A claim call begins.  One that was not answered is made again and gets the same answer: it is as old as the
-        first.  False: the parent has closed the queue, and the call must not be made."""
+        """Note that a claim call begins.  False: the parent has closed the queue, and the call must not be made.
+
+        A repeated call that was not answered gets the answer of the first, so it counts as begun with the first."""
         words = self.words
         self.before = self._unanswered.get(queue, words[_REVOKED])
         words[_ASKED_BEFORE], words[_ASKED_QUEUE] = self.before, self._numbers[queue]
@@ -99,32 +103,33 @@ class SharedMemory:
         return self.is_open(queue)
 
     def was_not_answered(self, queue: str) -> None:
-        """The call failed, and may have been made."""
+        """Note that the call failed, although the store may have executed it."""
         self._unanswered[queue] = self.before
 
     def was_answered(self, queue: str, claims: Sequence[Claim]) -> None:
-        """The call brought these; it stays noted until somebody has taken them (`Thread.takes`)."""
+        """Note that the call brought these claims.  It counts as in progress until a thread has taken them
+        (`Thread.takes`)."""
         self._unanswered.pop(queue, None)
         if claims:
             self._newest[queue] = max(self._newest.get(queue, 0), claims[0].token)
 
     def asks_no_more(self) -> None:
-        """What the call brought has been taken by a thread."""
+        """Note that a thread has taken the claims: no claim call is in progress."""
         self.words[_ASKED] = 0
 
     def may_run_until(self, deadline: float | None) -> None:
-        """The job that begins has a time limit (monotonic seconds); None: it has none, or its function has returned."""
+        """Set the deadline of the running job (monotonic seconds).  None: it has none, or its function has returned."""
         self.words[_DEADLINE] = 0 if deadline is None else int(deadline * 1000) + 1
 
     # -- the parent's side --------------------------------------------------------------
 
     @property
     def deadline(self) -> float | None:
-        """When the job that runs has to be ended (monotonic seconds)."""
+        """When the running job must be ended (monotonic seconds); None: no limit, or no job."""
         return self.words[_DEADLINE] / 1000 or None
 
     def waits_since(self) -> float | None:
-        """Since when something claimed has not been begun, or a claim call is under way (monotonic seconds)."""
+        """Return since when a claimed job has not been begun or a claim call is in progress (monotonic seconds)."""
         words = self.words
         since = [words[_ASKED_AT]] if words[_ASKED] else []
         for thread in range(self.threads):
@@ -134,22 +139,22 @@ class SharedMemory:
         return min(since) / 1000 if since else None
 
     def close_queues(self, queues: Collection[str]) -> None:
-        """The child claims from these no more, and from all others.  SETTLED seconds later `may_ask` says of a queue
-        whether a call that began before is still under way."""
+        """Let the child claim from all queues except these.  From SETTLED seconds later on, `may_ask` tells whether a
+        claim call that began before is still in progress."""
         for number, queue in enumerate(self.queues):
             self.bytes[_HEAD + number] = queue in queues
 
     def may_ask(self, queue: str) -> bool:
-        """Is a claim call from this queue under way?"""
+        """Is a claim call for this queue in progress?"""
         return self.words[_ASKED] != 0 and self.words[_ASKED_QUEUE] == self._numbers[queue]
 
     def revoke(self) -> None:
-        """Nothing that was claimed before is begun from now on."""
+        """Revoke all claims so far: the child begins none of their jobs from now on."""
         self.words[_REVOKED] += 1
 
     def not_begun(self) -> NotBegun:
-        """What was claimed before the last revocation and had not been begun.  To be relied upon if it is said again
-        SETTLED seconds later."""
+        """Return what was claimed before the last revocation and not begun.  Reliable only if a second call, SETTLED
+        seconds later, returns the same."""
         words, asked = self.words, None
         if words[_ASKED] and words[_ASKED_BEFORE] < words[_REVOKED] and words[_ASKED_QUEUE] < len(self.queues):
             asked = Asked(words[_ASKED], self.queues[words[_ASKED_QUEUE]], words[_NEWEST])
@@ -177,7 +182,7 @@ class SharedMemory:
 
 
 class Thread:
-    """What one thread of the child notes."""
+    """The part of the memory that one thread of the child writes."""
 
     def __init__(self, shared: SharedMemory, number: int) -> None:
         self._shared, self._head = shared, shared.words
@@ -189,11 +194,11 @@ class Thread:
         self._before = 0
 
     def takes(self, queue: str, claims: Sequence[Claim]) -> list[tuple[int, Claim]]:
-        """These were claimed just now, in one call.  Returns each with its number for `begins`.
+        """Note these claims, just made in one call.  Returns each with its number for `begins`.
 
-        Ids that are longer than they may be are not noted: then the parent does not know of the batch."""
+        A batch with too many claims or too long ids is not noted: the parent then does not know of it."""
         shared, words = self._shared, self._words
-        words[_BATCH] = 0  # first: whoever reads this meanwhile knows that it is not whole
+        words[_BATCH] = 0  # first: a reader then knows that the other words are not complete
         self._before = shared.before
         text = "\n".join([claim.id for claim in claims]).encode(errors="replace")
         if not claims or len(claims) > _CLAIMS or len(text) > _TEXT:
@@ -208,16 +213,16 @@ class Thread:
 
     @property
     def batch(self) -> int:
-        """The number of the batch that is noted."""
+        """The number of the noted batch (0 = none)."""
         return self._words[_BATCH]
 
     def gave_back(self, batch: int) -> None:
-        """What of that batch had not been begun went back to its queue."""
+        """Note that the jobs of that batch that were not begun were handed back."""
         if self._words[_BATCH] == batch:
             self._words[_BATCH] = 0
 
     def begins(self, number: int) -> bool:
-        """The job of that number is begun.  False: the claims were revoked, and it must not be."""
+        """Mark the job of that number as begun.  False: the claims were revoked, and the job must not run."""
         self._marks[number] = 1
         return self._head[_REVOKED] == self._before
 

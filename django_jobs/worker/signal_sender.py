@@ -1,8 +1,8 @@
-"""How signals about jobs that died get out of a parent: receivers may wait for a database, a parent must not.
+"""How a parent sends signals about jobs that died: receivers may wait for a database, and the parent must not.
 
-The parent keeps its events in order and gives them to its maintenance process.  That says of each event when it begins
-to send it, and when it has sent it.  An event that was begun is not given again: no receiver is called twice.  An event
-that was not begun when the maintenance process died goes to the next one.
+The parent keeps its events in order and gives them to its maintenance process, which reports for each event when it
+begins to send it and when it has sent it.  An event whose sending has begun is not given again, so no receiver is
+called twice.  If the maintenance process dies, the next one gets the events whose sending had not begun.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from django_jobs.worker.ipc import Channel
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: SignalEvents that wait; more mean that a receiver hangs while jobs go on dying, and memory is not for that.
+#: Most events that may wait.  More of them would mean that a receiver hangs while jobs die, and would fill the memory.
 MOST = 1000
-#: Events that a maintenance process has been given and has not begun: its channel keeps room for other messages.
+#: Most events that a maintenance process has been given and has not begun: its channel must keep room for other
+#: messages.
 AT_ONCE = 20
 
 
 class SignalOutbox:
-    """The parent's side."""
+    """The parent's side: the events that are not sent yet."""
 
     def __init__(self) -> None:
         self._waiting: deque[SignalEvent] = deque()
-        #: how many of the first of them this maintenance process was given; is it sending one now?
+        #: how many of them, from the first on, this maintenance process was given; whether it is sending one now.
         self._given, self._telling = 0, False
-        #: monotonic: when something last happened to them.
+        #: monotonic: when the first event was added, or when sending last made progress.
         self.moved_at = 0.0
 
     def __bool__(self) -> bool:
         return self._telling or bool(self._waiting)
 
     def add(self, signal_event: SignalEvent) -> None:
-        """Its turn comes after those before it."""
+        """Add an event to the end.  If too many wait, log an error and drop it."""
         if len(self._waiting) >= MOST:
             logger.error("Receivers do not keep up: %s of job %s is not sent", signal_event.signal, signal_event.id)
             return
@@ -51,41 +52,41 @@ class SignalOutbox:
         self._waiting.append(signal_event)
 
     def give(self, channel: Channel) -> None:
-        """Give the maintenance process at the other end what it has room for."""
+        """Give the maintenance process at the other end as many events as its channel has room for."""
         while self._given < min(len(self._waiting), AT_ONCE):
             if not channel.send({"do": "announce", "notice": to_words(self._waiting[self._given])}):
                 break
             self._given += 1
 
     def hear(self, word: str) -> None:
-        """What the maintenance process says of the first of them: "telling", then "told"."""
+        """Note what the maintenance process reports for the first event: "telling", then "told"."""
         self._telling, self.moved_at = word == "telling", monotonic()
         if self._telling:
             self._waiting.popleft()
             self._given -= 1
 
     def maintenance_died(self) -> None:
-        """What it had not begun is for the next."""
+        """The next maintenance process gets the events that this one had not begun."""
         self._given, self._telling = 0, False
 
 
 class SignalSender:
-    """The maintenance process's side: a thread of its own, because receivers may hold it up."""
+    """The maintenance process's side: a separate thread, because receivers may block it."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        #: each with whether it is the parent's, who wants to hear of it.
+        #: each event, and whether it came from the parent, which is then told when it is sent.
         self._signal_events: SimpleQueue[tuple[SignalEvent, bool]] = SimpleQueue()
-        #: monotonic: since when it is at work; None while it waits.
+        #: monotonic: when the sending of the current event began; None while there is none.
         self.since: float | None = None
         self.thread = Thread(target=self._run, name="signal sender", daemon=True)
 
     def take(self, words: Mapping[str, Any]) -> None:
-        """A notice of the parent's."""
+        """Send an event that came from the parent."""
         self._signal_events.put((from_words(words), True))
 
     def deliver(self, signal_event: SignalEvent) -> None:
-        """A notice of the maintenance process's own."""
+        """Send an event of this process.  If too many wait, log an error and drop it."""
         if self._signal_events.qsize() >= MOST:
             logger.error("Receivers do not keep up: %s of job %s is not sent", signal_event.signal, signal_event.id)
             return

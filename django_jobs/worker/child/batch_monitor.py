@@ -1,4 +1,4 @@
-"""Looks after the batches of a child while they run: nothing claimed waits behind a slow job, no result is sat upon."""
+"""Watches a child's running batches: no claimed job may wait long behind a slow one, and no result is held back."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds between two looks.  With SLOW below it keeps "a claimed job never waits more than 250 ms behind slow ones".
+#: Seconds between two checks.  With SLOW below it keeps the promise "a claimed job never waits more than 250 ms behind
+#: slow ones".
 INTERVAL = 0.05
-#: Seconds after which a batch is slow, by one job or by many, and what its thread has not begun goes back.
+#: Seconds after which a batch is slow, because of one job or many: the jobs its thread has not begun are handed back.
 SLOW = 0.15
 
 
 class BatchMonitor:
-    """A thread that sleeps unless batches run."""
+    """A thread that works only while batches run."""
 
     def __init__(self, runners: Sequence[Runner], loop: EventLoop | None, sizer: BatchSizer) -> None:
         self.runners, self.loop, self.sizer = runners, loop, sizer
@@ -32,7 +33,7 @@ class BatchMonitor:
         self.thread = Thread(target=self._run, name="batch monitor", daemon=True)
 
     def look(self) -> None:
-        """Something runs from now on."""
+        """Start checking: a batch begins."""
         if not self._wanted.is_set():
             self._wanted.set()
 
@@ -48,12 +49,12 @@ class BatchMonitor:
             while self.tick(monotonic()):
                 sleep(INTERVAL)
             self._wanted.clear()
-            # A batch that began between the last look and the line above found the event set.
+            # A batch that began between the last check and the line above found the event set, and did not set it.
             if self.tick(monotonic()):
                 self._wanted.set()
 
     def tick(self, now: float) -> bool:
-        """Look once.  Returns whether anything runs."""
+        """Check once.  Returns whether anything runs."""
         busy = False
         for runner in self.runners:
             if not runner.busy:

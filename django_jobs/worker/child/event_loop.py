@@ -1,4 +1,4 @@
-"""The event loop of a child: `async def` jobs run here, many at a time, beside the threads."""
+"""The event loop of a child: it runs many `async def` jobs at the same time, in addition to the threads."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ logger = logging.getLogger("django_jobs.worker")
 
 
 class EventLoop:
-    """Started at the first async job.  `submit` waits for a free place: that is what bounds the claims held here."""
+    """Starts with the first async job.  `submit` waits for a free place, which limits the number of claims."""
 
     def __init__(self, concurrency: int, finished: Callable[[Attempted], None]) -> None:
         self.concurrency = concurrency
         self.finished = finished
         self.executor: Executor | None = None
-        #: jobs on the loop, by identity of their RunningJob: (queue, id) may come back after a lost claim.
+        #: jobs on the loop, by the id() of their RunningJob: after a lost claim the same (queue, id) may come twice.
         self.running: dict[int, RunningJob] = {}
         self._places = Semaphore(concurrency)
         self._lock = Lock()
@@ -41,7 +41,9 @@ class EventLoop:
         return not self.running
 
     def submit(self, prepared: Prepared) -> None:
-        """Run the job on the loop; on a thread of ours that waits for the loop, if its middleware cannot run there."""
+        """Run the job on the loop; if its middleware cannot run there, on a thread that waits for the loop.
+
+        Blocks until there is a free place."""
         self._places.acquire()
         self.running[id(prepared.running)] = prepared.running
         if prepared.plan.on_loop:
@@ -50,7 +52,7 @@ class EventLoop:
             self._threads().submit(contextvars.Context().run, self._run_wrapped, prepared)
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run it on the loop and wait for it on this thread; context variables go along."""
+        """Run the coroutine on the loop, with this thread's context variables, and wait for its result."""
         return asyncio.run_coroutine_threadsafe(_tidied(coroutine), self.loop()).result()
 
     async def _run(self, prepared: Prepared) -> None:
@@ -58,14 +60,14 @@ class EventLoop:
         try:
             self._end(prepared, await self.executor.run_on_loop(prepared))
         except BaseException:
-            end_process()  # nobody looks at the result of this task: the job would run for ever
+            end_process()  # nothing reads this task's result: without this, the job would count as running for ever
 
     def _run_wrapped(self, prepared: Prepared) -> None:
         assert self.executor is not None
         try:
             database_connections.this_thread_runs_jobs()
             attempted = self.executor.run_here(prepared)
-            # There are as many of these threads as jobs may run at once: what their middleware opened does not stay.
+            # There may be `concurrency` threads like this: close the connections that the middleware opened.
             database_connections.close_thread()
             self._end(prepared, attempted)
         except BaseException:
@@ -77,18 +79,18 @@ class EventLoop:
         self._places.release()
 
     def abandon(self) -> None:
-        """In a copy of the process: a job that has made it from the loop's thread may end there, but not wait there,
-        and the other jobs of the loop are not the copy's."""
+        """In a copy of the process: a job that forked on the loop's thread may end there, but must not wait, and the
+        copy must not run the other jobs of the loop."""
         if self._loop is not None and self._thread == threading.get_ident():
-            ready = getattr(self._loop, "_ready", None)  # loops of other makes have none
+            ready = getattr(self._loop, "_ready", None)  # other loop implementations do not have it
             if ready is not None:
-                self._left = list(ready)  # kept: a coroutine that is thrown away says so
+                self._left = list(ready)  # kept: Python warns about a coroutine that is dropped
                 ready.clear()
             error = RuntimeError("A process that an async job has forked must not wait for anything on the event loop.")
             self._loop.call_soon(forks.leave, error)
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, started at first use."""
+        """Return the loop; start it at the first call."""
         if self._loop is None:
             with self._lock:
                 if self._loop is None:
@@ -105,7 +107,7 @@ class EventLoop:
             try:
                 loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:
-                # A callback of some job's library asked to exit; the other jobs on this loop did not.
+                # A callback of a job's library raised it; the other jobs on this loop must go on.
                 logger.error("Something on the event loop raised %s; the loop goes on", type(error).__name__)
 
     def _threads(self) -> ThreadPoolExecutor:

@@ -1,4 +1,4 @@
-"""Claims batches for the threads of one child: picks a queue, claims from it, waits when there is nothing."""
+"""Claims batches for the threads of one child: picks a queue, claims from it, waits while there are no jobs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from django_jobs.worker.child.queue_selector import QueuePicker
 from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.shared_memory import SharedMemory
 
-#: Seconds: a lost wake-up delays a job by no more than this.
+#: Longest wait in seconds: a lost wake-up delays a job by no more than this.
 LONGEST_WAIT = 2.0
-#: Seconds between two looks round, of whoever is free.  Nothing that another worker was told or knows, and takes with
-#: it when it dies, waits for longer than this and LONGEST_WAIT.
+#: Seconds between two checks of all queues by a free thread.  If a worker dies that alone knew of a job, or was woken
+#: for it, the job waits no longer than this and LONGEST_WAIT together.
 LOOK_ROUND = 1.0
-#: Seconds ahead of which others know by themselves what is due; what is due before, they are told.
+#: Seconds.  Other workers find jobs that are due later than this by themselves; for jobs due sooner they are woken.
 NEAR = LONGEST_WAIT + LOOK_ROUND
-#: Seconds between two looks at all backlogs while there is work; claims tell of their own queue meanwhile.
+#: Seconds between two reads of all backlogs while there is work; in between, each claim reports on its own queue.
 LOOK_INTERVAL = 0.1
-#: Seconds between two claims on every queue that is drained: what is left comes back from a limit or a lost worker.
+#: Seconds between two claims on every queue with --drain: remaining jobs become free by a limit or a lost worker.
 DRAIN_INTERVAL = 0.1
-#: Seconds for which a queue whose parked jobs this worker does not know wakes it for other reasons only.
+#: Seconds for which a queue does not wake this worker for parked jobs whose names it does not know.
 OFFER_INTERVAL = 1.0
 #: Seconds between two claims on every queue where waiting does not work.
 BROKEN_INTERVAL = 0.5
@@ -43,7 +43,7 @@ logger = logging.getLogger("django_jobs.worker")
 
 
 class Fetcher:
-    """One thread at a time calls `fetch`; whoever does holds the child's fetch lock."""
+    """Claims for one child.  A thread that calls `fetch` holds the child's fetch lock."""
 
     def __init__(
         self,
@@ -69,29 +69,31 @@ class Fetcher:
         self.shared = shared or SharedMemory(list(self.queues), 0)
         self.drain, self.deliver = drain, deliver
         self.picker = QueuePicker(queues, strict=strict)
-        #: True from before a claim is sent until its thread has it: the process must not end in between.
+        #: True from before a claim call is sent until a thread has its claims: the process must not end in between.
         self.claiming = False
-        #: queue → until when (monotonic) it is not waited for because of jobs whose names are not known here.
+        #: queue → until when (monotonic) its parked jobs do not wake us, as this process does not know their names.
         self._passed_over: dict[str, float] = {}
         self._knows = ""
         self._looked, self._looked_round = 0.0, -inf
-        #: queue → what is wrong with it.
+        #: queue → the last error that was logged for it.
         self._broken: dict[str, str] = {}
 
     @property
     def names(self) -> list[str]:
-        """The queues to look into: those of workers that fetch over HTTP are theirs alone."""
+        """The queues to claim from.  Queues of remote workers, which claim over HTTP, are left out."""
         others, is_open = theirs(self.queues), self.shared.is_open
         return [name for name in self.queues if name not in others and is_open(name)]
 
     def fetch(self) -> tuple[str, Claimed] | None:
-        """Claim one batch, after waiting at most LONGEST_WAIT.  None: nothing came, ask again."""
+        """Claim one batch, after waiting at most LONGEST_WAIT.  Returns its queue and claims; None: call again.
+
+        Raises StoreError."""
         now = monotonic()
         if now - self._looked_round >= LOOK_ROUND:
             self._look_round(now)
             now = monotonic()
         if self._knows != (knows := registry.digest()):
-            # Jobs that waited for somebody who knows them may wait for us now.
+            # This process now knows more job types: parked jobs may wait for it.
             if self._knows:
                 self._passed_over.clear()
                 self.picker.suspect()
@@ -106,7 +108,8 @@ class Fetcher:
             queue = self.picker.pick(now) or queue
         if queue is None:
             return None
-        # The flag first, then the gate: whoever closes the gate and then sees no flag knows that no claim will follow.
+        # Set the flag first, then read the gate: a thread that closes the gate and then finds the flag unset knows that
+        # no claim will follow.
         self.claiming = True
         if self.gate.closed:
             return None
@@ -120,7 +123,7 @@ class Fetcher:
         return queue, claimed
 
     def _set_aside(self, queue: str, error: StoreCorrupt) -> None:
-        """One queue cannot be read: it rests, the others go on, and people hear of it once."""
+        """A queue cannot be read: pause it, go on with the others, and log the error once."""
         if self._broken.get(queue) != str(error):
             self._broken[queue] = str(error)
             logger.error("Queue %r cannot be claimed from, the others go on: %s", queue, error)
@@ -162,7 +165,7 @@ class Fetcher:
         return claimed
 
     def _leave(self, queue: str) -> Claimed:
-        """The parent has closed it: who claims from it shall hear of what we were told."""
+        """The parent has closed the queue: wake a worker that claims from it, in case the wake-up came to us."""
         self.picker.claimed(queue, got=0, left=0, next_due=None, now=monotonic())
         self.store.wake([queue], lane=self.lane)
         return Claimed([], [], 0, None, 0)
@@ -172,15 +175,15 @@ class Fetcher:
         self.picker.learn(self.store.backlog(self.names, lane=self.lane))
 
     def _look_round(self, now: float) -> None:
-        """See for ourselves: a wake-up reaches one worker, which may die or be busy when the time comes."""
+        """Check all queues: a wake-up reaches only one worker, which may have died or be busy."""
         self._looked_round = now
         if names := self.names:
             self.picker.foresee(self.store.outlook(names, lane=self.lane), now)
 
     def hand_over(self, *, keep: str | None = None) -> None:
-        """Nobody here will claim for a while: somebody else shall look where we were told to, or would look soon.
+        """This process will not claim for a while: wake another worker for the queues that we would check soon.
 
-        `keep`: a queue that was just claimed from, where the claim itself has told others."""
+        `keep`: a queue that was just claimed from; that claim has already woken others."""
         queues = self.picker.hand_over(monotonic() + NEAR, keep=keep)
         if queues and self.drain is None:
             try:
@@ -189,9 +192,9 @@ class Fetcher:
                 logger.debug("Nobody could be told to look into %s: %s", ", ".join(queues), error)
 
     def _wait(self, now: float) -> None:
-        """Block until there may be something, and find out where."""
+        """Block until there may be jobs, and find out in which queues."""
         if self.drain is not None:
-            # Wake-ups are for those who take new jobs: one that we took would be missing there.
+            # A wake-up announces new jobs, which --drain does not run: if we took one, another worker would miss it.
             self.gate.ended.wait(DRAIN_INTERVAL)
             self.picker.suspect()
             return
@@ -203,7 +206,7 @@ class Fetcher:
         try:
             self._wait_for_work(timeout)
         except StoreCorrupt as error:
-            # A key that only wakes us up, or that counts, is broken in one queue: ask each of them instead.
+            # In one queue a key for wake-ups or counts is broken: claim from each queue instead.
             logger.debug("Waiting for work failed: %s", error)
             self.gate.ended.wait(min(timeout, BROKEN_INTERVAL))
             self.picker.suspect()
@@ -215,7 +218,7 @@ class Fetcher:
             return
         woken = self.store.wait_for_work(names, timeout, lane=self.lane, passed_over=self._passed_over)
         if woken:
-            # One claim instead of a look and a claim: it also tells of a scheduled job that became the first due.
+            # Claim without a check before it: the claim also reports a scheduled job that became the first due.
             self.picker.suspect(woken)
         elif woken is not None:
             self._look_round(monotonic())

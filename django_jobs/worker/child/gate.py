@@ -6,12 +6,12 @@ from threading import Event
 
 
 class Gate:
-    """Closed for a while (quiet, fenced), or for good (`final`: the child ends when it has nothing left to run)."""
+    """Closed for a while (quiet, fenced), or for good (`final`: the child ends when its last job has ended)."""
 
     def __init__(self) -> None:
         self.closed = False
         self.final = False
-        #: what is claimed and not begun is handed back.
+        #: claims whose jobs are not begun are handed back.
         self.draining = False
         #: set with `final`; pauses wait on it.
         self.ended = Event()
@@ -25,15 +25,15 @@ class Gate:
         self.closed = self.final
 
     def retire(self) -> None:
-        """Claim nothing any more; what is claimed is run."""
+        """Stop claiming; claimed jobs are run."""
         self.closed = self.final = True
         self.ended.set()
 
     def abandon(self) -> None:
-        """In a copy of the process: nothing is claimed or begun.  The event's lock may be held for ever."""
+        """In a copy of the process: claim and begin nothing.  Do not touch the event: its lock may be held for ever."""
         self.closed = self.final = self.draining = True
 
     def drain(self) -> None:
-        """Claim nothing any more, and begin nothing that is claimed."""
+        """Stop claiming, and begin no claimed job."""
         self.draining = True
         self.retire()

@@ -1,13 +1,13 @@
-"""What one child process holds, as far as it knows, and what it does where the store says otherwise.
+"""The claims that one child process knows it holds, and what it does where the store says otherwise.
 
-The two disagree where a request or an answer went astray, and where the store has forgotten its last second (failover,
-power cut).  The parent hears at each heartbeat what the store has for each child, and passes it on.  What differs
-twice in a row is no call under way, and is looked into:
+The two differ if a request or an answer was lost, or if the store has lost its last second (failover, power cut).
+With each heartbeat the parent learns which claims the store has for each child, and passes this on.  A difference seen
+once may be a call in progress.  If the claims differ twice in a row, the child acts:
 
-* claims that this process never heard of go back to their queue, uncounted;
-* claims whose end was recorded, and which the store still has, are ended again in the same way;
-* of an at-most-once job that may have started, and whose end is not remembered here, nobody knows whether it ran: dead;
-* what this process runs and the store has not is left to `LeaseCheck`.
+* claims that this process never received are handed back to their queue, uncharged;
+* claims that this process has ended, but which the store still has, are ended again in the same way;
+* an at-most-once job that may have started, and whose end is not remembered in this process, may have run: it is dead;
+* jobs that run in this process without a claim in the store are left to `LeaseCheck`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Ended attempts that are remembered, the latest, and the bytes of their records and results together: a store that
-#: forgets its last seconds must find them here.
+#: How many of the latest ended attempts are remembered, and the total bytes of their records and results: if the store
+#: loses its last seconds, the attempts of that time must be known in this process.
 MOST_ENDED = 5_000
 MOST_BYTES = 4 << 20
-#: Claims of which it is remembered that they came here.
+#: How many of the latest claim calls are remembered as received by this process.
 MOST_TAKEN = 10_000
 
-#: In the log of an at-most-once job that the store still has as running here, and that does not run.
+#: In the log of an at-most-once job that the store still counts as running in this process, but which does not run.
 FORGOTTEN = "The store lost what became of this attempt. It may have run, and it must not run twice."
 
 Batch = tuple[str, int]  # queue, token: the jobs of one claim call
 
 
 class _Ended(NamedTuple):
-    """How some claims of one queue ended: one entry per call, to be made again."""
+    """How some claims of one queue ended: one entry per call, so that the call can be repeated."""
 
     claims: Sequence[Claim]
     again: Callable[[Store, Claim], object]
@@ -50,7 +50,7 @@ class _Ended(NamedTuple):
 
 
 class Holding:
-    """Kept by all threads of a child."""
+    """The claims of a child.  All its threads update it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -58,16 +58,16 @@ class Holding:
         self._taken: deque[Batch] = deque(maxlen=MOST_TAKEN)
         self._ended: deque[_Ended] = deque()
         self._ended_jobs = self._ended_bytes = 0
-        #: the queue of a claim that is under way, and since when.
+        #: the queue of the claim call in progress, and when it began (monotonic).
         self.claiming: tuple[str, float] | None = None
 
     def claim(self, store: Store, queue: str, *args: Any, **options: Any) -> Claimed:
-        """`store.claim`, noted."""
+        """Call `store.claim`, and remember its claims."""
         self.claiming = queue, monotonic()
         try:
             claimed = store.claim(queue, *args, **options)
             if claimed.claims:
-                with self._lock:  # all of one call have one token
+                with self._lock:  # all claims of one call have the same token
                     batch = queue, claimed.claims[0].token
                     self._held.setdefault(batch, set()).update(claim.id for claim in claimed.claims)
                     self._taken.append(batch)
@@ -76,20 +76,20 @@ class Holding:
             self.claiming = None
 
     def completed(self, done: Sequence[Done]) -> None:
-        """`store.complete` was answered."""
+        """Remember that `store.complete` was answered."""
         by_id = {one.claim.id: one for one in done}
         size = sum(len(one.claim.record) + len(one.result) for one in done)
         claims = [one.claim for one in done]
         self._end(_Ended(claims, lambda store, claim: store.complete(claim.queue, [by_id[claim.id]]), size))
 
     def settled(self, attempted: Attempted) -> None:
-        """Any other end was recorded."""
-        # Without what belongs to the user: it may be large, and is not ours to keep alive.
+        """Remember an attempt that ended in another way."""
+        # Without the user's objects: they may be large, and we must not keep them alive.
         bare = attempted._replace(running=None, definition=None, error=None)
         self._end(_Ended([bare.claim], lambda store, claim: settle(store, bare), len(bare.claim.record)))
 
     def released(self, claims: Sequence[Claim]) -> None:
-        """They were handed back."""
+        """Remember that these claims were handed back."""
         size = sum(len(claim.record) for claim in claims)
         self._end(_Ended(claims, lambda store, claim: store.release(claim.queue, [claim]), size))
 
@@ -111,23 +111,23 @@ class Holding:
                 self._ended_bytes -= oldest.size
 
     def sizes(self) -> dict[Batch, int]:
-        """How many claims of each batch have not ended."""
+        """Return how many claims of each batch have not ended."""
         with self._lock:
             return {batch: len(ids) for batch, ids in self._held.items()}
 
     def ids(self, batch: Batch) -> set[str]:
-        """Those of one batch."""
+        """Return the ids of the jobs of one batch that have not ended."""
         with self._lock:
             return set(self._held.get(batch, ()))
 
     def may_have_come(self, batch: Batch) -> bool:
-        """Was it claimed here, as far as that is remembered?"""
+        """Was it claimed by this process?  True also if it is too old to be remembered."""
         with self._lock:
             taken = list(self._taken)
         return batch in taken or (len(taken) == MOST_TAKEN and batch[1] < min(token for _, token in taken))
 
     def end_of(self, claim: Claim) -> Callable[[Store, Claim], object] | None:
-        """The call that ended it, if it is remembered."""
+        """Return the call that ended it; None if it is not remembered."""
         with self._lock:
             latest_first = list(reversed(self._ended))
         for ended in latest_first:
@@ -138,24 +138,25 @@ class Holding:
 
 
 class Agreement:
-    """Compares what the child knows with what the store told its parent."""
+    """Compares the claims that the child knows with those that the store told its parent."""
 
     def __init__(self, store: Store, worker: str, holding: Holding, lost: Callable[[str], None]) -> None:
-        """`lost(queue)`: jobs may run here that the store has not, in that queue."""
+        """`lost(queue)` is called if jobs of that queue may run in this process without a claim in the store."""
         self.store, self.worker, self.holding, self.lost = store, worker, holding, lost
-        #: what the store had beyond ours at the last heartbeat, with our number; what it had not; and when that was.
+        #: at the last heartbeat: batches of which the store had more claims than we, with our number; batches of which
+        #: it had fewer; and when that was (monotonic).
         self._surplus: dict[Batch, int] = {}
         self._missing: set[Batch] = set()
         self._told_at = 0.0
 
     def told(self, held: Mapping[str, Mapping[str, int]], unasked: Iterable[str]) -> None:
-        """What the store has: queue → token → claims.  Nothing is known of `unasked` queues."""
+        """Compare with what the store has (queue → token → number of claims).  `unasked` queues could not be read."""
         ours = self.holding.sizes()
         theirs = {(queue, int(token)): n for queue, tokens in held.items() for token, n in tokens.items()}
         unknown = set(unasked)
         surplus = {batch: ours.get(batch, 0) for batch, n in theirs.items() if n > ours.get(batch, 0)}
         missing = {batch for batch, n in ours.items() if n > theirs.get(batch, 0) and batch[0] not in unknown}
-        # A claim that began before we were told last may be about to tell us of what we do not know.
+        # A claim call that began before the last comparison may still bring claims that we do not know yet.
         claiming = self.holding.claiming
         in_flight = claiming[0] if claiming is not None and claiming[1] <= self._told_at else None
         confirmed = {
@@ -180,7 +181,7 @@ class Agreement:
             claim
             for claim in self.store.holdings(queue, self.worker)
             if (batch := (queue, claim.token)) in batches
-            # What ends or begins while we ask is under way.
+            # Jobs that begin or end while we ask are not a difference.
             and claim.id not in before[batch]
             and claim.id not in self.holding.ids(batch)
         ]

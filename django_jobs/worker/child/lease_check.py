@@ -1,4 +1,4 @@
-"""What a child runs after its lease has ended for a while: which of it is somebody else's by now."""
+"""Finds out, after the leases of a child had ended for a while, which of its jobs another worker has taken over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGAIN = 1.0
 
 
 class LeaseCheck:
-    """The queues in which the child may have lost its claims, until the store has told."""
+    """The queues in which the child may have lost its claims, until the store has answered."""
 
     def __init__(self, store: Store, running: Callable[[], Collection[RunningJob]]) -> None:
         """`running()`: the jobs that run here at this moment."""
@@ -25,7 +25,7 @@ class LeaseCheck:
         self.queues: set[str] = set()
 
     def settle(self) -> Iterator[tuple[str, list[str]]]:
-        """Ask the store.  Yields each queue that it told of, with the ids of jobs that run here and are not ours."""
+        """Ask the store.  Yields each queue it answered for, with the ids of running jobs whose claims are lost."""
         for queue in sorted(self.queues):
             try:
                 lost = self._lost(queue)
@@ -39,7 +39,7 @@ class LeaseCheck:
         asked = self._running(queue)
         found = self.store.get_many(queue, [id for id, _ in asked]) if asked else ()
         held = {(info.id, info.token) for info in found if info.state is State.RUNNING}
-        # What has ended since we asked is not held either, and is as it should be.
+        # A job that ended in this process since the question is no longer held either: that is not a loss.
         return [id for id, _ in (asked - held) & self._running(queue)]
 
     def _running(self, queue: str) -> set[tuple[str, int]]:

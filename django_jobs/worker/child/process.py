@@ -1,4 +1,4 @@
-"""One child process: builds its parts, obeys its parent, ends when it has nothing left to do."""
+"""One child process: builds its parts, follows its parent's messages, and ends when nothing is left to do."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from django_jobs.worker.shared_memory import SharedMemory
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Jobs that a pong describes; the admin shows no more of one process.
+#: Jobs that a pong describes at most; the admin shows no more per process.
 _DESCRIBED = 50
-#: Seconds between two looks whether the last job has ended, while leaving.
+#: Seconds between two checks whether the last job has ended, while the process waits to end or to give up suspects.
 _LEAVING_INTERVAL = 0.01
-#: Seconds for which a thread may compute before another may.  Python's 5 ms are longer than a batch of small jobs: the
-#: claim of the next batch would leave when this one is done, and nobody would have work until it is answered.
+#: Seconds after which a computing thread lets another one run.  Python's default of 5 ms is longer than a batch of
+#: small jobs: the next claim would be sent only after the batch, and all threads would be idle until its answer.
 _SWITCH_INTERVAL = 0.001
 
 
 class Reports:
-    """What an alone child tells its parent of each job, before it starts and after it is settled."""
+    """What an alone child reports to its parent about each job: before its start and after it is settled."""
 
     def __init__(self, channel: Channel, shared: SharedMemory) -> None:
         self._channel, self._shared = channel, shared
@@ -70,7 +70,7 @@ class Reports:
         )
 
     def returned(self) -> None:
-        """Its function has: the limit is not for the store, which may take its time to hear of it."""
+        """The job's function has returned: the time limit does not include settling, which may wait for the store."""
         self._shared.may_run_until(None)
 
     def ended(self, claims: Sequence[Claim]) -> None:
@@ -78,7 +78,7 @@ class Reports:
 
 
 class Child:
-    """A process that runs jobs: many at a time (lane shared), or one at a time (lane alone)."""
+    """A process that runs jobs: many at the same time (shared lane), or one at a time (alone lane)."""
 
     def __init__(
         self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: Channel
@@ -91,7 +91,7 @@ class Child:
         self.sizer, self.settler = BatchSizer(), Settler(store, self.holding)
         receivers.use(self.settler.telling)
         self.claimed = 0
-        #: this child may run suspects; it is asked to run none any more; it runs one.
+        #: this child may run suspects; its parent has asked it to stop running them; it runs one.
         self.tries = self.yields = self.on_trial = False
         alone = lane is Lane.ALONE
         self.reports = Reports(channel, shared) if alone else None
@@ -132,7 +132,8 @@ class Child:
         return min(size, max(self.config.max_jobs - self.claimed, 1)) if self.config.max_jobs else size
 
     def count_claimed(self, jobs: int) -> None:
-        """A runner has claimed; it holds the fetch lock, so that no other claims before the gate is closed."""
+        """Count the jobs that a runner has claimed.  The runner holds the fetch lock: no other thread can claim before
+        the gate is closed."""
         self.claimed += jobs
         if self.config.max_jobs and self.claimed >= self.config.max_jobs and not self.gate.final:
             logger.info("%s has claimed %d jobs; when they are done it is replaced", self.name, self.claimed)
@@ -141,15 +142,15 @@ class Child:
             self.signals.wake()
 
     def may_run(self, claims: Sequence[Claim]) -> bool:
-        """A runner has claimed these, and holds the fetch lock.  False: a suspect came that this child may not
-        run, with the answer to a claim of the time when it might."""
+        """May the runner, which holds the fetch lock, run the jobs it has claimed?  False: one of them is a suspect,
+        and this child lost the right to run suspects after it had sent the claim."""
         if any(claim.suspect for claim in claims):
             self.on_trial = self.tries
             return self.tries
         return True
 
     def trial_is_over(self) -> None:
-        """What a runner claimed has ended."""
+        """The jobs that a runner claimed have ended: if one was a suspect, tell the main thread."""
         if self.on_trial:
             self.on_trial = False
             self.signals.wake()
@@ -157,7 +158,7 @@ class Child:
     # -- the main thread -------------------------------------------------------
 
     def serve(self) -> None:
-        """Run jobs until told to end and nothing is left."""
+        """Run jobs until the process is told to end and nothing is left to do."""
         self.signals.install(for_parent=False)
         forks.guard(self._abandon)
         sys.setswitchinterval(_SWITCH_INTERVAL)
@@ -177,7 +178,7 @@ class Child:
                 for message in self.channel.receive():
                     self._obey(message)
                 if not self.channel.is_open:
-                    os._exit(1)  # the parent is gone, and with it who renews our claims
+                    os._exit(1)  # the parent, which renews our leases, is gone
             if self.yields and not self.fetcher.claiming and not self.on_trial:
                 self.tries = self.yields = False
                 self.channel.send({"is": "yielded"})
@@ -188,7 +189,7 @@ class Child:
                 return
 
     def _abandon(self) -> None:
-        """In a copy of this process that a job has made: it runs nothing else, and keeps nothing of ours open."""
+        """In a copy of this process that a job has forked: run no other job, and close what belongs to this process."""
         self.gate.abandon()
         self.channel.close()
         self.signals.close()
@@ -198,7 +199,7 @@ class Child:
 
     @property
     def is_idle(self) -> bool:
-        """Would nothing be lost if this process ended now?  (Once the gate is closed.)"""
+        """Could this process end now without losing anything?  Meaningful once the gate is closed."""
         return (
             not self.fetcher.claiming
             and not any(runner.busy for runner in self.runners)
@@ -225,7 +226,7 @@ class Child:
             case "try":
                 self.tries, self.fetcher.lane = True, Lane.ALONE
             case "yield":
-                # A claim that begins from now on brings no suspect; one that is under way may.
+                # Claims sent from now on bring no suspects; a claim in progress may still bring one.
                 self.yields, self.fetcher.lane = True, Lane.CLEAR
             case "check":
                 self.lease_check.queues.add(message["queue"])
@@ -274,10 +275,11 @@ def run_child(
     channel: Channel,
     parent: int,
 ) -> NoReturn:
-    """The life of a forked child; never returns into the parent's code."""
+    """Run a forked child until it ends; never returns into the parent's code."""
     status = 1
     try:
-        # A group of its own: what its jobs start is ended with it.  A session: a debugger can still read the terminal.
+        # A process group of its own: processes that its jobs start are killed with it.  A new session: a debugger can
+        # still read the terminal.
         os.setsid()
         die_with_parent(parent)
         Child(store, config, name, lane, shared, channel).serve()
@@ -286,5 +288,5 @@ def run_child(
         logger.critical("Worker process %s failed", name, exc_info=True)
     finally:
         logging.shutdown()
-        # No atexit handlers, no finally blocks of the parent's stack: they are the parent's.
+        # Skip atexit handlers and the finally blocks on the parent's stack: they belong to the parent.
         os._exit(status)

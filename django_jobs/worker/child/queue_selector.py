@@ -1,4 +1,7 @@
-"""Which queue to look into next: at random by weight, or strictly by rank, among those believed to have work.  Pure."""
+"""Which queue to claim from next, among those that may have jobs: at random by weight, or strictly by priority.
+
+No I/O, no clock.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ from math import inf
 from django_jobs.conf import QueueSettings
 from django_jobs.stores.contract.running import Outlook
 
-#: Seconds a queue is left alone that has jobs but gave none (it is paused, or at its limit): doubling between these.
+#: Seconds for which a queue rests if it has jobs but gave none (it is paused, or at its limit).  The time doubles from
+#: the shortest to the longest.
 SHORTEST_REST = 0.05
 LONGEST_REST = 1.0
 
 
 class _Known:
-    """What is believed of one queue.  Times are seconds of the caller's monotonic clock."""
+    """What the picker assumes about one queue.  Times are seconds of the caller's monotonic clock."""
 
     __slots__ = ("due", "left", "name", "rest", "rests_until", "weight")
 
@@ -28,7 +32,7 @@ class _Known:
 
 
 class QueuePicker:
-    """Remembers what claims and the store said of each queue, and picks."""
+    """Remembers what claims and the store said of each queue, and picks the next one."""
 
     def __init__(
         self, queues: Iterable[QueueSettings], *, strict: bool = False, rng: Callable[[], float] = random.random
@@ -37,7 +41,7 @@ class QueuePicker:
         self._strict, self._rng = strict, rng
 
     def pick(self, now: float) -> str | None:
-        """A queue worth a claim, or None.  An empty queue is never considered."""
+        """Return a queue that may have jobs to claim, or None.  An empty queue is never picked."""
         ready = [
             known for known in self._known.values() if known.rests_until <= now and (known.left > 0 or known.due <= now)
         ]
@@ -56,9 +60,9 @@ class QueuePicker:
         return ready[-1].name
 
     def claimed(self, queue: str, *, got: int, left: int, next_due: int | None, now: float) -> None:
-        """Learn from a claim: how many came, how many stay, ms until the next is due (None: there is none)."""
+        """Learn from a claim: how many jobs it got, how many are left, ms until the next is due (None: none is)."""
         known = self._known[queue]
-        # Fewer than before: the claim has put away jobs that may not run, and the next one may get behind them.
+        # If fewer are left than before, the claim has set aside jobs that may not run, and the next may reach others.
         stuck = got == 0 and left >= max(known.left, 1)
         known.left = left
         known.due = inf if next_due is None else now + next_due / 1000
@@ -74,30 +78,30 @@ class QueuePicker:
             self._known[name].left = left
 
     def foresee(self, outlook: Mapping[str, Outlook], now: float) -> None:
-        """Learn where a claim may find something, now or later.  What was suspected before is known by this."""
+        """Learn where a claim may find jobs, now or later.  This replaces earlier assumptions."""
         for name, (left, due) in outlook.items():
             known = self._known[name]
             known.left, known.due = left, inf if due is None else now + due / 1000
 
     def suspect(self, queue: str | None = None) -> None:
-        """Something may have become due, or a running job may have made room: look into this queue, or into all."""
+        """Assume that this queue (None: every queue) may have jobs: one may have become due or unblocked."""
         for name in self._known if queue is None else (queue,):
             known = self._known[name]
             known.due = known.rests_until = -inf
 
     def made_room(self, queue: str) -> None:
-        """Jobs of this queue have ended here: if it rests because of its limit, it need not.  From any thread."""
+        """Jobs of this queue have ended: end its rest, as it may be below its limit now.  Any thread may call this."""
         self._known[queue].rests_until = -inf
 
     def hand_over(self, before: float, *, keep: str | None = None) -> list[str]:
-        """The queues (but for `keep`) to be looked into before that time, of which nobody here thinks any more."""
+        """Return the queues, except `keep`, that may have jobs due before that time, and forget those due times."""
         names = [name for name, known in self._known.items() if known.due < before and name != keep]
         for name in names:
             self._known[name].due = inf
         return names
 
     def pause(self, now: float, longest: float) -> float:
-        """Seconds until a known due time or the end of a rest, at most `longest`."""
+        """Return the seconds until a known due time or the end of a rest, at most `longest`."""
         soonest = longest
         for known in self._known.values():
             at = known.rests_until if known.left > 0 else max(known.due, known.rests_until)

@@ -1,7 +1,7 @@
-"""Settles attempts in groups; what the store cannot take now is kept and offered again until it does.
+"""Settles attempts in groups.  Calls that fail are kept and repeated until the store answers them.
 
-A call that failed may have been made all the same.  It is made again as it was, with the same attempts: only so can the
-store tell that call from another, and what came of it.
+The store may have executed a call that failed.  Therefore it is repeated unchanged, with the same attempts: only then
+can the store recognise the call and return its first answer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Call = Sequence[Attempted]
 class Settler:
     """Shared by all threads of a child.
 
-    `settle_now` is for threads that have a batch to end; `settle_soon` for the event loop, which must not block: a
-    thread of our own ends what has gathered since its last call, so the groups grow with the load.
+    `settle_now` is for threads that have run a batch.  `settle_soon` is for the event loop, which must not block: a
+    background thread settles all attempts that came since its last call, so the groups grow with the load.
     """
 
     def __init__(self, store: Store, holding: Holding | None = None) -> None:
@@ -42,15 +42,15 @@ class Settler:
         #: sends the signals.
         self.telling = Telling()
         self.holding = holding or Holding()
-        #: attempts that were not offered yet, and calls that failed.
+        #: attempts that were not sent yet, and calls that failed.
         self._new: deque[Attempted] = deque()
         self._again: deque[Call] = deque()
         self._wake = Event()
         self._lock = Lock()
         self._thread: Thread | None = None
-        #: how many attempts wait in those two or are being settled from there.
+        #: how many attempts wait in these two or are being settled by the background thread.
         self._unsettled = 0
-        #: by queue: one broken queue must not hide that the others work, nor the other way round.
+        #: queue → its retry state: a broken queue must not hide that the others work, nor the reverse.
         self._retry_states: dict[str, RetryState] = {}
         self._pause = 0.0
 
@@ -60,7 +60,7 @@ class Settler:
         return self._unsettled == 0
 
     def settle_now(self, attempts: Sequence[Attempted]) -> None:
-        """Settle here; if the store fails, in the background, again and again: this thread is not held up."""
+        """Settle on this thread.  Calls that fail are repeated in the background, so that this thread can go on."""
         if failed := self._try(calls_of(attempts)):
             with self._lock:
                 self._unsettled += size_of(failed)
@@ -98,7 +98,7 @@ class Settler:
                 with self._lock:
                     self._unsettled -= size_of(calls) - size_of(failed)
                 if len(failed) == len(calls):
-                    # The claims stay ours while the parent renews them, and their end is due until the lease is lost.
+                    # The claims stay ours while the parent renews the leases: until then the ends can be recorded.
                     Event().wait(self._pause)
 
     def _waiting(self) -> list[Call]:
@@ -108,7 +108,7 @@ class Settler:
 
     def _try(self, calls: Sequence[Call]) -> list[Call]:
         """Make these calls.  Returns those that failed."""
-        # Receivers of signals may use the database, on threads that run no jobs.
+        # Signal receivers may use the database, also on threads that run no jobs.
         database_connections.before_job()
         try:
             return [call for call in calls if not self._made(call)]
@@ -116,7 +116,7 @@ class Settler:
             database_connections.after_job()
 
     def _made(self, call: Call) -> bool:
-        """Make one call and tell of it.  False: the store does not answer."""
+        """Make one call, and announce the ends it recorded.  False: the call failed."""
         queue, is_batch = call[0].claim.queue, isinstance(call[0].outcome, Succeeded)
         try:
             if is_batch:
@@ -144,8 +144,8 @@ class Settler:
 
 
 def calls_of(attempts: Iterable[Attempted]) -> list[Call]:
-    """The successes of a queue end in one call, if their results are not too long for that; every other attempt in its
-    own."""
+    """Group attempts into calls: the successes of a queue into one call, or more if their results are too long; every
+    other attempt into a call of its own."""
     calls: list[Call] = []
     successes: dict[str, list[Attempted]] = {}
     for attempted in attempts:
@@ -161,5 +161,5 @@ def _bytes_of(attempted: Attempted) -> int:
 
 
 def size_of(calls: Iterable[Call]) -> int:
-    """How many attempts they end."""
+    """Return how many attempts the calls end."""
     return sum(map(len, calls))

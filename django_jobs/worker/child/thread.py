@@ -1,7 +1,7 @@
 """One thread of a child: claims a batch for itself, runs it job by job, settles it.
 
-Leader and followers: the thread that holds the fetch lock claims (and waits, when there is nothing); the others run
-what they claimed before.  No job is ever handed from one thread to another, so nothing waits in between.
+The thread that holds the fetch lock claims, or waits while there are no jobs; the others run the jobs they claimed
+before.  No job is ever passed from one thread to another, so no job waits for that.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ T = TypeVar("T")
 
 
 class Runner:
-    """A thread, and what the batch monitor may see and take of it.
+    """A thread, and what the batch monitor may read and take from it.
 
-    `waiting` and `done` are emptied from both sides: deque.popleft is one step, so each item has one taker.
+    Both the thread and the batch monitor take items from `waiting` and `done`: deque.popleft is atomic, so each item is
+    taken once.
     """
 
     def __init__(self, child: Child, number: int, fetch_lock: Lock) -> None:
         self.child, self.fetch_lock = child, fetch_lock
-        #: what the parent sees of this thread.
+        #: this thread's part of the shared memory, which the parent reads.
         self.notes = Notes(child.shared, number)
-        #: claimed in one call and not begun, each with its number in `notes`.
+        #: claims of one call whose jobs are not begun, each with its number in `notes`.
         self.waiting: deque[tuple[int, Claim]] = deque()
-        #: offered back, which the store did not confirm: it may have them, so they are never begun.
+        #: claims whose return the store did not confirm: it may have taken them back, so their jobs are never begun.
         self.offered: deque[Claim] = deque()
-        #: succeeded, not settled.
+        #: attempts that succeeded and are not settled.
         self.done: deque[Attempted] = deque()
         self._settling = Lock()
-        #: how many of the batch have run.
+        #: how many jobs of the batch have run.
         self.ran = 0
-        #: the job that runs; since when it (and its batch) occupies the thread, monotonic seconds.
+        #: the running job; when it began, and when its batch began (monotonic seconds).
         self.current: Prepared | None = None
         self.since = self.batch_since = 0.0
-        #: False only where nothing would be lost if the process ended now.
+        #: False only if the process could end now without losing anything of this thread.
         self.busy = False
         self.thread = Thread(target=self._run, name=f"runner {number}", daemon=True)
 
@@ -63,12 +64,12 @@ class Runner:
             end_process()
 
     def _turn(self) -> None:
-        """Claim once, run what came."""
+        """Claim once, and run the claimed jobs."""
         child, gate = self.child, self.child.gate
-        if self.offered:  # the store did not take it back when it should have
+        if self.offered:  # an earlier attempt to hand these back was not confirmed
             self.give_back()
         if gate.closed or (child.reports is not None and not child.settler.is_idle):
-            # One job at a time means one: were it killed, the one that is not yet settled would run again with it.
+            # One job at a time includes its settling: otherwise, if the next job were killed, this one would run again.
             if gate.closed:
                 with self.fetch_lock:
                     child.fetcher.hand_over()
@@ -121,7 +122,7 @@ class Runner:
             except IndexError:
                 break
             if not self.notes.begins(number):
-                # This process had not answered for a while: its parent has handed back what was not begun.
+                # This process did not answer for a while: its parent has handed back the jobs that were not begun.
                 self.waiting.appendleft((number, claim))
                 break
             self._run_one(claim, claimed.left)
@@ -136,7 +137,7 @@ class Runner:
         child = self.child
         self.since = monotonic()
         reports = child.reports
-        # An alone child says what it begins: from then on the time limit counts, for the loading of arguments too.
+        # An alone child reports the start: the time limit counts from then on and includes the loading of arguments.
         begins = None if reports is None else lambda job: reports.started(claim, job, left)
         try:
             prepared = child.executor.prepare(claim, child.store, begins)
@@ -157,10 +158,10 @@ class Runner:
         else:
             child.settler.settle_now([attempted])
 
-    # -- the batch monitor calls these, too ------------------------------------------
+    # -- also called by the batch monitor --------------------------------------------
 
     def give_back(self) -> None:
-        """Hand back what is claimed and not begun."""
+        """Hand back the claims whose jobs are not begun."""
         if not self.waiting and not self.offered:
             return
         batch, by_queue = self.notes.batch, dict[str, list[Claim]]()
@@ -178,10 +179,10 @@ class Runner:
         self.notes.gave_back(batch)
 
     def settle_done(self) -> None:
-        """Settle what has succeeded so far.
+        """Settle the attempts that have succeeded so far.
 
-        Who comes second waits for the call of the first: a thread whose results were on their way would look idle, and
-        its process could end before they are sent."""
+        A second caller waits for the first call to end: otherwise a thread whose results are being sent would look
+        idle, and its process could end before they are sent."""
         with self._settling:
             if self.done:
                 self.child.settler.settle_now(_take_all(self.done))

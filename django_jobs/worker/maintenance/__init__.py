@@ -1,1 +1,1 @@
-"""The maintenance process of `runworkers`: what one worker does for the whole fleet."""
+"""The maintenance process of `runworkers`: work that one worker does on behalf of all workers."""

@@ -1,4 +1,4 @@
-"""What a worker does for the fleet besides running jobs, as far as the settings ask for it."""
+"""The maintenance tasks that this project's settings ask for."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from django_jobs.worker.maintenance.archiver import Archiver
 from django_jobs.worker.maintenance.eviction import EvictionWatch
 from django_jobs.worker.maintenance.tasks import Task
 
-#: Seconds between two looks that found nothing.
+#: Seconds until a task runs again after it found nothing to do.
 ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION = 5.0, 10.0, 5.0, 5.0, 45.0
-#: Seconds until the next look after one that found something: the parent's other work comes in between.
+#: Seconds until a task runs again after it found something to do: a short pause for everything else.
 SOON = 0.05
 
 
 class RepeatedTask:
-    """Something to be done again and again: `work()` returns how much it did."""
+    """A task that is repeated: `work()` returns how much it did, `pause` is in seconds."""
 
     def __init__(self, work: Callable[[], int], pause: float) -> None:
         self.work, self.pause = work, pause
@@ -34,7 +34,7 @@ class RepeatedTask:
 
 
 def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
-    """The tasks that this project's settings ask for."""
+    """Return the tasks that this project's settings ask for."""
     settings = get_settings()
     wanted: list[Task] = [RepeatedTask(read_remote_types, remote.REFRESH)] if settings.api is not None else []
     wanted += [Periodic()] if config.periodic else []
@@ -52,17 +52,18 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
 
 
 def read_remote_types() -> int:
-    """Read the rows, for all processes of this worker.  Nothing is ever left to do."""
+    """Read the remote job types, for all processes of this worker.  Returns 0: no work is left."""
     remote.read()
     return 0
 
 
 def bulk_batch() -> int:
-    """One batch of what operators asked for; 1 while there is more."""
+    """Do one batch of the bulk operations that operators asked for.  Returns 1 while there is more."""
     return int(bulk.tick(0.0))
 
 
 def snapshot() -> int:
-    """The numbers for the admin's pages, where there are too many queues to ask each.  Nothing is ever left to do."""
+    """Publish the numbers for the admin's pages, where there are too many queues to ask each.  Returns 0: no work is
+    left."""
     browse.publish_snapshot()
     return 0

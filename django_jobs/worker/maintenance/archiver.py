@@ -1,4 +1,4 @@
-"""Carries finished jobs from the store's outbox to the database, and forgets those that are too old there."""
+"""Moves finished jobs from the store's outbox to the database, and deletes those that are too old there."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Jobs of one queue that one tick carries: what it costs the process that ticks is bounded, the rest comes next time.
+#: Jobs of one queue that one tick moves at most: this limits the cost of a tick, and the next one moves the rest.
 BATCH = 500
-#: Seconds between two looks for rows that are too old.
+#: Seconds between two searches for rows that are too old.
 PRUNE_EVERY = 60.0
 
 
 class Archiver:
-    """One task of `runworkers`; several may run, on several machines: writing a job again changes nothing."""
+    """A maintenance task.  Several machines may run it at the same time: writing a job again changes nothing."""
 
     def __init__(
         self, store: Store, queues: Callable[[], Iterable[str]], clock: Callable[[], float] = monotonic
@@ -31,9 +31,9 @@ class Archiver:
         self.pruned_at: float | None = None
 
     def tick(self) -> int:
-        """Carry one batch per queue.  Returns how many jobs; call again soon while there are many.
+        """Move one batch per queue.  Returns the number of jobs; call again soon while there are many.
 
-        A database that cannot be reached delays the archive, nothing else: what was not written stays in the store.
+        A database that cannot be reached delays only the archive: jobs that were not written stay in the store.
         """
         settings = get_settings().archive
         if settings is None:
@@ -64,6 +64,6 @@ class Archiver:
 
 
 def _tidy() -> None:
-    """Close what is stale; in a test's transaction connections are not ours to close."""
+    """Close stale connections; close none while a transaction is open, which is then that of a test."""
     if not any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
         close_old_connections()

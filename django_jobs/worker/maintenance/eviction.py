@@ -1,4 +1,4 @@
-"""Says loudly when the store may throw jobs away: a Redis set up as a cache deletes what it likes when it is full."""
+"""Logs a critical error when the store may delete jobs: a Redis set up as a cache evicts keys when it is full."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: What `describe()` says where nothing is ever evicted, or where nobody may ask.
+#: What `describe()` returns where nothing is ever evicted, or where the policy may not be read.
 HARMLESS = {None, "unknown", "noeviction"}
 
 
 class EvictionWatch:
-    """One task of `runworkers`: looks at the start, and again now and then because servers are reconfigured."""
+    """A maintenance task: checks at the start, and repeatedly because servers are reconfigured."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._told: str | None = "noeviction"
 
     def tick(self) -> int:
-        """Look once; tell when it changed.  Nothing is ever left to do."""
+        """Check once, and log if the policy has changed.  Returns 0: no work is left."""
         policy = self.store.describe().get("eviction_policy")
         if policy != self._told:
             self._told = policy

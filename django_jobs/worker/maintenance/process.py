@@ -1,7 +1,7 @@
-"""The maintenance process: a child that runs no jobs, but does for the fleet whatever may take long or ask a database.
+"""The maintenance process: a child that runs no jobs, but all work for the worker that may be slow or use a database.
 
-Its parent must never wait for anything but the store, and for that only briefly: heartbeats, time limits and signals
-depend on it.  In here a database that does not answer holds up the one task that asked it, and nothing else.
+The parent may wait only for the store, and only briefly, because heartbeats, time limits and signals depend on it.  In
+this process a database that does not answer holds up only the task that uses it.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from django_jobs.worker.signal_sender import SignalSender
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds between two signs of life.
+#: Seconds between two "alive" messages to the parent.
 SIGN = 5.0
-#: Seconds after which a task that has not come back is given up, and with it this process: a new one has new
-#: connections.  Everything done here is done in bounded steps, which take a fraction of this.
+#: Seconds after which a task that has not returned counts as stuck, and this process ends: its replacement has new
+#: connections.  All tasks work in bounded steps, which take a fraction of this time.
 STUCK = 120.0
-#: Exit status then; sysexits.h calls it EX_TEMPFAIL.
+#: Exit status in that case; sysexits.h calls it EX_TEMPFAIL.
 GIVEN_UP = 75
 
 
 class TaskThread:
-    """One task on a thread of its own."""
+    """Runs one task on its own thread."""
 
     def __init__(self, store: Store, lease: int, extra_task: Task, channel: Channel) -> None:
         self.tasks = MaintenanceTasks(store, [], lease, [extra_task])
         self.channel = channel
         self.retired = False
-        #: monotonic: since when it is at work; None while it waits for its time.
+        #: monotonic: when the current run of the task began; None between two runs.
         self.since: float | None = None
         self.thread = Thread(target=self._run, name="maintenance task", daemon=True)
 
@@ -64,7 +64,7 @@ class TaskThread:
 
 
 class MaintenanceProcess:
-    """Runs the tasks of the store on the main thread, every other task on a thread of its own, and sends signals."""
+    """Runs the store's tasks on the main thread, every other task on its own thread, and sends signals on another."""
 
     def __init__(self, store: Store, config: WorkerConfig, extra_tasks: Sequence[Task], channel: Channel) -> None:
         self.channel, self.signal_sender, self.retired = channel, SignalSender(channel), False
@@ -73,14 +73,14 @@ class MaintenanceProcess:
         self._beside: list[TaskThread | SignalSender] = [self.signal_sender, *self.task_threads]
 
     def serve(self) -> NoReturn:
-        """Work until the parent is gone, or ends this process."""
+        """Work until the parent is gone or ends this process."""
         for each in self._beside:
             each.thread.start()
         said = 0.0
         while True:
             timeout = SIGN if self.retired else max(min(self.tasks.due - monotonic(), SIGN), 0.0)
             while select.select([self.channel.fileno()], [], [], timeout)[0]:
-                # What the parent says of expired leases comes first: a moment later they would be taken.
+                # Messages come first: a task must not recover expired leases that the parent wants to be spared.
                 self._obey()
                 timeout = 0.0
             now = monotonic()
@@ -104,7 +104,7 @@ class MaintenanceProcess:
             os._exit(1)
 
     def _retire(self) -> None:
-        """The worker stops: nothing is begun any more but to tell of the jobs that die meanwhile."""
+        """The worker stops: start no task any more, and only send the signals about jobs that die in the meantime."""
         self.retired = True
         for task_thread in self.task_threads:
             task_thread.retired = True
@@ -121,13 +121,13 @@ class MaintenanceProcess:
 def run_maintenance(
     store: Store, config: WorkerConfig, extra_tasks: Sequence[Task], channel: Channel, parent: int
 ) -> NoReturn:
-    """The life of a forked maintenance process; never returns into the parent's code."""
+    """Run a forked maintenance process until it ends; never returns into the parent's code."""
     try:
         for number in (signal.SIGCHLD, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
-        # What is done here may be cut short anywhere, and the parent decides when: a stop that is told to all processes
-        # of a service at once must not cost the signals about jobs that die in it.
-        # A handler that does nothing, not SIG_IGN: what a receiver starts here must not be deaf, too.
+        # Every task may be interrupted anywhere, and the parent decides when.  A stop signal may go to all processes of
+        # a service at once; the signals about jobs that die during the stop must still be sent.
+        # The handler does nothing.  It is not SIG_IGN, which processes started by a signal receiver would inherit.
         for number in (*STOPS, signal.SIGINT):
             signal.signal(number, lambda number, frame: None)
         forks.guard(channel.close)

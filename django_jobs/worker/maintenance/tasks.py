@@ -1,6 +1,6 @@
-"""What any parent does for the whole fleet: recover what lost workers held, forget what is old, repair.
+"""Work on the store that one worker does for all: recover the jobs of lost workers, delete old jobs, repair queues.
 
-Each step is one bounded call to the store, so that the parent can look after its children in between.
+Each step is a few bounded calls to the store, so that its process can read its parent's messages in between.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ logger = logging.getLogger("django_jobs.worker")
 _LIMIT = 100
 #: Seconds between two runs of a maintenance task that found no more to do.
 RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
-#: The same where a repair has found something, or is in the middle of a queue.
+#: The same after a repair found something, or while it is in the middle of a queue.
 SOON = 0.5
-#: Seconds after which a call to a silent store has failed (stores/redis/connection/transport.py: DEADLINE).
+#: Seconds after which a call to a store that does not answer fails (stores/redis/connection/transport.py: DEADLINE).
 LONGEST_CALL = 5.0
-#: No sign of a fault: a waiter is let in too while the one before it waits for a free thread.
+#: This repair is no sign of an inconsistency: a waiting job is also admitted while the one before it waits for a free
+#: thread.
 EARLY_ADMISSION = "waiter_without_limit"
 
 
 class Task(Protocol):
-    """A task of its own: periodic jobs, the archive."""
+    """A task besides those of the store: periodic jobs, the archive."""
 
     def tick(self) -> float | None:
-        """Do what is due.  Returns the seconds until it wants to be called again (None: a minute)."""
+        """Do what is due.  Returns the seconds until the next call (None: a minute)."""
         ...
 
 
 class MaintenanceTasks:
-    """A heap of what is due when."""
+    """A heap of tasks, ordered by the time at which they are due."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class MaintenanceTasks:
         extra_tasks: Sequence[Task] = (),
         deliver: Deliver = send,
     ) -> None:
-        """`lease` in ms; `deliver(signal_event)` has the signals about recovered jobs sent."""
+        """`lease` in ms; `deliver(signal_event)` sends the signals about recovered jobs."""
         self.store, self.lease, self.deliver = store, lease / 1000, deliver
         self.retry_state = RetryState("Maintenance")
         #: monotonic: expired leases are left alone until then.
@@ -83,36 +84,36 @@ class MaintenanceTasks:
         try:
             pause = task()
             if self.retry_state.is_on and monotonic() - self._worked_at > self.lease / 2:
-                self.spare_expired_leases(self.lease)  # the store is back, and this was the first to notice
+                self.spare_expired_leases(self.lease)  # the store is back, and this task was the first to notice
             self.retry_state.worked()
             self._worked_at = monotonic()
         except StoreError as error:
             if monotonic() - self._worked_at > self.lease / 2:
-                # What we could not do for so long, others could not do either: renew their leases.
+                # We could not reach the store for so long: perhaps no worker could, and none could renew its leases.
                 self.spare_expired_leases(self.lease)
             pause = self.retry_state.failed(error)
             self._pause_until = monotonic() + pause
         except Exception:
-            # A fault in one maintenance task (an archive's database that is down) must not end the others.
+            # An error in one maintenance task (such as an archive's database that is down) must not end the others.
             logger.exception("A maintenance task failed; it is tried again in a minute")
             pause = 60.0
         heapq.heappush(self._heap, (monotonic() + pause, number, task))
 
     def spare_expired_leases(self, seconds: float) -> None:
-        """After an outage nobody could renew: give every worker a full lease to do so before it counts as lost."""
+        """After an outage, recover no expired leases for that many seconds: workers need time to renew them."""
         self.grace_until = max(self.grace_until, monotonic() + seconds)
 
     def _recover(self, queue: str, every: float) -> float:
         silence = monotonic() - self._worked_at
         if silence > every / 2 and silence + LONGEST_CALL > self.lease / 2:
-            # A call that waits for a store to come back may be the first it answers: that must not be this one, where
-            # it could have waited until leases ended.
+            # A call may wait until the store is back and be the first that it answers.  That must not be `recover`, as
+            # leases may have ended during the wait.
             self.store.now()
             if monotonic() - self._worked_at > self.lease / 2:
                 self.spare_expired_leases(self.lease)
         wait = self.grace_until - monotonic()
         if wait > 0:
-            # Not the whole of it: a long silence of ours would look like an outage, and be spared again, for ever.
+            # Not the whole wait: such a long pause would look like an outage, and leases would be spared for ever.
             return min(wait, every)
         recovered = self.store.recover(queue, limit=_LIMIT)
         if ACTIVE and recovered:

@@ -1,8 +1,8 @@
-"""The parent's alarm clock: what must happen in time also while it waits for a store that does not answer.
+"""The parent's timer: what must happen in time even while the parent waits for a store that does not answer.
 
-A call to the store may take five seconds, and the parent has one thread, because it forks.  So the time limits of jobs
-are looked at from a signal handler meanwhile: the call goes on behind it (PEP 475).  The handler reads shared memory
-and kills, which no code it may interrupt is in the middle of.  The end of a stop comes the same way.
+A call to the store may take five seconds, and the parent has only one thread, because it forks.  Therefore a signal
+handler checks the time limits of jobs during the call, which then continues (PEP 475).  The handler reads shared memory
+and kills processes; no code that it may interrupt does either.  The handler also ends a stop that takes too long.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
-#: Seconds between two looks during a call.
+#: Seconds between two checks during a call.
 INTERVAL = 0.25
 
 
 class Alarm:
-    """`install()` first; the timer runs during `looking()` and where a last resort is wanted."""
+    """Call `install()` first; the timer runs during `looking()` and after `end_in(seconds)`."""
 
     def __init__(self, look: Callable[[float], None], last_resort: Callable[[], None]) -> None:
-        """`look(now)` keeps the time limits; `last_resort()` ends this process."""
+        """`look(now)` enforces the time limits; `last_resort()` ends this process."""
         self.look, self.last_resort = look, last_resort
-        #: monotonic; None: not wanted.
+        #: when to call `last_resort` (monotonic); None: never.
         self._ends_at: float | None = None
         self._looking = False
 
@@ -32,13 +32,13 @@ class Alarm:
         signal.signal(signal.SIGALRM, self._ring)
 
     def end_in(self, seconds: float | None) -> None:
-        """Whatever happens to the store or to us: this is when the process ends.  None: no more."""
+        """End the process after that many seconds, whatever the store or this process is doing.  None: do not."""
         self._ends_at = None if seconds is None else monotonic() + seconds
         self._set()
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Round calls to the store."""
+        """Check the time limits while the body of the `with` statement calls the store."""
         self._looking = True
         self._set()
         try:

@@ -1,4 +1,4 @@
-"""`--burst` and `--drain`: knows when nothing is left to run."""
+"""`--burst` and `--drain`: finds out when no job is left to run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from django_jobs.remote import pull_queues
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.parent.children import ChildProcesses
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 INTERVAL = 0.05
 
 
 class Burst:
-    """Two looks at the children with a look at the store between them.
+    """Checks the children, then the store, then the children again.
 
-    Had a child held a job when the store was seen empty, it would be busy in one of the two, or have claimed since.
+    If a child had held a job while the store was empty, it would be busy in one of its two answers, or would have
+    claimed in between.
     """
 
     def __init__(
@@ -27,7 +28,7 @@ class Burst:
         *,
         up_to: Mapping[str, int] | None = None,
     ) -> None:
-        """`up_to`: queue → the number of the last job that concerns us; None = all do."""
+        """`up_to`: queue → the number of the last job to run; None = all jobs are run."""
         self.store, self.queues, self.child_processes, self.up_to = store, queues, child_processes, up_to
         self._serial = 0
         self._asked: set[str] = set()
@@ -35,7 +36,7 @@ class Burst:
         self.due = 0.0
 
     def step(self, now: float) -> bool:
-        """Look once.  True: everything is done."""
+        """Check once.  Returns True when everything is done.  Raises StoreError."""
         if now < self.due:
             return False
         self.due = now + INTERVAL
@@ -64,7 +65,7 @@ class Burst:
         self._serial = self.child_processes.serial
 
     def _store_is_empty(self) -> bool:
-        """Nothing waits that could run here and now; what is paused or due later does not count."""
+        """Does no job wait that could run now?  Jobs in paused queues, or due later, do not count."""
         others = pull_queues()
         queues = [queue for queue in self.queues if queue not in others]
         if self.up_to is not None:
@@ -76,9 +77,10 @@ class Burst:
 
 
 def waiting_now(store: Store, queues: Sequence[QueueSettings]) -> dict[str, int]:
-    """What `--drain` has to do: for each queue in which jobs wait, the number of the last of them.
+    """Return what `--drain` has to run: queue → the number of its last waiting job, for each queue in which jobs wait.
 
-    Blocked jobs count as waiting, as a running one may make room for them.  A paused queue has nothing to be run."""
+    Blocked jobs count as waiting, because the end of a running job may unblock them.  Paused queues are left out.
+    Raises StoreError."""
     marks: dict[str, int] = {}
     for queue in queues:
         mark = store.last_arrival(queue.name)

@@ -38,7 +38,7 @@ class StartedJob:
     #: monotonic seconds.
     at: float
     left: int
-    #: a worker that held it died with its parent and all its children.
+    #: a whole worker, parent and children, died while it held this job.
     suspect: bool = False
 
     @property

@@ -8,13 +8,13 @@ from django_jobs.worker.parent.children import ChildProcesses
 
 
 class Told:
-    """Passes on what the store says of the jobs of one child."""
+    """Passes on what the store says of a child's jobs to that child."""
 
     def __init__(self, store: Store, child_processes: ChildProcesses) -> None:
         self.store, self.child_processes = store, child_processes
 
     def asked_to_stop(self, worker: str, queue: str, job_id: str) -> None:
-        """An operator wants the job to stop, or has killed it."""
+        """An operator has asked the job to stop, or has killed it."""
         for child in self.child_processes:
             if child.name != worker:
                 continue
@@ -24,14 +24,15 @@ class Told:
                 child.tell("stop", queue=queue, id=job_id)
 
     def holds_nothing(self, worker: str, queue: str, asked_at: float) -> None:
-        """We were stopped, or cut off unnoticed, for longer than a lease: end what may run elsewhere by now."""
+        """The worker was stopped, or cut off without noticing, for longer than a lease: find jobs whose claims were
+        lost, and kill their processes.  Raises StoreError."""
         for child in self.child_processes:
             if child.name != worker:
                 continue
             if child.lane is Lane.SHARED:
                 child.check(queue)
             elif (job := child.job) is not None and job.queue == queue and job.at < asked_at:
-                # Here, because such a job may hold up everything in its process.
+                # The parent asks the store itself, because such a job may block every thread of its process.
                 info = self.store.get(queue, job.id)
                 if info is None or info.state is not State.RUNNING or info.token != job.token:
                     child.has_lost([job.id])

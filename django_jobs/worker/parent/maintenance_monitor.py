@@ -1,4 +1,4 @@
-"""Starts the maintenance process, replaces it when it dies or falls silent, tells it what to announce, and ends it."""
+"""Starts the maintenance process, replaces it if it dies or is silent, gives it signals to send, and ends it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from django_jobs.worker.signal_sender import SignalOutbox
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds before a maintenance process that died is replaced: doubled each time, and reset by one that lived longer.
+#: Seconds before a maintenance process that died is replaced: doubled each time, and reset after one that lived longer
+#: than LONGEST_PAUSE.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-#: Seconds that a burst waits for a database that holds up a task or a receiver.
+#: Seconds that --burst waits for a database that holds up a task or a signal receiver.
 PATIENCE = 10.0
 
 
@@ -32,21 +33,21 @@ class MaintenanceMonitor:
 
     def __init__(self, child_processes: ChildProcesses, extra_tasks: Sequence[Task]) -> None:
         self.child_processes, self.extra_tasks = child_processes, extra_tasks
-        #: 0 while there is none.
+        #: process id of the maintenance process; 0 while there is none.
         self.pid = 0
         self.channel: Channel | None = None
-        #: how many tasks of this maintenance process have worked once.
+        #: how many tasks of this maintenance process have run once.
         self.begun = 0
         self._started = self._heard = self._not_before = 0.0
         self._pause = SHORTEST_PAUSE
         self._spare_until = 0.0
-        #: signals that receivers have not been sent.
+        #: signals that are not sent to their receivers yet.
         self.signal_outbox = SignalOutbox()
         self._retired = False
         self._no_room = RetryState("Starting the maintenance process")
 
     def look_after(self, now: float) -> None:
-        """Take in what it said; start one if there is none; end one that says nothing any more."""
+        """Start a maintenance process if there is none, notice its end, and kill one that is silent."""
         if self.pid in self.child_processes.foreign:
             self._died(self.child_processes.foreign.pop(self.pid), now)
         if self.channel is not None:
@@ -60,7 +61,7 @@ class MaintenanceMonitor:
             kill(self.pid)
 
     def read(self) -> None:
-        """Take in what it said."""
+        """Read the messages of the maintenance process."""
         if self.channel is None:
             return
         for message in self.channel.receive():
@@ -75,48 +76,48 @@ class MaintenanceMonitor:
         self.signal_outbox.give(self.channel)
 
     def _pass_on(self, at: float, types: list[list[Any]]) -> None:
-        """Remote job types, for the children that live, and for those that are forked from us later."""
+        """Pass remote job types on to the living children, and keep them for children that are forked later."""
         remote.learn(at, types)
         for child in self.child_processes:
             child.learn(at, types)
 
     def fileno(self) -> int | None:
-        """What to wait on for its messages."""
+        """Return the file descriptor that has its messages; None if there is none."""
         return self.channel.fileno() if self.channel is not None and self.channel.is_open else None
 
     def has_begun(self, now: float) -> bool:
-        """Has every task worked once?  Said, too, when that takes too long: a database may not answer."""
+        """Has every task run once?  True also if that takes too long: a database may not answer."""
         return self.begun >= len(self.extra_tasks) or (self.pid != 0 and now - self._started > PATIENCE)
 
     def announce(self, signal_event: SignalEvent) -> None:
-        """Have its receivers told of it: by this maintenance process, or by the next."""
+        """Have the signal sent to its receivers: by this maintenance process, or by the next."""
         self.signal_outbox.add(signal_event)
         if self.channel is not None:
             self.signal_outbox.give(self.channel)
 
     def has_told(self, now: float) -> bool:
-        """Have all receivers been told?  Said, too, when one takes too long."""
+        """Have all signals been sent?  True also if a receiver takes too long."""
         return not self.signal_outbox or now - self.signal_outbox.moved_at > PATIENCE
 
     def spare_expired_leases(self, seconds: float) -> None:
-        """Have expired leases left alone for that long."""
+        """Have no expired leases recovered for that many seconds."""
         self._spare_until = max(self._spare_until, monotonic() + seconds)
         if self.channel is not None:
             self.channel.send({"do": "spare", "seconds": seconds})
 
     def retire(self) -> None:
-        """The worker stops: from now on there is only telling of the jobs that die."""
+        """The worker stops: from now on, only send the signals about jobs that die."""
         self._retired = True
         if self.channel is not None:
             self.channel.send({"do": "retire"})
 
     def end(self) -> None:
-        """End it now: what it does may be cut short anywhere."""
+        """Kill it now: its tasks may be interrupted anywhere."""
         if self.pid:
             kill(self.pid)
 
     def wait(self) -> None:
-        """After `end`: until it is gone."""
+        """After `end`: wait until it is gone."""
         if not self.pid or self.pid in self.child_processes.foreign:
             return
         try:
@@ -140,7 +141,7 @@ class MaintenanceMonitor:
             self.channel.send({"do": "spare", "seconds": rest})
 
     def _died(self, status: int, now: float) -> None:
-        # What it said before it died: which signals it has begun to send.
+        # Its last messages: they say which signals it has begun to send.
         while self.channel is not None and self.channel.is_open and not self.channel.is_dry:
             self.read()
         self.child_processes.forget(self.pid)

@@ -1,4 +1,4 @@
-"""How many children there are: started, replaced when they die, killed when their job takes too long."""
+"""Keeps the number of children: starts them, replaces those that died, kills those whose job exceeds its time limit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds an alone child beyond the first stays ready.
+#: Seconds for which idle alone children beyond the first are kept.
 ALONE_IDLE = 10.0
-#: Seconds the last idle alone child may be busy before another is made ready: shorter jobs wait for it instead.
+#: Seconds that all alone children may be busy before another is started: the next job waits for jobs that are shorter.
 ALONE_BUSY = 0.1
 
 
 class ChildPool:
-    """Keeps `processes` shared children, and alone ones: one ready, more while they are all busy."""
+    """Keeps `processes` shared children, and alone children: one idle, and more while all are busy."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class ChildPool:
             crash_loop,
             give_up,
         )
-        #: children claim nothing: an operator asked for quiet; our leases cannot be renewed.
+        #: why children claim nothing: an operator asked for quiet; our leases cannot be renewed.
         self.quiet = self.fenced = False
-        #: monotonic: after a crash loop, or where there is no room for a process, no child is started before.
+        #: monotonic: no child is started before this time, after a crash loop or a failed fork.
         self.no_spawn_before = 0.0
         self._no_room = RetryState("Starting a process that runs jobs")
 
     def fill_up(self, now: float) -> None:
-        """Start the children that are missing; let an idle one too many go."""
+        """Start missing children; retire an idle child that is not needed."""
         if self.fenced or now < self.no_spawn_before:
             return
         if not self._fill_up_shared():
@@ -67,8 +67,8 @@ class ChildPool:
                 longest.retire()
 
     def _fill_up_shared(self) -> bool:
-        """One that is frozen by a job is replaced while that lasts, at the price of up to as many processes again; when
-        it goes on, the youngest one too many goes.  False: there is no room for a process."""
+        """Start missing shared children.  A child that a job has frozen is replaced, which may double the number of
+        processes; when it resumes, the youngest surplus child retires.  False: a process cannot be started."""
         most, shared = self.config.processes, self.child_processes.of(Lane.SHARED)
         working = [child for child in shared if not child.is_frozen]
         for _ in range(min(most - len(working), 2 * most - len(shared))):
@@ -82,7 +82,7 @@ class ChildPool:
         try:
             child = self.child_processes.spawn(lane)
         except OSError as error:
-            # No room for another process, or no file for its channel: what runs goes on, and this may pass.
+            # The system cannot start a process or open its channel.  The other children go on, and this may pass.
             self.no_spawn_before = max(self.no_spawn_before, monotonic() + self._no_room.failed(error))
             return False
         self._no_room.worked()
@@ -91,9 +91,9 @@ class ChildPool:
         return True
 
     def reap(self, now: float) -> None:
-        """Take note of the children that ended; what they held is taken back."""
+        """Reap the children that ended, and have their claims taken back."""
         for child, status in self.child_processes.reap():
-            # Not where its function had just returned, or the next one begun: what it shows stays after its death.
+            # Not if the function had just returned or the next job had begun: the shared memory survives the child.
             if child.killed_for == "timeout" and child.job is not None and child.job_is_over_time(now):
                 logger.warning("Job %s ran longer than its time limit: its process was killed", child.job.id)
                 self.dead_children.timed_out(child.name, child.job)
@@ -107,20 +107,20 @@ class ChildPool:
                     self.give_up()
 
     def keep_time_limits(self, now: float) -> None:
-        """Kill the alone children whose job has run for its time."""
+        """Kill the alone children whose job has exceeded its time limit."""
         for child in self.child_processes:
             if child.job_is_over_time(now):
                 child.kill("timeout")
 
     def replace_fat_children(self) -> None:
-        """Let go of children that use more than `max_memory`, once what they run has ended."""
+        """Retire children that use more than `max_memory`: they end when their running jobs have ended."""
         for child in self.child_processes:
             if not child.retiring and child.memory() > self.config.max_memory << 20:
                 logger.info("%s uses more than %d MiB and is replaced", child.name, self.config.max_memory)
                 child.retire()
 
     def next_moment(self, now: float) -> float:
-        """When there may be something to do here without a message or a signal (monotonic)."""
+        """When the pool may have to act without a message or a signal (monotonic)."""
         moments = [now + 1.0]
         if self.no_spawn_before > now:
             moments.append(self.no_spawn_before)

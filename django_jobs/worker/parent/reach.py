@@ -1,7 +1,7 @@
-"""How many queues a worker claims from: as many as it can renew its leases in.
+"""How many queues a worker claims from: as many as it can renew leases for.
 
-Where each renewal takes its time (a far Cluster, where each queue costs a round trip), a round over all queues may take
-longer than a lease, and jobs would start twice.  Then this worker leaves the least important queues to others.
+Where renewals are slow (a distant Cluster, with one round trip per queue), a round over all queues may take longer than
+a lease, and jobs would start twice.  Then this worker leaves the least important queues to other workers.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from django_jobs.worker.shared_memory import SETTLED
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Parts of a lease: a round that takes longer is too long; what is planned for; a round that leaves room for more.
+#: Fractions of a lease: a round that takes longer than TOO_LONG is too long; PLANNED is the aim; a round shorter than
+#: SHORT leaves time for more queues.
 TOO_LONG, PLANNED, SHORT = 1 / 3, 1 / 4, 1 / 8
-#: Calls after which the time that a whole round takes is guessed.
+#: Calls after which the duration of the whole round is estimated.
 ENOUGH = 2
 
 
 class Reach:
-    """Told how long renewals take; closes queues to the children, and opens them again."""
+    """Is told how long renewals take; closes queues to the children, and opens them again."""
 
     def __init__(
         self, queues: Sequence[QueueSettings], lease: float, child_processes: ChildProcesses, *, keeps_all: bool = False
     ) -> None:
-        """`lease` in seconds.  The queues of the highest PRIORITY are kept, of equals those that come first.
+        """`lease` in seconds.  The queues with the highest PRIORITY are kept; among equals, those that come first.
 
-        `keeps_all`: this worker ends when all is done, so it leaves nothing to others, and says only that it is slow.
+        `keeps_all`: this worker ends when all jobs are done, so it closes no queue and only logs that it is slow.
         """
         self.lease, self.child_processes, self.keeps_all = lease, child_processes, keeps_all
         self._names = [queue.name for queue in queues]
         self._by_rank = [queue.name for queue in sorted(queues, key=lambda queue: -queue.priority)]
         self.most = len(self._names)
-        #: closed queue → since when (monotonic); those of them in which no child holds anything or will.
+        #: closed queue → since when (monotonic); the closed queues in which no child holds a job or will claim one.
         self._closed_at: dict[str, float] = {}
         self._left: set[str] = set()
         self._is_slow = False
@@ -47,11 +48,11 @@ class Reach:
         return self.most < len(self._names)
 
     def to_renew(self) -> list[str]:
-        """The queues in which a child may hold something."""
+        """Return the queues in which a child may hold jobs."""
         return [name for name in self._names if name not in self._left]
 
     def quiet(self, queues: Collection[str]) -> list[str]:
-        """Of these, the closed ones from which nobody claims any more.  To be asked before they are renewed."""
+        """Return the closed ones of `queues` without a claim call in progress.  Call this before renewing them."""
         now, children = monotonic(), list(self.child_processes)
         return [
             queue
@@ -62,18 +63,18 @@ class Reach:
         ]
 
     def renewed(self, queue: str, answer: Mapping[str, Renewal]) -> None:
-        """A queue that was quiet has been renewed: where nothing is held, that need not be done again."""
+        """A queue that was quiet has been renewed.  If no child holds jobs in it, it need not be renewed again."""
         if queue in self._closed_at and not any(renewal.holds or renewal.asked for renewal in answer.values()):
             self._left.add(queue)
 
     def judge(self, seconds: float, done: int, calls: int, queues: int) -> None:
-        """`done` of the `calls` of a round, which is for so many queues, have taken so long."""
+        """Close or open queues after `done` of the `calls` of a round, which renews `queues` queues, took `seconds`."""
         if done < ENOUGH and done < calls:
             return
         each, whole = seconds / done, seconds / done * calls
         if whole > self.lease * TOO_LONG:
-            # One call takes as long for fewer queues.
-            # Rounded first: differences of a clock that has run for long are a little off.
+            # A call with fewer queues takes as long.
+            # Rounded before `int`: differences between large clock values are slightly inexact.
             fits = max(1, int(round(self.lease * PLANNED / each, 3))) * -(-queues // calls)
             if fits < self.most and calls > 1 and not self.keeps_all:
                 self._set(fits)
@@ -102,5 +103,5 @@ class Reach:
         self.most = most
         closed, now = self._by_rank[most:], monotonic()
         self._closed_at = {queue: self._closed_at.get(queue, now) for queue in closed}
-        self._left.intersection_update(closed)  # before a child may claim there again
+        self._left.intersection_update(closed)  # before a child may claim from a reopened queue
         self.child_processes.close_queues(frozenset(closed))

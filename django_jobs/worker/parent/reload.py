@@ -1,4 +1,4 @@
-"""`--reload`: a process that watches the code and, when it changes, has the worker stop in order and start again."""
+"""`--reload`: a process that watches the code.  When the code changes, the worker stops in order and starts again."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from django_jobs.worker.retry import RetryState
 T = TypeVar("T")
 logger = logging.getLogger("django_jobs.worker")
 
-#: Django's reloader exits with this when a file has changed.
+#: Django's reloader exits with this status when a file has changed.
 CHANGED = 3
-#: Seconds until one that was ended by somebody else is replaced.
+#: Seconds until a watcher that ended for another reason is replaced.
 AGAIN = 1.0
-#: The system has no room for another process: this may pass.
+#: Errors that mean that the system cannot start another process now: this may pass.
 NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Watcher:
-    """The process that watches the code, beside a worker: started as soon as there is room for it, and again where it
-    was ended by somebody else."""
+    """The process that watches the code while a worker runs.  It is started as soon as the system can start it, and
+    again if it ends without a change."""
 
     def __init__(self, child_processes: ChildProcesses) -> None:
         self.child_processes = child_processes
-        #: 0 while there is none.
+        #: process id of the watcher; 0 while there is none.
         self.pid = 0
         self._due = 0.0
         self._no_room = RetryState("Starting the process that watches the code")
 
     def has_seen_a_change(self, now: float) -> bool:
-        """Look after it.  True, once: the code has changed, and the watcher has ended."""
+        """Start or replace the watcher.  Returns True once if the code has changed; the watcher has then ended."""
         status = self.child_processes.foreign.pop(self.pid, None)
         if status is not None:
             self.child_processes.forget(self.pid)
@@ -61,13 +61,13 @@ class Watcher:
         return False
 
     def end(self) -> None:
-        """Its worker ends."""
+        """End the watcher, because its worker ends."""
         if self.pid and self.pid not in self.child_processes.foreign:
             kill(self.pid)
 
 
 def _watch(parent: int) -> NoReturn:
-    """The life of a watcher; it ends with CHANGED."""
+    """Watch the code until it changes; then end this process with CHANGED."""
     status = 1
     try:
         die_with_parent(parent)
@@ -81,8 +81,8 @@ def _watch(parent: int) -> NoReturn:
 
 
 def start_again() -> None:
-    """Replace this process by one with the same command line and the changed code, as soon as that can be loaded."""
-    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):  # what is ignored stays so in the new process
+    """Replace this process by one with the same command line and the changed code, once the code can be loaded."""
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):  # the new process would inherit SIG_IGN
         signal.signal(number, signal.SIG_DFL)
     command = autoreload.get_child_arguments()
     while not _loads(command):
@@ -94,9 +94,9 @@ def start_again() -> None:
 
 
 def _loads(command: list[str]) -> bool:
-    """Does a process of this project start?  It says why not on its standard error."""
+    """Can a process of this project start?  If not, that process writes why to its standard error."""
     if "runworkers" not in command:
-        return True  # started by other code, whose way we do not know
+        return True  # started by other code: we do not know how to test that
     at = command.index("runworkers")
     probe = [*command[:at], "help", "runworkers"]
     quiet = subprocess.DEVNULL
@@ -111,7 +111,7 @@ def _fork_watcher() -> int:
 
 
 def _when_there_is_room(start: Callable[[], T]) -> T:
-    """Start a process, again and again until the system has room for it: nothing else is to be done here."""
+    """Call `start()` until the system can start the process.  Blocks: this process has nothing else to do."""
     no_room = RetryState("Starting a process for the changed code")
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a worker says of itself to the people who look at it."""
+"""What a worker publishes about itself."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from django_jobs.worker.parent.children import ChildProcesses
 
 
 class WorkerStatus:
-    """The JSON object of `publish_worker`: host, pid, queues, state, and each child with what it does.
+    """Makes the JSON object for `publish_worker`: host, pid, queues, state, and what each child does.
 
-    Each look also asks the children, whose answers are in the next one: the parent waits for no child.
+    `describe` also pings the children, whose answers are in the next description: the parent waits for no child.
     """
 
     def __init__(self, config: WorkerConfig, name: str, child_processes: ChildProcesses) -> None:
@@ -26,7 +26,7 @@ class WorkerStatus:
 
     @property
     def is_new(self) -> bool:
-        """True once after each look: memory is watched at the pace of the heartbeat."""
+        """True once after each `describe`, so that memory is checked once per heartbeat."""
         new, self._is_new = self._is_new, False
         return new
 

@@ -1,7 +1,7 @@
-"""Which child of this parent may run suspects: jobs that a worker held when it died whole, parent and all.
+"""Which child of this parent may run suspects: jobs held by a worker that died as a whole, parent and children.
 
-One child at a time may, so that one suspect runs here at a time.  If this machine dies as well, that one has been
-there both times, and the others are not charged a second time.
+Only one child at a time may run them, so that only one suspect runs on this worker at a time.  If this worker dies too,
+only the suspect that was running is charged a second time, and not the others.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from django_jobs.core.values import Lane
 from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
 
-#: Seconds for which the child may be busy with a job that is no suspect before another child may run suspects.
+#: Seconds for which the child may run a job that is not a suspect before another child gets the right.
 BUSY = 0.1
 
 
 class Suspects:
-    """The right to run suspects: given to one child, and given on only when that child has said that it has none."""
+    """The right to run suspects.  One child has it; another gets it only after that child has confirmed that it runs
+    none."""
 
     def __init__(self, child_processes: ChildProcesses) -> None:
         self.child_processes = child_processes
@@ -22,10 +23,10 @@ class Suspects:
         self._wanted_back = False
 
     def step(self, now: float) -> None:
-        """Give the right to a child, or ask for it back where it is of no use."""
+        """Give the right to a child, or ask for it back if the child cannot use it."""
         holder = self._holder
         if holder is not None and (holder.pid not in self.child_processes.children or holder.has_yielded):
-            # A child that is reaped runs nothing any more, whatever it had.
+            # A child that was reaped runs no suspect any more.
             self._holder = None
             self._give(but_not=holder)
         elif holder is None:
@@ -44,7 +45,7 @@ class Suspects:
     def _give(self, but_not: ChildHandle | None = None) -> None:
         others = self._others(but_not)
         if others:
-            # An idle one, or the one whose job is the youngest: most jobs are short.
+            # An idle child, or the one whose job started last: most jobs are short.
             self._holder = child = max(others, key=lambda child: child.job.at if child.job else float("inf"))
             self._wanted_back = child.has_yielded = False
             child.tell("try")
