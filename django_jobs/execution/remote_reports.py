@@ -100,8 +100,8 @@ def _definition(name: str) -> JobDefinition | None:
 
 
 def _was_sent(claim: Claim) -> bool:
-    """Was this job sent to a remote worker?  A job that this project defines is not: a claim over HTTP that gets one
-    leaves it to a worker, and it has not begun."""
+    """Was this job sent to a remote worker?  A job that this project defines was not: a claim over HTTP that gets one
+    hands it back, so it has not begun."""
     name = name_of(claim.record)
     return name not in registry.names()
 

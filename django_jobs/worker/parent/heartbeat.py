@@ -49,8 +49,8 @@ class Heartbeat:
         reach: Reach,
     ) -> None:
         """The callbacks pass on the store's answers: `asked_to_stop(child, queue, id)`, `command(word)` and
-        `holds_nothing(child, queue, monotonic time of the call)`; the last one must be checked by the callee.  After
-        each complete round: `holds(child, queue → token → number of claims, queues that could not be read)`."""
+        `holds_nothing(child, queue, monotonic time of the call)`, which means that the child may have lost its claims.
+        After each complete round: `holds(child, queue → token → number of claims, queues that could not be read)`."""
         self.store, self.config, self.name = store, config, name
         self.workers, self.describe = workers, describe
         self.asked_to_stop, self.command, self.holds_nothing = asked_to_stop, command, holds_nothing
@@ -156,7 +156,7 @@ class Heartbeat:
                     self.asked_to_stop(worker, queue, job_id)
                 if renewal.holds and worker in held:
                     held[worker][queue] = renewal.holds
-            # A worker that claims after its lease ended gets a new lease.  That lease does not cover its older claims.
+            # A worker that claims after its lease ended gets a new lease, which says nothing of its older claims.
             late = asked_at - self._renewed.get(queue, asked_at) > self.lease
             for worker in workers:
                 if late or worker not in answer:
