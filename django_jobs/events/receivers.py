@@ -33,7 +33,8 @@ class Telling:
     """Sends signals on a thread of its own.  All threads of a process share one object."""
 
     def __init__(self, *, ends_process: bool = True) -> None:
-        """`ends_process`: end the process if a receiver raises what none may raise, such as SystemExit (in workers)."""
+        """`ends_process`: end the process if a receiver raises what none may raise, such as SystemExit.  True in
+        workers."""
         self.ends_process = ends_process
         self._waiting: deque[SignalEvent] = deque()
         self._changed = Condition()

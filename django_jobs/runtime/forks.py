@@ -34,7 +34,7 @@ def guard(undo: Callable[[], None]) -> None:
 
 @contextmanager
 def ours() -> Iterator[None]:
-    """Mark a fork by this package: its child is no copy in this sense."""
+    """Mark a fork by this package: its child is not such a copy."""
     global _ours
     _ours = True
     try:

@@ -21,7 +21,8 @@ class CrashLoop:
         self._last = 0.0
 
     def died(self, now: float) -> float:
-        """Count the death of a child.  Returns the seconds to wait before the next is started; 0 if this is no loop."""
+        """Count the death of a child.  Returns the seconds to wait before the next is started; 0 if this is not a crash
+        loop."""
         if now - self._last > 6 * WINDOW:
             self._loops = 0
         self._last = now

@@ -25,14 +25,14 @@ from django_jobs.worker.shared_memory import SharedMemory
 
 #: Longest wait in seconds: a lost wake-up delays a job by no more than this.
 LONGEST_WAIT = 2.0
-#: Seconds between two checks of all queues by a free thread.  If a worker dies that alone knew of a job, or was woken
-#: for it, the job waits no longer than this and LONGEST_WAIT together.
+#: Seconds between two checks of all queues by a free thread.  If the only worker that knew of a job, or was woken for
+#: it, dies, the job waits no longer than this and LONGEST_WAIT together.
 LOOK_ROUND = 1.0
 #: Seconds.  Other workers find jobs that are due later than this by themselves; for jobs due sooner they are woken.
 NEAR = LONGEST_WAIT + LOOK_ROUND
 #: Seconds between two reads of all backlogs while there is work; in between, each claim reports on its own queue.
 LOOK_INTERVAL = 0.1
-#: Seconds between two claims on every queue with --drain: remaining jobs become free by a limit or a lost worker.
+#: Seconds between two claims on every queue with --drain: a job may come back from a limit or a lost worker.
 DRAIN_INTERVAL = 0.1
 #: Seconds for which a queue does not wake this worker for parked jobs whose names it does not know.
 OFFER_INTERVAL = 1.0

@@ -98,7 +98,7 @@ class Settler:
                 with self._lock:
                     self._unsettled -= size_of(calls) - size_of(failed)
                 if len(failed) == len(calls):
-                    # The claims stay ours while the parent renews the leases: until then the ends can be recorded.
+                    # While the parent renews the leases, the claims stay ours, and their ends can still be recorded.
                     Event().wait(self._pause)
 
     def _waiting(self) -> list[Call]:

@@ -1,1 +1,1 @@
-"""The maintenance process of `runworkers`: work that one worker does on behalf of all workers."""
+"""The maintenance process of `runworkers`: work that any worker does on behalf of all workers."""

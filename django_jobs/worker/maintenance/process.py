@@ -1,4 +1,4 @@
-"""The maintenance process: a child that runs no jobs, but all work for the worker that may be slow or use a database.
+"""The maintenance process: a child that runs no jobs, but the tasks that serve all workers and may be slow.
 
 The parent may wait only for the store, and only briefly, because heartbeats, time limits and signals depend on it.  In
 this process a database that does not answer holds up only the task that uses it.

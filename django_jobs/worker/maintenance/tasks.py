@@ -1,4 +1,4 @@
-"""Work on the store that one worker does for all: recover the jobs of lost workers, delete old jobs, repair queues.
+"""Work on the store that any worker does for all: recover the jobs of lost workers, delete old jobs, repair queues.
 
 Each step is a few bounded calls to the store, so that its process can read its parent's messages in between.
 """
@@ -27,8 +27,8 @@ RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
 SOON = 0.5
 #: Seconds after which a call to a store that does not answer fails (stores/redis/connection/transport.py: DEADLINE).
 LONGEST_CALL = 5.0
-#: This repair is no sign of an inconsistency: a waiting job is also admitted while the one before it waits for a free
-#: thread.
+#: This repair is not a sign of an inconsistency: a waiting job is also admitted while the one before it waits for a
+#: free thread.
 EARLY_ADMISSION = "waiter_without_limit"
 
 
@@ -113,7 +113,7 @@ class MaintenanceTasks:
                 self.spare_expired_leases(self.lease)
         wait = self.grace_until - monotonic()
         if wait > 0:
-            # Not the whole wait: such a long pause would look like an outage, and leases would be spared for ever.
+            # Do not wait for all of it: so long a pause would look like an outage, and leases would be spared for ever.
             return min(wait, every)
         recovered = self.store.recover(queue, limit=_LIMIT)
         if ACTIVE and recovered:

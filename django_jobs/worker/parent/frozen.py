@@ -23,7 +23,8 @@ logger = logging.getLogger("django_jobs.worker")
 
 #: Seconds between two checks of all children.
 LOOK = 1.0
-#: Seconds within which a child should begin or hand back its claims (more than SLOW in child/batch_monitor.py).
+#: Seconds within which a child should begin its claimed jobs or hand them back (more than SLOW in
+#: child/batch_monitor.py).
 WAITS = 1.0
 #: Seconds without an answer, and checks in that time: a parent that was held up may not have read the answer yet.
 #: With LOOK and WAITS this keeps the promise "handed back within 10 s".  A child that computes in Python answers within
@@ -40,8 +41,8 @@ class _Watch:
 
     looks: int = 0
     looked_at: float = 0.0
-    #: its claims not begun, as last read, and since when they have read the same (monotonic); the claims that the store
-    #: made for the claim call in progress.
+    #: the jobs it has not begun, as last read, and since when they have read the same (monotonic); the claims that the
+    #: store made for the claim call in progress.
     seen: NotBegun | None = None
     seen_at: float = 0.0
     came: list[Claim] = field(default_factory=list)
@@ -127,7 +128,7 @@ class FrozenChildren:
             )
 
     def _take_back(self, child: ChildHandle, watch: _Watch) -> None:
-        """Make one step towards handing back the claims that the child has not begun."""
+        """Make one step towards handing back the jobs that the child has not begun."""
         try:
             if watch.owed is None:
                 self._find(child, watch)

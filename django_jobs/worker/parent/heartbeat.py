@@ -147,7 +147,7 @@ class Heartbeat:
             crashpoint("heartbeat.after_reply")
         for queue, answer in answers.items():
             if isinstance(answer, StoreError):
-                # One broken queue must not lose the claims in the others.
+                # One broken queue must not prevent renewals in the others.
                 logger.error("Leases in queue %r cannot be renewed: %s", queue, answer)
                 unasked.append(queue)
                 continue

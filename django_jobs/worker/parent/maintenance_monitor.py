@@ -29,7 +29,7 @@ PATIENCE = 10.0
 
 
 class MaintenanceMonitor:
-    """At most one maintenance process at a time."""
+    """Looks after the maintenance process; there is at most one at a time."""
 
     def __init__(self, child_processes: ChildProcesses, extra_tasks: Sequence[Task]) -> None:
         self.child_processes, self.extra_tasks = child_processes, extra_tasks

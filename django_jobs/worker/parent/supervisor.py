@@ -52,7 +52,7 @@ class Supervisor:
         self.store, self.config = store, config
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         if self.name.startswith("remote:"):
-            # The prefix marks holders outside this project.  Their claims are never recovered from a lost worker.
+            # Holders with this prefix stand for jobs in remote workers, which are never recovered from a lost worker.
             self.name = f"worker:{self.name}"
         self.signals, crash_loop = Signals(), CrashLoop()
         self.child_processes = ChildProcesses(store, config, self.name, self.signals)
@@ -238,7 +238,7 @@ class Supervisor:
             self._tell_all("close" if self.child_pool.quiet else "open")
         if heartbeat.should_fence:
             self._fence()
-        # Without --burst the worker waits for the store and runs nothing.  With it, someone waits for its end.
+        # Without --burst the worker waits for the store and runs nothing.  With --burst its caller waits for its end.
         if self.burst is not None and heartbeat.is_hopeless and self.status == 0:
             logger.critical("Worker %s could not renew its leases for two of their lengths: it ends", self.name)
             self.status = 1
