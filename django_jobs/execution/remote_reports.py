@@ -31,7 +31,7 @@ class RemoteFailure(JobsError):
 
 
 class PermanentRemoteFailure(Fail):
-    """A remote worker reported a failure that another attempt would not solve."""
+    """A remote worker reported a failure that no other attempt would mend."""
 
 
 class NoReport(JobsError):
