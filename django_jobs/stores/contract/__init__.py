@@ -1,1 +1,1 @@
-"""What every store can do: abstract methods, one module per kind of user."""
+"""The store contract: abstract methods, one module for each kind of caller."""

@@ -1,23 +1,24 @@
-"""How much goes in one call: so many jobs, and so many bytes."""
+"""How much one call moves: a limit in jobs and a limit in bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-#: No call moves more jobs than this (Lua's unpack, and the time others wait meanwhile).
+#: No call moves more jobs than this (because of Lua's unpack, and because other callers wait meanwhile).
 MAX_BATCH = 1000
-#: Bytes of records or results in one call, and in one answer, but for the last job, which may go beyond: a server, a
-#: client and the buffers between them hold a few times that, and others wait a few ms.  As in lua/lib/bytes.lua.
+#: Bytes of records or results in one call, and in one answer; only the last job may exceed it.  A server, a client and
+#: the buffers between them hold a few times that, and other callers wait a few ms.  The same as in lua/lib/bytes.lua.
 MAX_BYTES = 4 * 1024 * 1024
-#: Jobs that are read at first where their sizes are not known, and how many times as many each time after that.
+#: If the sizes of jobs are not known: how many are read first, and the factor for each further read.
 FIRST_READ, READ_MORE = 16, 8
 
 T = TypeVar("T")
 
 
 def in_batches(items: Iterable[T], size: Callable[[T], int], most: int = MAX_BATCH) -> Iterator[list[T]]:
-    """All items in their order, in lists of at most `most` and of few more than MAX_BYTES; `size(item)` in bytes."""
+    """Yield all items in their order, in lists of at most `most` items and few more than MAX_BYTES; `size(item)` in
+    bytes."""
     batch: list[T] = []
     total = 0
     for item in items:

@@ -1,18 +1,18 @@
-"""Reading what the fleet wrote down as JSON: whatever stands there, it must break no page and stop no worker."""
+"""Reads the JSON that workers have stored.  An unreadable entry must not break a page or stop a worker."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-#: What taking apart an entry raises that somebody has broken.
+#: The errors that a broken entry raises when it is decoded.
 BROKEN = (AttributeError, LookupError, TypeError, ValueError)
-#: What a worker is shown to do whose description cannot be read.
+#: The description shown for a worker whose own description cannot be read.
 UNREADABLE = {"state": "unreadable"}
 
 
 def read_entry(text: bytes | str) -> Any:
-    """The value; None if it cannot be read."""
+    """Return the value; None if it cannot be read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -20,6 +20,6 @@ def read_entry(text: bytes | str) -> Any:
 
 
 def read_worker(text: bytes | str) -> dict[str, Any]:
-    """What a worker says of itself."""
+    """Return a worker's description of itself."""
     info = read_entry(text)
     return info if isinstance(info, dict) else dict(UNREADABLE)

@@ -1,4 +1,4 @@
-"""How `wait()` hears of the end of a job: one thread per queue and process listens for all that wait."""
+"""How `wait()` learns that a job has ended: one thread per queue and process listens for all waiting callers."""
 
 from __future__ import annotations
 
@@ -14,53 +14,54 @@ from django_jobs.core.values import FINISHED, JobInfo
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.contract.browsing import BrowsingStore
 
-#: Jobs of one call.
+#: Jobs in one call.
 AT_ONCE = 500
-#: Seconds for which one call listens.
+#: Seconds that one call listens.
 LISTENING = 2.0
-#: Seconds after which the store is told again who waits: it may have forgotten.
+#: Seconds after which the store is told again which jobs are waited for: it may have forgotten.
 AGAIN = 15.0
-#: Seconds between two looks where the store cannot be reached, or may not be told (a user who may only read).
+#: Seconds between two checks while the store cannot be reached, or refuses the list (a user with read access only).
 PAUSE = 0.25
 
-#: What is told of a job that ended: the job as it is then, None if it has gone.
+#: Gives the job as it is when it has ended; None if it has gone.
 End = Future[JobInfo | None]
 
 
 class EndsStore(BrowsingStore, ABC):
-    """The part of a store that tells of ends."""
+    """The part of the store contract that reports when jobs end."""
 
     @abstractmethod
     def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:
-        """Somebody waits for the end of these jobs (at most AT_ONCE): it is told, and they stay a minute.
+        """Tell the store that the ends of these jobs (at most AT_ONCE) are waited for: it reports them, and keeps each
+        job for a minute after its end.
 
-        Returns where to begin listening, and those that have ended or are not here."""
+        Returns the position to begin listening at, and the ids of jobs that have ended or are not in the store."""
 
     @abstractmethod
     def next_ends(
         self, queue: str, after: Any, waited: Callable[[], list[str]], timeout: float
     ) -> tuple[list[str], Any]:
-        """Block up to `timeout` seconds until jobs end that somebody waits for; `waited` names those of this process.
+        """Block up to `timeout` seconds until jobs end that are waited for; `waited` returns the ids of this process.
 
-        Returns them, perhaps with others, and where to go on."""
+        Returns the ids that ended, perhaps with others, and the position to continue at."""
 
     def end_of(self, queue: str, id: str) -> End:
-        """The end of that job, as soon as it is known.  Whoever waits no longer cancels it."""
+        """Return a future for the end of that job.  A caller that no longer waits cancels the future."""
         kept: tuple[int, dict[str, Listener]] | None = self.__dict__.get("_listeners")
-        if kept is None or kept[0] != os.getpid():  # the threads of another process are not in its copy
+        if kept is None or kept[0] != os.getpid():  # threads do not exist in a copy of the process
             kept = self.__dict__["_listeners"] = os.getpid(), {}
         return kept[1].setdefault(queue, Listener(self, queue)).end_of(id)
 
 
 class Listener:
-    """Listens for the ends of one queue's jobs as long as anybody in this process waits for one."""
+    """Listens for the ends of one queue's jobs while a caller in this process waits for one."""
 
     def __init__(self, store: EndsStore, queue: str) -> None:
         self._store, self._queue = store, queue
         self._lock = Lock()
         self._waiting: dict[str, list[End]] = {}
         self._thread: Thread | None = None
-        #: The store has been told of all who wait.
+        #: The store knows all jobs that are waited for.
         self._is_known = False
 
     def end_of(self, id: str) -> End:
@@ -72,11 +73,11 @@ class Listener:
             if not listening:
                 self._thread = Thread(target=self._run, name=f"ends of {self._queue}", daemon=True)
                 self._thread.start()
-        if listening:  # who begins to listen tells the store of all
+        if listening:  # a thread that begins to listen tells the store all ids itself
             try:
                 self._answer(self._store.watch_ends(self._queue, [id])[1])
             except StoreError:
-                # The one who listens meets the same trouble, and tells the store of all when it is over.
+                # The listening thread meets the same error, and tells the store all ids when it is over.
                 self._is_known = False
         return end
 
@@ -106,7 +107,7 @@ class Listener:
                 self._is_known = False
                 sleep(PAUSE)
             except StoreError:
-                # It may not be told who waits, or has no memory for it: then the jobs are looked at.
+                # The store may refuse the list, or have no memory for it: then read the jobs instead.
                 self._is_known = False
                 sleep(PAUSE)
                 self._look()
@@ -128,7 +129,8 @@ class Listener:
             return list(self._waiting)
 
     def _tell_of_all(self) -> Any:
-        """Returns where to listen from: that of the first call, as jobs may be told of between it and the last."""
+        """Returns the position to listen from: that of the first call, because ends may be reported between the first
+        and the last."""
         after, told = None, set[str]()
         while new := [id for id in self._waited() if id not in told]:
             for some in _parts(new):

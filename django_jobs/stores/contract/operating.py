@@ -1,4 +1,4 @@
-"""The part of the store contract that people use to act: admin, CLI and API come here through operations/actions.py."""
+"""The part of the store contract for changing jobs: admin, CLI and API call it through operations/actions.py."""
 
 from __future__ import annotations
 
@@ -10,85 +10,92 @@ from django_jobs.core.values import Edited, State
 
 
 class OperatingStore(ABC):
-    """How people move jobs.  Ids that are not there, or not in a state the verb applies to, are left alone."""
+    """The methods by which people change jobs.  An id that does not exist, or whose state the method does not allow,
+    is ignored."""
 
     @abstractmethod
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
-        """waiting → cancelled; a running job is asked to stop (`ctx.should_stop`) and becomes cancelled unless it
-        succeeds or is dead.  Returns id → state afterwards (CANCELLED, RUNNING, or what it was) of those that exist."""
+        """waiting → cancelled.  A running job is asked to stop (`ctx.should_stop`), and becomes cancelled unless it
+        succeeds or is dead.  Returns id → state after the call (CANCELLED, RUNNING, or unchanged) for the ids that
+        exist."""
 
     @abstractmethod
     def revive(
         self, queue: str, ids: Sequence[str], *, record: bytes | None = None, at: int | None = None
     ) -> list[str]:
-        """scheduled, retry, blocked, dead, cancelled, expired → queued, now.
+        """scheduled, retry, blocked, dead, cancelled, expired → queued, to run now.
 
-        From a finished state failures and crashes start again at 0 (the log stays).  With `record` (one id only)
-        the record is replaced in the same step: arguments edited by a person; a unique key that it no longer has is
-        freed.  The lock is taken where it is free, unless for a period.  A job that was killed while it ran is blocked
-        until that attempt has ended.  With `at` (one id only) it moves only if `JobInfo.at` is still that: a call that
-        comes again later revives no later end.  Returns the ids that moved."""
+        For a finished job, failures and crashes start again at 0 (the log stays).  With `record` (one id only), the
+        record is replaced in the same step (a person edited the arguments); a unique key that the new record lacks is
+        freed.  The lock is taken if it is free, except a lock for a period.  A job that was killed while it ran is
+        blocked until that attempt has ended.  With `at` (ms, one id only), the job moves only if `JobInfo.at` still
+        has that value, so that a repeated call does not revive the job after a later end.  Returns the ids that
+        moved."""
 
     @abstractmethod
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
-        """scheduled, queued, retry, blocked: the record `was` is replaced where the job waits; turn and time stay.
+        """scheduled, queued, retry, blocked: replace the record `was` where the job waits; its turn and its time stay.
 
-        The lock goes over to a new unique key, with what is left of a period.  A job that waits for a limit and has
-        another limit key now is queued again in its turn.  A job that has this very record already is EDITED,
-        whatever its state."""
+        The lock moves to a new unique key, with the rest of its period.  A job that waits for a limit, and now has
+        another limit key, is queued again in its turn.  If the job's record is already `record`, the answer is EDITED,
+        whatever the job's state."""
 
     @abstractmethod
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
-        """any but running → gone, with locks, log and result.  One that was killed while it ran stays until that
-        attempt has ended.  Returns the ids that went."""
+        """any state but running → deleted, with locks, log and result.  A job that was killed while it ran stays until
+        that attempt has ended.  Returns the ids that were deleted."""
 
     @abstractmethod
     def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
-        """waiting or running → dead, with an attempt "killed" in the log.  A running one loses its claim at once.
-        If its holder has a lease, `extend` tells that one to end it, and until it has ended (see there) the attempt
-        keeps its slot.  Returns the ids that moved."""
+        """waiting or running → dead, with an attempt "killed" in the log.
+
+        A running job loses its claim at once.  If the claim's holder has a lease, `extend` tells it to end the
+        attempt, and the attempt keeps its slot until it has ended (see `extend`).  Returns the ids that moved."""
 
     @abstractmethod
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
-        """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms."""
+        """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the ids that
+        moved."""
 
     @abstractmethod
     def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
-        """Close the queue, or one job type in it.  Running jobs finish.  `until` ms: opens by itself."""
+        """Pause the queue, or one job type in it.  Running jobs finish.  The pause ends by itself at `until` (ms; 0 =
+        never)."""
 
     @abstractmethod
     def resume(self, queue: str, *, name: str | None = None) -> None:
-        """Open it again.  Blocked jobs of a type come back in batches, by this call and by later claims."""
+        """End the pause.  Blocked jobs of a type come back in batches, by this call and by later claims."""
 
     @abstractmethod
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
-        """Walk the ids in one state, each once, in batches; jobs that enter or leave meanwhile may be missed or
-        not, no other is.  Returns ids and the next cursor ("" = the end)."""
+        """Walk through the ids in one state, each once, in batches.  Jobs that enter or leave the state meanwhile may
+        be missed; no other job is.  Returns ids and the next cursor ("" = the end)."""
 
     @abstractmethod
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
-        """Put a finished job back as it was (undo of delete; tests).  False if the id exists."""
+        """Put a finished job back as it was (to undo a delete; for tests).  False if the id exists."""
 
     # -- the fleet -----------------------------------------------------------
 
     @abstractmethod
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
-        """Say that this `runworkers` parent lives (for `ttl` ms) and what it does.  Returns the commands that were
-        sent to it since ("stop", "quiet"), each once."""
+        """Record that this `runworkers` parent process is alive (for `ttl` ms) and what it does.  Returns the commands
+        that were sent to it since the last call ("stop", "quiet"), each once."""
 
     @abstractmethod
     def forget_worker(self, name: str) -> None:
-        """The parent ended."""
+        """Remove the entry of a parent process that has ended."""
 
     @abstractmethod
     def command_worker(self, name: str, command: str) -> bool:
-        """Send "stop" or "quiet" to a parent; it reads it at its next heartbeat.  False: no such worker."""
+        """Send "stop" or "quiet" to a parent process, which reads it at its next heartbeat.  False if there is no such
+        worker."""
 
     @abstractmethod
     def get_document(self, key: str) -> dict[str, Any]:
-        """A small JSON object of the fleet's (paused schedules, bulk operations, remote types' version…); {} if
-        there is none.  An entry that cannot be read is None."""
+        """Return a small JSON object that all workers share (paused schedules, bulk operations, the version of remote
+        types …); {} if there is none.  The value of an entry that cannot be read is None."""
 
     @abstractmethod
     def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
-        """Set some of its entries, each atomically; a value None removes the entry."""
+        """Set some entries of the object, each atomically; the value None removes the entry."""

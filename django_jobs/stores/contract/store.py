@@ -1,4 +1,4 @@
-"""The store contract: what every store can do, and what all of them are told at the start."""
+"""The store contract: what every store can do, and the options that every store gets when it is made."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class StoreOptions:
     #: succeeded jobs kept per queue, and for how long.
     history: int = 1000
     history_ttl: int = DAY
-    #: dead jobs kept per queue, and for how long; cancelled and expired ones as succeeded.
+    #: dead jobs kept per queue, and for how long; for cancelled and expired jobs, `history` and `history_ttl` apply.
     dead: int = 100_000
     dead_ttl: int = 180 * DAY
     #: an id with a digest is remembered this long after its job ended.
     idempotency: int = DAY
-    #: a job whose worker died this often is dead.
+    #: a job is dead when its worker has died this many times.
     max_crashes: int = 3
-    #: finished jobs are also put where the archiver takes them.
+    #: finished jobs are also put into the archiver's list.
     archive: bool = False
-    #: tests: the clock in ms instead of the store's own.
+    #: for tests: a clock in ms that replaces the store's own.
     clock: Callable[[], int] | None = None
 
 
 class Store(RunningStore, OperatingStore, EndsStore):
-    """One place where jobs live.  Safe to use from many threads and after a fork."""
+    """A place where jobs are stored.  Safe to use from many threads and after a fork."""
 
     options: StoreOptions
