@@ -1,13 +1,14 @@
--- claim: queued → running (and due → queued, over limit → blocked, too late → expired on the way)
+-- claim: queued → running (and on the way: due → queued, over its limit → blocked, too late → expired)
 --
 -- ARGV  1 clock   2 channel   3 number
---       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects   8 most running in the queue (0 = any)
---       9 "each": every job gets its own holder "worker:id"   10 "archive" or ""   11 only what had arrived by then, or ""
---       12 digest of the names that this worker knows, "" = whatever comes
+--       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects
+--       8 most running in the queue (0 = any)   9 "each": every job gets its own holder "worker:id"   10 "archive" or ""
+--       11 only jobs that had arrived by this number of the queue, or ""
+--       12 digest of the names that this worker knows, "" = jobs of any name
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
---          {expired id, record, …}, ids, records, tries (empty where no job of the queue has any),
---          as others_wait says, ms when they were claimed, as since_of says (or empty)}
+--          {expired id, record, …}, ids, records, tries (empty if no job of the queue has any),
+--          result of others_wait, ms when they were claimed, result of since_of (or empty)}
 --! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
@@ -15,9 +16,9 @@ local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[
 local up_to, knows = tonumber(ARGV[11]), ARGV[12]
 local place, kind = lane == 'shared' and queued or alone, lane == 'shared' and 's' or 'a'
 local lane_wake = lane == 'shared' and wake or wake_alone
-local lowest = lane == 'clear' and '0' or '-inf' -- suspects stand below zero
-local NEAR = 3000 -- ms: longer than a free worker goes without a look round (worker/child/fetcher.py: LOOK_ROUND)
-local PASS_OVER = 500 -- jobs that may not run and are put away in one call: a few ms; the next call goes on
+local lowest = lane == 'clear' and '0' or '-inf' -- suspects have scores below zero
+local NEAR = 3000 -- ms: longer than a free worker waits between two checks (worker/child/fetcher.py: LOOK_ROUND)
+local PASS_OVER = 500 -- jobs that may not run and are put away in one call: takes a few ms; the next call continues
 
 local function tries_of(ids, size)
     return size > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
@@ -42,7 +43,7 @@ local function next_look()
     return opens >= 0 and (due < 0 or opens < due) and opens or due
 end
 
--- The same call again: the jobs of the first answer, as far as they are still held.
+-- This call was made before: return the jobs of the first answer, as far as they are still held.
 local function again(text)
     local token, ids, gone, at = claimed_before(text)
     if #ids == 0 then
@@ -61,18 +62,18 @@ if closed then
     answer_in_doubt('')
     return {now, 0, opens, 0, {}, {}, {}, {}, 0, 0, {}}
 end
--- An error undoes nothing, so a key of another type must be met before a job is taken out that needs it: these two
--- here, what only some jobs need in look_ahead.
+-- An error does not undo earlier writes.  Therefore a needed key of another type must be detected before a job is
+-- taken out: these two keys by the next two lines, keys that only some jobs need by look_ahead.
 redis.call('ZREM', leases, '') -- first write: needs no memory
 local running = redis.call('HLEN', claims)
 promote_due(100)
 admit_resumed(closed_types, 200)
-local room = math.huge -- in the whole queue
+local room = math.huge -- free places in the whole queue
 if max_running > 0 then
     room = max_running - running
     limit = math.min(limit, room)
 end
-local others, hides, admitted = false, false, 0 -- of jobs whose names not every worker knows
+local others, hides, admitted = false, false, 0 -- about jobs whose names not every worker knows
 if knows ~= '' and redis.call('EXISTS', blocked, unknown) > 0 then
     hides = redis.call('HLEN', unknown) > 0
     others, admitted = admit_known(knows, kind, math.min(limit, 200))
@@ -80,22 +81,22 @@ end
 
 local expired_jobs = {}
 local ids, records, held = {}, {}, {}
-local counted, given = {}, {} -- limit key → how many held a slot before this call; how many got one in it
+local counted, given = {}, {} -- limit key → slots taken before this call; slots given in this call
 local new_slots = {}
-local crowd = 0 -- no limit key can have more slots taken than this when the batch in hand runs
-local digests, starters = {}, {} -- the locks that end where their job starts
+local crowd = 0 -- upper bound for the slots taken under any one limit key if the batch in hand runs
+local digests, starters = {}, {} -- the locks that end when their job starts
 
 local function running_under(key)
     counted[key] = counted[key] or slots_taken(key)
     return counted[key] + (given[key] or 0)
 end
 
--- A limit that not even everybody together would reach is not counted.
+-- A limit that could not be reached even if all jobs counted under one key needs no counting.
 local function has_room(key, most)
     return most >= crowd or most <= 0 or running_under(key) < most
 end
 
--- This one will not run now: whoever waits behind it for the same limit may.
+-- This job will not run now: the next job that waits for the same limit may run instead.
 local function let_next(controls)
     local key = limit_key(controls)
     if key and running_under(key) < (tonumber(controls.limit) or 0) then
@@ -103,13 +104,13 @@ local function let_next(controls)
     end
 end
 
--- Too late to begin; what has begun before goes on.
+-- It is too late to start the job.  A job that has begun before never expires.
 local function is_too_late(id, controls)
     local expires_at = controls and tonumber(controls.expires_at)
     return expires_at and expires_at <= now and not has_begun(redis.call('HGET', tries, id))
 end
 
--- May it run now?  Then its slot is taken, and its lock is let go if that ends here.
+-- May the job run now?  If it may, it takes its slot, and its lock is freed if the lock ends at the start.
 local function starts(id, controls)
     if is_too_late(id, controls) then
         return false
@@ -130,7 +131,7 @@ local function starts(id, controls)
     return true
 end
 
--- It does not run now: too late, of a type that is paused, unknown to this worker, or over its limit.
+-- The job does not run now: it is too late, of a paused type, unknown to this worker, or over its limit.
 local function put_away(id, record, score)
     local controls = controls_of(record)
     if anything_noted then
@@ -158,7 +159,7 @@ local function put_away(id, record, score)
     end
 end
 
--- What jobs that are put away need, and those that are let in for them.
+-- Check the keys that are needed to put jobs away, and to let in others in their place.
 local function meet_places()
     for _, key in ipairs({slots, queued, alone, expired}) do
         meet('ZCARD', key)
@@ -171,10 +172,11 @@ local function meet_places()
     end
 end
 
--- Are the keys sound that these jobs will need?  Returns what matters of each job's controls, false where nothing does,
--- and their scores, but only where one may have to be put away with its own: texts of numbers are dear.
+-- Checks the types of the keys that these jobs will need.  Returns the controls of each job that matter at the start
+-- (false if none do), and the jobs' scores, but only if one may have to be put away with its score: converting numbers
+-- to text is expensive.
 local function look_ahead(batch, found)
-    if not met[tries] and redis.call('EXISTS', tries, since) == 0 then -- one command where nobody has either
+    if not met[tries] and redis.call('EXISTS', tries, since) == 0 then -- one command if no job has either
         met[tries] = 0
     else
         meet('HLEN', tries)
@@ -229,7 +231,7 @@ while looked_at - #ids < PASS_OVER and bytes < MOST_BYTES do
         if looked_at == 0 then
             return broken
         end
-        break -- these run; the next call begins with what is left
+        break -- the jobs so far run; the next call begins with the rest
     end
     looked_at = looked_at + #batch
     if up_to or lane == 'clear' then
@@ -278,18 +280,18 @@ if #ids > 0 or #expired_jobs > 0 then
         told[#told + 1] = '-' .. expired_jobs[i]
     end
     answer(string.format('%.0f\n', token) .. table.concat(told, '\n'))
-else -- if jobs were let in, the same call again must not let in more
+else -- jobs were let in: if this call is repeated, it must not let in more
     (admitted > 0 and answer or answer_in_doubt)('0\n')
 end
 local look = next_look()
--- Others shall know of what is left (where the queue is at its limit, the end of a running job wakes somebody), and of
--- what is due before they look round by themselves: this worker may be busy by then, or dead.
+-- Other workers must learn of the jobs that are left (if the queue is at its limit, the end of a running job wakes
+-- one), and of jobs that are due before their next check: by then, this worker may be busy, or dead.
 if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < NEAR) then
     wake_up(lane_wake)
 end
-if others then make_offer(kind) end -- one that knows them may be busy now: the token waits for it
+if others then make_offer(kind) end -- a worker that knows them may be busy now: the token waits for it
 if opened > 0 and left == 0 and redis.call('EXISTS', queued, alone) == 0 then
-    redis.call('HDEL', paused, '') -- none is left that had waited for the end of the pause
+    redis.call('HDEL', paused, '') -- no job is left that waited for the end of the pause
 end
 return {
     now, left, look, token, expired_jobs, ids, records, tried, others_wait(knows, kind, #ids),

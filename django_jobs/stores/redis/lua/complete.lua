@@ -2,12 +2,12 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 succeeded jobs kept   5 "archive" or ""   6 sum of run times   7 sum of waiting times (ms)
---       then per job: id, what, result ("run ms:JSON"), where what is lines: token, flag, name, and the flag says
---         "-"  there is nothing to free but the claim
---         "c"  two more arguments tell what else: digest of its lock or "", limit key or ""
---         "+"  look into the record
+--       then per job: id, what, result ("run ms:JSON"); `what` has the lines token, flag, name; the flag means:
+--         "-"  there is nothing to free except the claim
+--         "c"  two more arguments: digest of its lock or "", limit key or ""
+--         "+"  read the record
 --
--- Returns the ids whose claim is stale; nothing of theirs was touched.
+-- Returns the ids whose claim is stale; these jobs are not changed.
 --! use clock answers lines claim_end count finish trim returned
 local history, archiving = tonumber(ARGV[4]), ARGV[5] == 'archive'
 local FIRST = 8
@@ -17,7 +17,7 @@ if before then
     return lines_of(before)
 end
 
-local known = {} -- what → {token with colon, flag, name}: one batch has few different ones
+local known = {} -- what → {token with colon, flag, name}: a batch has few different values
 local function read(what)
     local parts = known[what]
     if not parts then
@@ -38,12 +38,12 @@ while at <= #ARGV do
 end
 local claimed = redis.call('HMGET', claims, unpack(ids))
 
-local at_now = string.format('%d', now) -- once: Redis would make a text of the number for every job
+local at_now = string.format('%d', now) -- once: otherwise, Redis would convert the number for every job
 local stale, done, places, values, by_name, unread, total = {}, {}, {}, {}, {}, {}, 0
 local with_result = false
 local slots_freed, keys_freed, digests, lockers = {}, {}, {}, {}
 
-local ended = {} -- claim → how many of them
+local ended = {} -- claim → how many of its jobs ended
 local function succeed(id, claim, result, digest, key)
     done[#done + 1] = id
     ended[claim] = (ended[claim] or 0) + 1
@@ -81,7 +81,7 @@ for i, id in ipairs(ids) do
     end
 end
 
--- Of these all but the few with a result to keep, or a lease of their own, go with the others.
+-- Of these jobs, only the few with a result to keep, or a lease of their own, are handled one by one.
 local slow = {}
 if #unread > 0 then
     local wanted = {}
@@ -98,8 +98,8 @@ if #unread > 0 then
         end
     end
 end
--- One command where nothing is to be told to anybody: an idle queue, whose jobs say nothing of themselves and for whose
--- ends nobody waits.
+-- One command if nothing has to be reported: nothing is queued, no job has a check-in or was asked to stop, and nobody
+-- waits for an end.
 local quiet = redis.call('EXISTS', checkins, stops, waiters, queued, alone) == 0
 if #done > 0 then
     redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
@@ -158,7 +158,7 @@ for _, entry in ipairs(slow) do
 end
 
 if total > 0 then
-    if not quiet then -- what was admitted above has been told of
+    if not quiet then -- for jobs admitted above, workers were woken already
         tell_of_room()
     end
     if with_result then

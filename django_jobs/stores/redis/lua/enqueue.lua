@@ -2,9 +2,9 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 max length (0 = none)   5 ids are remembered for (ms)
---       then per job: id, record, run at (ms, 0 = now; "+ms" = so long from now), on conflict, fire ("ms:schedule" or ""),
---       expires ("" or ms after it could first run: the record has expires_at 0, and gets the time),
---       digest ("" = none).  A record that says it was enqueued at 0 gets the time.
+--       then per job: id, record, run at (ms, 0 = now; "+ms" = in that time from now), on conflict,
+--       fire ("ms:schedule" or ""), expires ("" or ms after it could first run: expires_at in the record is 0,
+--       and is replaced by that time), digest ("" = none).  If the enqueue time in a record is 0, it is set to now.
 --
 -- Returns one word per job, as values.Added.
 --! use clock answers record count edited locker remembered
@@ -14,7 +14,7 @@ local kept = tonumber(ARGV[5])
 local STRIDE, FIRST = 7, 6
 local total = (#ARGV - FIRST + 1) / STRIDE
 
--- What was answered is kept as a letter per job: the jobs themselves may have run and left the history since.
+-- The answer is kept as one letter per job, because the jobs themselves may have run and left the history.
 local LETTER = {added = 'a', exists = 'e', duplicate = 'd', replaced = 'r', full = 'f', fired = 'x'}
 local before = answered()
 if before then
@@ -37,13 +37,13 @@ local function with_expiry(record, at)
     return before and before .. string.gsub(line, '"expires_at":%d+', '"expires_at":' .. at, 1) .. rest or record
 end
 
--- The record with another time in its fifth line, if that is `old`, a pattern.
+-- The record with `new` as the time in its fifth line, if that line matches the pattern `old`.
 local function with_time(record, old, new)
     local head, rest = string.match(record, '^([^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n)' .. old .. '(\n.*)$')
     return head and head .. new .. rest or record
 end
 
--- Same id, same bytes: this is the call sent again.  Same id, other bytes: it was there.
+-- Same id, same bytes: this call was repeated.  Same id, other bytes: the id exists.
 local function seen(stored, record, expires)
     stored = expires == '' and stored or with_expiry(stored, '0')
     return (stored == record or with_time(stored, '%d+', '0') == record) and 'added' or 'exists'
@@ -71,8 +71,8 @@ local function fire_of(text)
     return string.match(text, '^(%d+):(.*)$')
 end
 
--- All or none where a bound is set: is there room for those that would wait in the queue from now on?  What adds nothing
--- takes none, nor does an equal of another in this call.
+-- With a limit, all or none: is there room for the jobs of this call that would be queued now?  A job that is not
+-- added needs no room; neither does a second job with the same unique key in this call.
 local function all_fit()
     if room_for(total) then
         return true
@@ -97,7 +97,7 @@ end
 local fits = all_fit()
 
 local replaced = false
--- An equal job has the key.  Returns the answer.
+-- Another job has the unique key.  Returns the answer.
 local function conflict(holder, record, run_at, policy)
     if policy ~= 'replace' and policy ~= 'debounce' then
         return 'duplicate'
@@ -146,11 +146,11 @@ local function add(id, record, run_at, policy, fire, expires, digest_of_call)
     if run_at <= now and not fits then
         return 'full'
     end
-    -- An error undoes nothing: a place of another type is met before the job is in no place.
+    -- An error does not undo earlier writes: detect a place of another type before the record is written.
     local head
     if run_at > now then
         head = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')
-    elseif is_alone(controls) then -- the others may run twice if need be
+    elseif is_alone(controls) then -- other jobs may run twice if necessary
         redis.call('ZCARD', alone)
     end
     if digest_of_call ~= '' then
@@ -165,7 +165,7 @@ local function add(id, record, run_at, policy, fire, expires, digest_of_call)
     end
     if head then
         redis.call('ZADD', scheduled, run_at, id)
-        if not head[2] or run_at < tonumber(head[2]) then -- who waits must wake up earlier
+        if not head[2] or run_at < tonumber(head[2]) then -- waiting workers must wake up earlier
             wake_up(wake)
             wake_up(wake_alone)
         end

@@ -1,8 +1,8 @@
--- enqueue_plain: → queued, jobs without controls, time or schedule: the common case, kept short because a script's own
--- work costs more than its commands (each function that a library defines is made anew at every call)
+-- enqueue_plain: → queued, for jobs without controls, time or schedule.  This is the common case, and kept short: the
+-- script's own work costs more than its commands (every call creates each function of a library again).
 --
 -- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   5 ids are remembered for (ms)
---       then per job: id, record up to the time of enqueueing, record after it: "" where the first is all of it
+--       then per job: id, record up to the enqueue time, record after it ("" if the first part is the whole record)
 --
 -- Returns one word per job, as values.Added.
 --! use clock answers
@@ -12,7 +12,7 @@ local max_length, FIRST = tonumber(ARGV[4]), 6
 local total = (#ARGV - FIRST + 1) / 3
 local WORDS = {a = 'added', e = 'exists', f = 'full'}
 
--- What was answered is kept as a letter per job: the jobs themselves may have run and left the history since.
+-- The answer is kept as one letter per job, because the jobs themselves may have run and left the history.
 local before = answered()
 if before then
     local words = {}
@@ -28,7 +28,7 @@ for i = 1, total do
     ids[i] = ARGV[FIRST + 3 * i - 3]
 end
 local stored = call('HMGET', jobs, unpack(ids))
--- An id that was sent before as a caller's own: this is an earlier sending of it that comes late.
+-- An id that was sent before as the caller's own: this is a late copy of that request.
 local known = call('EXISTS', remembered) == 1 and call('HMGET', remembered, unpack(ids)) or {}
 local n = 0
 for i = 1, total do
@@ -36,7 +36,7 @@ for i = 1, total do
     if at and tonumber(at) + tonumber(ARGV[5]) > now then
         result[i], stored[i] = 'exists', true
     elseif stored[i] then
-        -- same bytes but for the time: this call sent again; other bytes: the id was there
+        -- same bytes except for the time: this call was repeated; other bytes: the id exists
         local head, rest = ARGV[FIRST + 3 * i - 2], ARGV[FIRST + 3 * i - 1]
         local size = #head
         local same = stored[i] == head
@@ -76,29 +76,29 @@ if max_length > 0 and call('ZCARD', queued) + call('ZCARD', alone) + call('ZCARD
     return result
 end
 
-call('HSET', jobs, unpack(fields)) -- first write: refused when Redis is full, and nothing is half done
-local last = redis.pcall('INCRBY', seq, n) -- as next_number and make_ready have it, with priority 0
+call('HSET', jobs, unpack(fields)) -- first write: refused when Redis is full, before anything has changed
+local last = redis.pcall('INCRBY', seq, n) -- as in next_number and make_ready, with priority 0
 if type(last) == 'table' or last < n or last >= 2 ^ 44 then
     call('SET', seq, string.format('%.0f', now))
     last = call('INCRBY', seq, n)
 end
 local score = 100.5 * 2 ^ 45 + last - n
 for i = 1, n do
-    members[2 * i - 1], members[2 * i] = format('%d', score + i), fields[2 * i - 1] -- Redis' own text of it is dearer
+    members[2 * i - 1], members[2 * i] = format('%d', score + i), fields[2 * i - 1] -- cheaper than Redis' conversion
     by_name[names[i]] = (by_name[names[i]] or 0) + 1
 end
 call('ZADD', queued, unpack(members))
 local waiting = redis.pcall('LLEN', wake)
 if waiting == 0 then
     call('RPUSH', wake, '1')
-elseif type(waiting) == 'table' then -- somebody put another type there
+elseif type(waiting) == 'table' then -- the key has another type
     call('DEL', wake)
     call('RPUSH', wake, '1')
 end
 for name, by in pairs(by_name) do
     redis.pcall('HINCRBY', totals, 'enqueued:' .. name, by)
 end
-redis.pcall('HINCRBY', totals, 'enqueued', n) -- count() mends a number that cannot be added to
+redis.pcall('HINCRBY', totals, 'enqueued', n) -- count() repairs a value that cannot be added to
 redis.pcall('HINCRBY', minutes, string.format('%.0f:enqueued', now - now % 60000), n)
 if total == 1 then
     answer('a')

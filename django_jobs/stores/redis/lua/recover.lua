@@ -1,21 +1,21 @@
--- recover: the claims of a lost worker → queued (to run alone), dead or cancelled; counted
--- and, with "release", of a worker that was stopped → queued, not counted
+-- recover: the claims of a lost worker → queued (to run alone), dead or cancelled; counted as crashes;
+-- with "release", the claims of a worker that was stopped → queued, not counted
 --
 -- ARGV  1 clock   2 channel   3 number   4 "recover" | "release"
---       5 worker whose claims these are ("" = any whose lease has expired)   6 crashes that make a job dead
+--       5 worker that has the claims ("" = any whose lease has expired)   6 number of crashes at which a job is dead
 --       7 attempt (JSON, without number and worker)   8 "archive"   9 "last": the worker has no other claims   then the ids
 --
--- With an expired lease all processes of the worker are gone, and any of its jobs may have been the reason: they become
+-- If the lease has expired, all processes of the worker are gone, and any of its jobs may have been the cause: they become
 -- suspects, of which each worker runs one at a time.
 --
--- Returns id, record, state, crashes, attempt, claimed ms, ms now, ms since when it could run before that (0 = the time in
--- its record), holder of each that moved, flat.
+-- Returns for each job that moved, flat: id, record, state, crashes, attempt, claimed ms, ms now, ms since when it could
+-- run before that (0 = the time in its record), holder.
 --! use clock answers lines claim_end bury unique since bytes
 --! keys scheduled retry
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
 local out, told, bytes = {}, {}, 0
-local front -- one place for all that come back, where they stand by their ids: by age
+local front -- all jobs that come back get the same score and are ordered by id, which means by age
 
 local function tell(id, record, ...)
     bytes = bytes + #record
@@ -36,7 +36,7 @@ if before then
     return out
 end
 
--- May this claim be taken away?  Its worker is the dead one, or let its lease run out.
+-- May this claim be taken away?  Yes if its holder is the dead worker, or the holder's lease has expired.
 local function lost(holder)
     if worker ~= '' then
         return holder == worker
@@ -88,14 +88,14 @@ end
 
 local holders = {}
 for i = 10, #ARGV do
-    if bytes >= MOST_BYTES then -- the caller goes on with the rest
+    if bytes >= MOST_BYTES then -- the caller continues with the rest
         last = false
         break
     end
     local id = ARGV[i]
     local claim = redis.call('HGET', claims, id)
     local holder = claim and string.match(claim, '^[^:]*:[^:]*:(.*)$')
-    if claim and not holder then -- unreadable: nobody can hold it
+    if claim and not holder then -- unreadable: no worker can hold it
         holder = ''
         take(id, claim, holder)
     elseif holder and lost(holder) then
@@ -112,7 +112,7 @@ if last then
         redis.pcall('HDEL', holdings, holder)
     end
     holders_are_gone(holders)
-    -- It may have been the one who had taken a wake-up, or who waited for what is due.
+    -- The lost worker may have taken a wake-up token, or have waited for jobs that are due.
     if redis.call('EXISTS', queued, scheduled, retry, blocked) > 0 then
         wake_up(wake)
     end

@@ -1,21 +1,23 @@
--- repair: put right what no transition should leave, or only tell.  Everything is checked again here, so that what
--- moved since it was looked at stays as it is.
+-- repair: repair what no transition should leave behind, or only report it.  This script checks each entry again, so
+-- that an entry that has moved since the survey is left alone.
 --
 -- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt (JSON) of a job that dies   5 "archive"
---       6 "look": change nothing   then what to look at, for each kind
---       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members   "waiters": members
--- Returns {those that were repaired, or would be; id, record of each job that died}
+--       6 "look": change nothing   then the entries to check; for each kind:
+--       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members
+--       "waiters": members
+-- Returns {entries that were repaired, or would be; id, record of each job that died}
 --! use clock places bury pauses endings holdings bytes
 --! keys leases checkins
 local kind, grace, attempt, archiving, looking = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'archive', ARGV[6] == 'look'
 local repaired, died, bytes = {}, {}, 0
 
--- A write; of who only looks it is said that it would have been one.
+-- A write; in a dry run, report that there would have been one.
 local function write(...)
     return looking or redis.call(...)
 end
 
--- Was it anywhere?  Not, when a finished job was forgotten between the look and this call.
+-- Returns whether the id was in any place.  It was in none if a finished job was deleted between the survey and this
+-- call.
 local function drop_everywhere(id)
     if looking then
         return waiting_state(id) or ended_state(id) or redis.call('HEXISTS', claims, id) == 1
@@ -29,7 +31,7 @@ local function drop_everywhere(id)
     return claim or place ~= nil
 end
 
--- Take the job out of these places, except of the first if it may stay there.
+-- Remove the job from these places; if `stays`, keep it in the first one where it is.
 local function thin_out(places, id, stays)
     local surplus = false
     for _, place in ipairs(places) do
@@ -44,7 +46,8 @@ local function thin_out(places, id, stays)
     return surplus
 end
 
--- A job that is nowhere: it was accepted, so it is queued; but dead if it may have run and must not run twice.
+-- A job that is in no place.  It was accepted, so it is queued; but if it may have run and must not run twice, it is
+-- dead.
 local function find_a_place(id, record)
     local controls = controls_of(record)
     redis.call('HDEL', checkins, id)
@@ -59,7 +62,7 @@ local function find_a_place(id, record)
 end
 
 local repairs = {
-    -- a claim whose worker has no lease: give it one; recover takes the claim if nobody renews it
+    -- a claim whose worker has no lease: give it one; if nobody renews it, recover takes the claim
     claims = function(id)
         local claim = redis.call('HGET', claims, id)
         local holder = claim and (string.match(claim, '^[^:]*:[^:]*:(.*)$') or '')
@@ -68,7 +71,7 @@ local repairs = {
             return true
         end
     end,
-    -- a lease that ended and holds nothing (who holds something is recovered first)
+    -- an expired lease whose holder has no claim (a holder with claims is recovered first)
     leases = function(holder)
         local ends = tonumber(redis.call('ZSCORE', leases, holder) or '')
         local id = string.match(holder, '^remote:(.*)$')
@@ -82,7 +85,7 @@ local repairs = {
             return true
         end
     end,
-    -- a job in no place, or in several: it stays where running it a second time is least likely
+    -- a job in no place, or in several: it stays in the place where a second run is least likely
     jobs = function(id)
         local record = redis.call('HGET', jobs, id)
         if not record then
@@ -106,7 +109,8 @@ local repairs = {
         end
         return surplus
     end,
-    -- a place or a claim without a job: nothing to run; and a job that waits, of which only `waits` knows
+    -- a place or a claim without a job: there is nothing to run; also a blocked job that is in `waits` but not in
+    -- `blocked`
     places = function(id)
         local member = redis.call('HGET', waits, id)
         if member and not redis.call('ZSCORE', blocked, member) then
@@ -122,7 +126,7 @@ local repairs = {
             return drop_everywhere(id)
         end
     end,
-    -- a period that is over is no fault, but litter
+    -- a unique period that is over is not a fault: it is removed, but not reported
     locks = function(digest)
         local holder, ends = lock_holder(digest)
         local over = ends > 0 and ends <= now and not looking
@@ -139,7 +143,8 @@ local repairs = {
             return write('ZREM', slots, member) ~= 0
         end
     end,
-    -- a waiter that only `blocked` knows; and the first of its key: is there room for it after all?
+    -- an entry of `blocked` that is not in `waits`; and if its limit has a free slot after all, jobs of its key are
+    -- let in
     waiters = function(member)
         local id, _, _, key = parts_of(member)
         if not redis.call('ZSCORE', blocked, member) then
@@ -158,7 +163,7 @@ local repairs = {
             write('HSET', waits, id, member)
         end
         if looking or string.match(key, '^[\2\4]') then
-            return unknown -- a pause's, or of an unknown name: claims and promote take them back
+            return unknown -- it waits for a pause to end, or has an unknown name: claims and promote take it back
         end
         if key == ending_key(id) then
             return not is_ending(id) and admit(key, 1) > 0 or unknown
@@ -172,7 +177,7 @@ local repairs = {
 
 write('ZREM', leases, '') -- first write: needs no memory
 for i = 7, #ARGV do
-    if bytes >= MOST_BYTES then -- of jobs that died; what is left is met again
+    if bytes >= MOST_BYTES then -- bytes of jobs that died; the next call handles what is left
         break
     end
     if repairs[kind](ARGV[i]) then
