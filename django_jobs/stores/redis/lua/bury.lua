@@ -1,7 +1,7 @@
 -- bury: running → dead
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 failures to add   8 name   9 "archive"
--- Returns 1, or 0 when the claim is stale.
+-- Returns 1, or 0 if the claim is stale.
 --! use clock attempt_end bury
 local id, token, attempt, add, name = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 

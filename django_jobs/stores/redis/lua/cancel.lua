@@ -1,7 +1,7 @@
 -- cancel: waiting → cancelled; a running job is asked to stop
 --
 -- ARGV  1 clock   2 channel   3 number   4 "archive"   then the ids
--- Returns id, state afterwards, flat; unknown ids are left out.
+-- Returns id, state after the call, flat; unknown ids are left out.
 --! use clock answers lines record places count finish
 --! keys stops
 local before = answered()

@@ -1,7 +1,7 @@
--- checkin: what a running job last said of itself
+-- checkin: stores the last check-in of a running job
 --
 -- ARGV  1 clock   2 id   3 token   4 check-in (JSON)
--- Returns 1, or 0 when the claim is stale.
+-- Returns 1, or 0 if the claim is stale.
 --! use clock claim_end
 local id, token, said = ARGV[2], ARGV[3], ARGV[4]
 if not owns(id, token) then

@@ -1,8 +1,8 @@
--- command_worker: leave a command for a parent that lives
+-- command_worker: leaves a command for a parent process that is alive
 --
 -- KEYS  1 seen   2 commands for it
 -- ARGV  1 clock   2 name   3 command
--- Returns 1, or 0 when there is no such worker.
+-- Returns 1, or 0 if there is no such worker.
 --! use clock
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[2])
 if not ends or tonumber(ends) <= now then

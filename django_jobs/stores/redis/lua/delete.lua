@@ -1,7 +1,7 @@
--- delete: any but running → gone; nor one that was killed and whose process has not ended yet
+-- delete: any state but running → deleted, except a job that was killed and whose attempt has not ended yet
 --
 -- ARGV  1 clock   2 channel   3 number   then the ids
--- Returns the ids that went.
+-- Returns the ids that were deleted.
 --! use clock record answers lines places endings finish
 --! keys stops checkins
 local before = answered()

@@ -1,7 +1,7 @@
--- discard: running → cancelled, the attempt says why
+-- discard: running → cancelled, with the attempt as the reason
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 "archive"
--- Returns 1, or 0 when the claim is stale.
+-- Returns 1, or 0 if the claim is stale.
 --! use clock attempt_end log
 local id, token, attempt = ARGV[4], ARGV[5], ARGV[6]
 

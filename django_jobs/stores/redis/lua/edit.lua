@@ -1,4 +1,4 @@
--- edit: a waiting job gets another record, where it is
+-- edit: a waiting job gets another record, in the place where it waits
 --
 -- ARGV  1 clock   2 id   3 record as it was   4 new record
 -- Returns a word, as values.Edited.
@@ -8,7 +8,7 @@ local stored = redis.call('HGET', jobs, id)
 if not stored then
     return 'gone'
 end
-if stored == record then -- this call sent again
+if stored == record then -- this call was repeated
     return 'edited'
 end
 local state = redis.call('HEXISTS', claims, id) == 0 and waiting_state(id)
@@ -32,7 +32,7 @@ if new ~= old then
         owner, ends = lock_holder(old)
         unlock_for_good(id, before)
     end
-    if new and owner == id and ends > now then -- what is left of the period
+    if new and owner == id and ends > now then -- the rest of the period
         redis.call('HSET', unique, new, string.format('%.0f:', ends) .. id)
     elseif new then
         relock(id, after)

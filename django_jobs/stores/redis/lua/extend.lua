@@ -1,8 +1,8 @@
--- extend: renew the leases of live workers, and tell which of their jobs were asked to stop
+-- extend: renews the leases of live workers, and returns which of their jobs were asked to stop
 --
 -- ARGV  1 clock   2 lease (ms)   then the workers
--- Returns for each that still had a lease, flat: worker; {id, or "id NUL token of the attempt" that was killed, …}; what it
--- holds, lines "token=number of claims"
+-- Returns for each worker that still had a lease, flat: worker; {id, or "id NUL token" for a killed attempt, …}; what it
+-- holds, as lines "token=number of claims"
 --! use clock record endings holdings
 --! keys leases stops claims
 local lease = tonumber(ARGV[2])

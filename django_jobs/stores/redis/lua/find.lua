@@ -1,4 +1,4 @@
--- find: is there a job of this id?
+-- find: is there a job with this id?
 --
 -- KEYS  jobs of each queue   ARGV  1 clock (not used)   2 id
 -- Returns 1 or 0 for each queue.

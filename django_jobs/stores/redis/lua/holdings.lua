@@ -1,7 +1,7 @@
--- holdings: the claims of one holder; its numbers in `holdings` are set right
+-- holdings: the claims of one holder; also corrects the holder's numbers in `holdings`
 --
 -- ARGV  1 clock   2 holder
--- Returns id, claim, record, tries and, as since_of says, its time of each, flat.
+-- Returns id, claim, record, tries and the result of since_of for each claim, flat.
 --! use clock since
 --! keys claims jobs tries holdings leases
 local holder = ARGV[2]

@@ -1,4 +1,4 @@
--- kill: waiting or running → dead, by hand
+-- kill: waiting or running → dead, by a person
 --
 -- ARGV  1 clock   2 channel   3 number   4 attempt (JSON, without number and worker)   5 "archive"   then the ids
 -- Returns the ids that moved.
@@ -9,8 +9,8 @@ if before then
     return lines_of(before)
 end
 
--- Its process does not know yet, and may be at work until it does: only the claim goes.  Returns the holder, nil if that one
--- is gone already.
+-- The worker process does not know of the kill yet, and may run the job until it does: only the claim goes, the slot
+-- stays.  Returns the holder; nil if the holder is gone already.
 local function keep_slot(id, claim, controls)
     local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
     if not holder or not is_alive(holder) then

@@ -1,10 +1,10 @@
--- lost: holders whose lease has ended, at most a thousand
+-- lost: holders whose lease has expired, at most a thousand
 --
--- ARGV  1 clock   2 "remote": those that run outside; "": the others
+-- ARGV  1 clock   2 "remote": remote holders; "": the others
 --! use clock
 --! keys leases
 local outside, out = ARGV[2] == 'remote', {}
-for page = 0, 49 do -- however many there are of one kind, they must not hide the other
+for page = 0, 49 do -- many holders of one kind must not hide the other kind
     local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', page * 1000, 1000)
     for _, holder in ipairs(ended) do
         if (string.sub(holder, 1, 7) == 'remote:') == outside and #out < 1000 then

@@ -1,12 +1,12 @@
--- outlook: where a claim may find something, now or later; of several queues
+-- outlook: where a claim may find jobs, now or later; for several queues
 --
 -- KEYS  the keys below of each queue   ARGV  1 clock   2 lane
--- Returns for each queue, flat: jobs that wait in the lane (0 where it is closed), ms until a job is due or a pause ends
--- (-1 = neither; 0 = look now, also where a key cannot be read: the claim says what is wrong with it)
+-- Returns for each queue, flat: jobs that wait in the lane (0 if the queue is paused), ms until a job is due or a pause
+-- ends (-1 = neither; 0 = look now, also if a key cannot be read: the claim then reports what is wrong with it)
 --! keys queued alone scheduled retry paused blocked
 --! use clock closed next_due
 
--- Does a job wait for the end of a pause that is over?  Who looks into the queue next lets it in.
+-- Does a job wait for a pause that is over?  The next call that looks into the queue lets it in.
 local function resumed(types)
     local from = '[\2'
     for _ = 1, 100 do
@@ -34,7 +34,7 @@ local function look(place)
         return 0, opens
     end
     local due = resumed(types) and 0 or next_due()
-    local left = redis.call('ZCOUNT', place, lane == 'clear' and 0 or '-inf', '+inf') -- suspects stand below zero
+    local left = redis.call('ZCOUNT', place, lane == 'clear' and 0 or '-inf', '+inf') -- suspects have scores below zero
     return left, opens >= 0 and (due < 0 or opens < due) and opens or due
 end
 

@@ -1,11 +1,11 @@
 -- park: running → blocked, until a worker that knows the name claims; or → cancelled if the job was asked to stop
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 digest of the names that this worker knows   7 "archive"
--- Returns the new state, or "" when the claim is stale.
+-- Returns the new state, or "" if the claim is stale.
 --! use clock attempt_end unique unknown
 local id, token, knows = ARGV[4], ARGV[5], ARGV[6]
 
-redis.call('HLEN', unknown) -- of another type it fails before the job is taken out
+redis.call('HLEN', unknown) -- fails on a key of another type, before the job is taken out
 redis.call('HLEN', tries)
 local record, controls, stopped, holder = end_attempt(id, token)
 if not record then

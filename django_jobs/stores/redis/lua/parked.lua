@@ -1,7 +1,7 @@
--- parked: which names keep jobs waiting for a worker that knows them
+-- parked: the names whose jobs wait for a worker that knows them
 --
--- ARGV  1 clock (not used)   2 how many names at most
--- Returns name, number of jobs of each, flat; then what `unknown` has, as one list.
+-- ARGV  1 clock (not used)   2 maximum number of names
+-- Returns name, number of its jobs, flat; then the fields of `unknown`, as one list.
 --! use clock unknown
 local found, seen = {}, 0
 for _, letter in ipairs({'a', 's'}) do

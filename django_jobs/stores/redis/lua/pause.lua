@@ -1,4 +1,4 @@
--- pause: close the queue ("") or a job type
+-- pause: pauses the queue ("") or a job type
 --
 -- ARGV  1 clock   2 channel   3 number   4 name or ""   5 until (ms, 0 = until resumed)   6 reason
 --! use clock answers

@@ -1,7 +1,7 @@
--- promote: scheduled and retry → queued, those that are due
+-- promote: scheduled and retry → queued, for jobs that are due
 --
 -- ARGV  1 clock   2 limit
--- Returns how many.
+-- Returns how many moved.
 --! use clock due pauses
 redis.call('ZREM', retry, '') -- first write: needs no memory
 local _, closed_types = pauses()

@@ -1,8 +1,8 @@
--- prune: finished and old, or too many → gone
+-- prune: finished jobs that are too old, or too many → deleted
 --
--- ARGV  1 clock   2 kept of succeeded, cancelled, expired   3 for how long (ms)
---       4 kept of dead   5 for how long   6 limit for each   7 ids are remembered for (ms)
--- Returns state, how many, flat.
+-- ARGV  1 clock   2 how many succeeded, cancelled and expired jobs are kept   3 for how long (ms)
+--       4 how many dead jobs are kept   5 for how long (ms)   6 limit for each state   7 ids are remembered for (ms)
+-- Returns state, how many were deleted, flat.
 --! use clock record count finish
 local STAYS, MOST_STAYING = 60000, 100000 -- as in lib/trim.lua
 local limit = tonumber(ARGV[6])
@@ -12,12 +12,12 @@ local function prune_from(state, place, most, ttl)
     local ids = redis.call('ZRANGEBYSCORE', place, '-inf', string.format('(%.0f', now - ttl), 'LIMIT', 0, limit)
     local size = redis.call('ZCARD', place)
     local excess = size - #ids - most
-    if excess > 0 and size - most <= MOST_STAYING then -- whoever waits for its end hears of it for a minute
+    if excess > 0 and size - most <= MOST_STAYING then -- a caller that waits for the end can read the job for a minute
         local old = redis.call('ZCOUNT', place, '-inf', string.format('(%.0f', now - STAYS))
         excess = math.min(excess, old - #ids)
     end
     if excess > 0 and #ids < limit then
-        -- the oldest come first in both, so the rest follows the ones that are too old
+        -- in both cases the oldest come first, so one range has those that are too old and the surplus behind them
         ids = redis.call('ZRANGE', place, 0, math.min(#ids + excess, limit) - 1)
     end
     if #ids > 0 then
@@ -39,15 +39,15 @@ end
 
 local most, ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
 prune_from('succeeded', succeeded, most, ttl)
-prune_from('succeeded', kept, math.huge, 0) -- their score is the end of their time
+prune_from('succeeded', kept, math.huge, 0) -- their score is the time until which they are kept
 prune_from('cancelled', cancelled, most, ttl)
 prune_from('expired', expired, most, ttl)
 local trimmed = prune_from('dead', dead, tonumber(ARGV[4]), tonumber(ARGV[5]))
 if trimmed > 0 then
-    count('trimmed_dead', trimmed) -- never silent
+    count('trimmed_dead', trimmed) -- dead jobs are never deleted without being counted
 end
 
--- Ids whose time is over.  While its job is here the id is looked at again another time.
+-- Delete the ids whose time is over.  As long as its job is in the store, an id stays and is checked again later.
 local function prune_remembered()
     local ids = redis.call(
         'ZRANGEBYSCORE', remembered_at, '-inf', string.format('%.0f', now - tonumber(ARGV[7])), 'LIMIT', 0, limit

@@ -1,7 +1,7 @@
--- publish_worker: a parent says that it lives; those that said nothing for their time are dropped
+-- publish_worker: a parent process reports that it is alive; those that have not reported in time are removed
 --
 -- KEYS  1 workers   2 seen (name → until, ms)   3 commands for this one
--- ARGV  1 clock   2 name   3 info (JSON)   4 how long this holds (ms)   5 this call, unlike any other
+-- ARGV  1 clock   2 name   3 info (JSON)   4 how long this report is valid (ms)   5 an identifier of this call
 -- Returns the commands.
 --! use clock
 local workers, seen, commands = KEYS[1], KEYS[2], KEYS[3]
@@ -14,7 +14,7 @@ if #gone > 0 then
 end
 redis.call('ZADD', seen, now + ttl, name)
 redis.call('HSET', workers, name, string.format('%.0f:', now) .. info)
--- A command stays, marked with the call that was told it, until the next call shows that the answer has arrived.
+-- A returned command stays, marked with the call that got it, until the next call shows that the answer has arrived.
 local told, marked = {}, {}
 for _, entry in ipairs(redis.call('LRANGE', commands, 0, 9)) do
     local command, call = string.match(entry, '^([^\t]*)\t?(.*)$')

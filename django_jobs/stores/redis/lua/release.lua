@@ -8,7 +8,7 @@ if before then
     return lines_of(before)
 end
 local stale, released = {}, 0
-for i = #ARGV - 1, 5, -2 do -- backwards, because each goes in front of the one before
+for i = #ARGV - 1, 5, -2 do -- backwards, because each job goes before the one handled before it
     local id = ARGV[i]
     local claim = owns_at_end(id, ARGV[i + 1])
     if claim then

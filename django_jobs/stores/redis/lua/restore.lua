@@ -1,7 +1,7 @@
--- restore: a finished job back to where it was
+-- restore: puts a finished job back where it was
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 record   6 state
--- Returns 1, or 0 if the id exists (unless it is there just like this: the call was made again).
+-- Returns 1, or 0 if the id exists (but 1 if record and state are the same: the call was repeated).
 --! use clock answers places
 local PLACE = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
 local id, record, place = ARGV[4], ARGV[5], PLACE[ARGV[6]]

@@ -1,4 +1,4 @@
--- resume: open it again; what a type's pause held back comes back in batches
+-- resume: ends a pause; the jobs that a type's pause held back come back in batches
 --
 -- ARGV  1 clock   2 channel   3 number   4 name or ""
 --! use clock answers pauses blocked
@@ -9,7 +9,7 @@ local pause = redis.call('HGET', paused, ARGV[4])
 redis.call('HDEL', paused, ARGV[4]) -- first write: needs no memory
 if ARGV[4] ~= '' then
     admit(pause_key(ARGV[4]), 500)
-elseif pause then -- its jobs can run from now on, or since it ended by itself
+elseif pause then -- its jobs can run from now on, or since the pause ended by itself
     local ends, rest = string.match(pause, '^(%d+)(:.*)$')
     ends = tonumber(ends) or 0
     redis.call('HSET', paused, '', string.format('%.0f', (ends == 0 or ends > now) and now or ends) .. (rest or '::'))

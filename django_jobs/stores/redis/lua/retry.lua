@@ -1,7 +1,7 @@
 -- retry: running → retry, or → cancelled if the job was asked to stop
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 delay (ms)   8 name   9 "archive"
--- Returns the new state, or "" when the claim is stale.
+-- Returns the new state, or "" if the claim is stale.
 --! use clock attempt_end log
 --! keys retry
 --! use ready

@@ -1,8 +1,8 @@
--- revive: scheduled, retry, blocked, dead, cancelled, expired → queued; blocked while its last attempt, which was
--- killed, may still be at work
+-- revive: scheduled, retry, blocked, dead, cancelled, expired → queued; or → blocked, as long as its last attempt, which
+-- was killed, may still be running
 --
--- ARGV  1 clock   2 channel   3 number   4 new record ("" = as it is)
---       5 the time at which it is in its place ("" = any)   then the ids
+-- ARGV  1 clock   2 channel   3 number   4 new record ("" = unchanged)
+--       5 the time (ms) that the job must have in its place ("" = any)   then the ids
 -- Returns the ids that moved.
 --! use clock record answers lines places endings log unique
 --! keys tries results
@@ -14,7 +14,7 @@ if before then
 end
 local moved = {}
 
--- Is it where and as the caller saw it?
+-- Is the job in its place with the time that the caller saw?
 local function is_as_seen(id)
     if not expected then
         return true

@@ -1,7 +1,7 @@
--- series: the events of the last minutes, added up over one queue or several
+-- series: the events of the last minutes, added up over one queue or several queues
 --
 -- KEYS  minutes of each queue   ARGV  1 clock   2 since (ms, start of a minute, not more than two hours ago)   then events
--- Returns {{field, sum, field, sum…}}; what is 0 everywhere is left out.
+-- Returns {{field, sum, field, sum…}}; a field without a number in any queue is left out.
 --! use clock
 --! keys minutes
 local fields, sums = {}, {}

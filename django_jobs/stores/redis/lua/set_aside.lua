@@ -1,8 +1,8 @@
--- set_aside: a key of another type than ours goes under another name, unless it has gone since it was looked at
+-- set_aside: renames a key that has the wrong type, unless it has gone or changed since the survey
 --
 -- KEYS  1 the key   2 its other name
 -- ARGV  1 clock (not used)   2 the type that it should have
--- Returns 1, or 0 when nothing is wrong with it.
+-- Returns 1, or 0 if nothing is wrong with the key.
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' or kind == ARGV[2] then
     return 0

@@ -1,7 +1,7 @@
 -- snooze: running → scheduled, not a failure; or → cancelled if the job was asked to stop
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 delay (ms)   7 "archive"
--- Returns the new state, or "" when the claim is stale.
+-- Returns the new state, or "" if the claim is stale.
 --! use clock attempt_end log unique
 --! keys scheduled
 local id, token, delay = ARGV[4], ARGV[5], tonumber(ARGV[6])

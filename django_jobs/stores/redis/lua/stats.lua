@@ -1,4 +1,4 @@
--- stats: the numbers of one queue or of several
+-- stats: the numbers of one queue or several queues
 --
 -- KEYS  the keys below of each queue   ARGV  1 clock
 -- Returns for each queue {now, {count of each place}, ms since when the oldest job can run (0 = there is none), paused

@@ -1,7 +1,7 @@
--- survey: is there anything to repair?  One call, so that a healthy queue costs next to nothing.
+-- survey: is there anything to repair?  A single call, so that a healthy queue costs almost nothing.
 --
 -- ARGV  1 clock   then the type that each key should have, in the order of KEYS
--- Returns {keys of another type, sizes of those that are right (-1 for others), leases that have ended}
+-- Returns {keys of another type, sizes of the other keys (-1 where there is none), leases that have expired}
 --! use clock
 --! keys unknown offer offer_alone
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired

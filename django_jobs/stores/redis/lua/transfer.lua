@@ -1,7 +1,7 @@
--- transfer: the claim goes to another holder, with its own lease
+-- transfer: gives the claim to another holder, with its own lease
 --
 -- ARGV  1 clock   2 id   3 token   4 new holder   5 lease (ms)
--- Returns 1, or 0 when the claim is stale.
+-- Returns 1, or 0 if the claim is stale.
 --! use clock claim_end
 local id, token, holder, lease = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local claim = owns(id, token)
@@ -17,7 +17,7 @@ if old ~= holder and string.sub(old, -#id - 1) == ':' .. id then
 end
 redis.call('HSET', claims, id, number .. ':' .. claimed .. ':' .. holder)
 redis.call('ZADD', leases, now + lease, holder)
-if asked then -- whoever holds the job is told to stop it
+if asked then -- the new holder is told to stop the job
     redis.call('HSET', stops, id, asked .. holder)
 end
 return 1

@@ -1,4 +1,4 @@
--- update_document: set some entries of a document of the fleet, and remove others
+-- update_document: sets some entries of a shared document, and removes others
 --
 -- KEYS  1 document   ARGV  1 clock (not used)   2 how many entries to set   then entry, value of each   then entries to remove
 redis.call('HDEL', KEYS[1], '') -- first write: needs no memory, so that bulk operations run when Redis is full

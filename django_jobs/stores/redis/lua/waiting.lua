@@ -1,4 +1,4 @@
--- waiting: how many jobs are queued that had arrived by a number of the queue; none while the queue is paused
+-- waiting: how many queued jobs had arrived by a number of the queue; 0 while the queue is paused
 --
 -- ARGV  1 clock   2 number
 --! use clock pauses arrived

@@ -1,4 +1,4 @@
--- wake: somebody else shall look into these queues
+-- wake: wakes another worker for these queues
 --
 -- KEYS  the keys below of each queue   ARGV  1 clock   2 lane
 --! keys wake wake_alone

@@ -1,7 +1,7 @@
--- walk: members of one place behind one of them, in its order
+-- walk: the members of one place that follow a given one, in the order of the place
 --
 -- ARGV  1 clock   2 place   3 score and 4 member of the last one ("" = from the beginning)   5 limit
---       6 no score above this
+--       6 highest score
 -- Returns member, score of each, flat.
 --! keys scheduled queued alone retry blocked succeeded kept dead cancelled expired
 local PLACES = {
@@ -10,7 +10,7 @@ local PLACES = {
 }
 local place, score, member, limit = PLACES[ARGV[2]], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
--- By bytes, as members of equal score stand: Lua compares texts by the language of the server.
+-- Compares by bytes, as Redis orders members of equal score: Lua would compare by the server's locale.
 local function less(a, b)
     for i = 1, math.min(#a, #b) do
         local one, other = string.byte(a, i), string.byte(b, i)
@@ -21,7 +21,7 @@ local function less(a, b)
     return #a < #b
 end
 
--- The rank of the first one behind (score, member), which may be gone by now.
+-- The rank of the first member behind (score, member), which may be gone by now.
 local function next_rank()
     if score == '' then
         return 0

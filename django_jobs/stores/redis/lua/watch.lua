@@ -1,7 +1,8 @@
--- watch: somebody waits for the end of these jobs
+-- watch: notes that the ends of these jobs are waited for
 --
 -- ARGV  1 clock   then the ids
--- Returns the last entry of `ends` (what is told of these jobs comes after it), then the ids that have ended or are not here.
+-- Returns the last entry of `ends` (reports on these jobs come after it), then the ids that have ended
+-- or are not in the store.
 --! use clock places waiters
 local ids = {unpack(ARGV, 2)}
 local last = redis.pcall('XREVRANGE', ends, '+', '-', 'COUNT', 1)

@@ -1,8 +1,10 @@
--- The jobs of a lane that had arrived by a number of the queue.  Each priority has a range of scores of its own, and in
--- it what was handed back stands below the middle, the others above it by their numbers.  `lowest`: '0' = no suspects.
+-- The jobs of a lane that had arrived by a number of the queue.  Each priority has its own range of scores; in it,
+-- jobs that were handed back have scores below the middle, all others above it, by their numbers.  `lowest`: '0' = no
+-- suspects.
 --! use ready
 
--- `act(first, last)` with the scores of the range of each priority that has jobs, best first, until it returns true.
+-- For each priority that has jobs, best first, call `act(first, last)` with the scores of its range, until `act`
+-- returns true.
 local function each_range(lane, up_to, lowest, act)
     local from = lowest or '-inf'
     while true do
@@ -15,7 +17,7 @@ local function each_range(lane, up_to, lowest, act)
             return
         end
         local following = (range + 1) * STEP
-        -- A score that no job of ours has may be so large that adding to it changes nothing.
+        -- A foreign score may be so large that adding to it changes nothing.
         from = following > tonumber(head[2]) and string.format('%.0f', following) or '(' .. head[2]
     end
 end

@@ -1,6 +1,6 @@
--- Jobs held back by a limit or by a pause of their type.  Letters of lanes: s = shared, a = alone, x = alone, a suspect.
--- A member of `blocked` is  key NUL score NUL lane NUL id  and all scores are 0, so the members of one key are
--- one range in the order in which they would have run.
+-- Jobs held back by a limit or by a pause of their type.  Letters of lanes: s = shared, a = alone, x = alone, a
+-- suspect.  A member of `blocked` is "key NUL score NUL lane NUL id", and all scores are 0.  Therefore the members of
+-- one key are one range, in the order in which they would have run.
 --! keys blocked waits slots
 --! use ready
 
@@ -10,21 +10,21 @@ local function block(key, id, score, lane)
     redis.call('HSET', waits, id, member)
 end
 
--- The id, its score and its lane letter in a member of `blocked`.
+-- The id, the score, the lane letter and the key in a member of `blocked`.
 local function parts_of(member)
     local key, score, lane, id = string.match(member, '^(%Z*)%z(%d+)%z(%a)%z(.*)$')
     return id, tonumber(score), lane, key
 end
 
--- Take up to `limit` jobs of one key back to queued, at the place they had; they can run from now on.  Must come after a
--- write that needs no memory.  Into the lane first: where that has another type, the job stays blocked.
--- `each(id)`: what else is to be done.  Returns how many.
+-- Move up to `limit` jobs of one key back to queued, to the place they had; they can run from now on.  Must come after a
+-- write that needs no memory.  The job enters the lane before it leaves `blocked`: if the lane has another type, the job
+-- stays blocked.  `each(id)`: called for each job.  Returns how many members were removed from `blocked`.
 local function let_in(key, limit, each)
     local members = redis.call('ZRANGEBYLEX', blocked, '[' .. key .. '\0', '(' .. key .. '\1', 'LIMIT', 0, limit)
     local ready = {}
     for _, member in ipairs(members) do
         local id, score, lane = parts_of(member)
-        if id and redis.call('HGET', waits, id) == member then -- else it is elsewhere by now
+        if id and redis.call('HGET', waits, id) == member then -- otherwise, the job has moved
             redis.call('ZADD', lane == 's' and queued or alone, lane == 'x' and score - SUSPECT or score, id)
             redis.call('HDEL', waits, id)
             ready[#ready + 1] = now
@@ -41,7 +41,7 @@ local function let_in(key, limit, each)
     return #members
 end
 
--- The same, and workers are told.
+-- The same, and workers are woken.
 local function admit(key, limit)
     local n = let_in(key, limit)
     if n > 0 then
@@ -51,12 +51,12 @@ local function admit(key, limit)
     return n
 end
 
--- How many hold a slot of that limit: counted from the holders themselves.
+-- How many slots of that limit are taken: counted from the slots themselves.
 local function slots_taken(key)
     return redis.call('ZLEXCOUNT', slots, '[' .. key .. '\0', '(' .. key .. '\1')
 end
 
--- The space of blocked keys that pauses of a job type use; no limit key starts like this.
+-- The key in `blocked` for a pause of a job type; no limit key starts like this.
 local function pause_key(name)
     return '\2' .. name
 end

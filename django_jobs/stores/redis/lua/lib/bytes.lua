@@ -1,8 +1,9 @@
--- How many bytes of records one answer carries; as MAX_BYTES, FIRST_READ and READ_MORE in stores/contract/batches.py.
+-- How many bytes of records one answer carries; the same as MAX_BYTES, FIRST_READ and READ_MORE in
+-- stores/contract/batches.py.
 local MOST_BYTES, FIRST_READ, READ_MORE = 4 * 1024 * 1024, 16, 8
 
--- Leave only as many of these jobs as the answer should still carry, which has `bytes` so far; the first stays anyway.
--- Returns the bytes that it has then.
+-- Keep only as many of these jobs as still fit into the answer, which has `bytes` so far; the first job always stays.
+-- Returns the bytes of the answer with them.
 local function cut(ids, records, bytes)
     for i = 1, #ids do
         if i > 1 and bytes >= MOST_BYTES then

@@ -1,15 +1,16 @@
--- What every end of an attempt does first: check the token, take the claim away, free its slot.
+-- What happens first at every end of an attempt: check the token, take the claim away, free its slot.
 --! keys jobs claims leases stops checkins queued alone
 --! use record blocked endings holdings
 
--- Is the claim still this token's?  Given as "token:claimed ms": a counter that went back (a failover that lost writes)
--- gives a token a second time, but not at the same time.
+-- Does the claim still have this token?  `token` is "token:claimed ms": after a failover that lost writes, the counter
+-- may give the same token again, but not at the same time.
 local function owns(id, token)
     local claim = redis.call('HGET', claims, id)
     return claim and string.sub(claim, 1, #token + 1) == token .. ':' and claim
 end
 
--- The same for who says that the attempt has ended; of one that was killed this is the news that is waited for.
+-- The same for a caller that reports the end of the attempt; for a killed attempt, its slot and its job wait for this
+-- report.
 local function owns_at_end(id, token)
     local claim = owns(id, token)
     if not claim then
@@ -18,7 +19,7 @@ local function owns_at_end(id, token)
     return claim
 end
 
--- The queue may have been at its limit with jobs waiting, and nobody looks again by himself for a while.
+-- The queue may have been at its limit with jobs waiting, and no worker would check again for a while.
 local function tell_of_room()
     local lanes = redis.call('EXISTS', queued, alone) -- one command where nothing waits
     if lanes == 0 then
@@ -33,8 +34,8 @@ local function tell_of_room()
     end
 end
 
--- First write HDEL: it needs no memory, so that all of this works when Redis is full.
--- `quiet`: the caller ends several and calls tell_of_room himself.
+-- The first write is HDEL, which needs no memory, so that all this works when Redis is full.  `quiet`: the caller ends
+-- several claims and calls tell_of_room itself.
 local function end_claim(id, claim, controls, quiet)
     redis.call('HDEL', claims, id)
     note_end(id, claim)

@@ -1,7 +1,8 @@
--- What a claim was told, as it is kept: its token, then a line for each job, "+id" of those it got, "-id" of expired ones.
+-- The kept answer of a claim: its token, then a line for each job, "+id" for a claimed one, "-id" for an expired one.
 --! keys claims jobs
 
--- Its token, the ids that are still held under it, the expired ones with their records (flat), and when it was made (ms).
+-- The token, the ids that are still held under it, the expired jobs with their records (flat), and the time of the
+-- claim (ms).
 local function claimed_before(text)
     local token, list = string.match(text, '^(%d*)\n(.*)$')
     local ids, gone, at = {}, {}, 0

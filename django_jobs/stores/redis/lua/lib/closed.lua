@@ -1,9 +1,10 @@
 -- Pauses in force: `paused` maps "" (the queue) or a job name to "until:since:reason".
 --! keys paused
 
--- Is the queue closed, which types are (a table, or nil when none is), in how many ms does the first of these
--- pauses end by itself (-1 = none does), and when did the last pause of the queue end (ms, 0 = not known)?  Those of
--- types that have ended are removed; that of the queue says since when its jobs can run, until none of them is left.
+-- Returns: is the queue paused; the paused types (a table, or nil if there are none); in how many ms the first of
+-- these pauses ends by itself (-1 = none does); when the last pause of the queue ended (ms, 0 = not known).  Ended
+-- pauses of types are removed.  An ended pause of the queue stays until none of the jobs that waited for its end is
+-- left, because it says since when they can run.
 local function pauses()
     local closed, types, first, opened = false, nil, -1, 0
     if redis.call('EXISTS', paused) == 1 then

@@ -1,8 +1,8 @@
--- Totals since ever and per minute.
+-- Totals: since the beginning, and per minute.
 --! keys totals minutes
 local minute = string.format('%.0f:', now - now % 60000)
 
--- A number for charts never stops work: one that cannot be added to begins again.
+-- A number for charts must not stop work: a value that cannot be added to is replaced.
 local function add(key, field, by)
     if type(redis.pcall('HINCRBY', key, field, by)) == 'table' then
         redis.pcall('HSET', key, field, by)

@@ -1,4 +1,4 @@
--- scheduled and retry → queued, those whose time has come; never more than a hundred in one call.
+-- scheduled and retry → queued, for jobs that are due; never more than a hundred in one call.
 --! keys jobs scheduled retry tries
 --! use record ready next_due
 
@@ -17,7 +17,7 @@ local function promote_from(zset, limit)
     end
     local records = redis.call('HMGET', jobs, unpack(ids))
     local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
-    redis.call('ZCARD', queued) -- of another type it fails before a job is taken out
+    redis.call('ZCARD', queued) -- fails on a key of another type, before a job is taken out
     redis.call('ZCARD', alone)
     redis.call('ZREM', zset, unpack(ids)) -- first write: needs no memory
     local moved = 0

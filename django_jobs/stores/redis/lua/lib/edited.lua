@@ -1,9 +1,9 @@
--- A waiting job gets other arguments, and what follows from them.
+-- Gives a waiting job other arguments, with all consequences.
 --! keys jobs queued alone blocked waits
 --! use record places ready
 
--- The fields of a controls line as they are written: name → text, and the names in order.  Nothing is decoded, because
--- Lua would write long numbers otherwise.
+-- The fields of a controls line as text: their names in order, and name → text.  Nothing is decoded, because Lua would
+-- write long numbers differently.
 local function fields_of(line)
     local names, values, at = {}, {}, 2
     while true do
@@ -29,7 +29,7 @@ local function fields_of(line)
     end
 end
 
--- These fields of the line are those of the other one.
+-- The line with the fields `wanted` replaced by those of the other line.
 local function with_fields(line, other, wanted)
     local names, values = fields_of(line)
     local _, new = fields_of(other)
@@ -48,8 +48,8 @@ local function with_fields(line, other, wanted)
     return #parts > 0 and '{' .. table.concat(parts, ',') .. '}' or ''
 end
 
--- The old record with the arguments of the new one (its rest), and with its limit, which follows from them; with its
--- expiry if the start moves, too.
+-- The old record with the arguments of the new one (its rest) and its limit, which depends on them; also with its
+-- expiry if the start moves.
 local function with_arguments(old, new, moves)
     local HEAD = '^[^\n]*\n([^\n]*\n[^\n]*\n)([^\n]*)(\n[^\n]*\n[^\n]*\n)()'
     local types, line, about = string.match(old, HEAD)
@@ -61,7 +61,8 @@ local function with_arguments(old, new, moves)
     return (line == '' and '-\n' or '+\n') .. types .. line .. about .. string.sub(new, rest)
 end
 
--- A job that waits in that state has other controls now.  One that waited for its old limit is queued again, in its turn.
+-- A job that waits in that state has other controls now.  If it waited for its old limit, it is queued again, in its
+-- turn.
 local function limit_follows(id, state, before, after)
     if limit_key(before) == limit_key(after) then
         return

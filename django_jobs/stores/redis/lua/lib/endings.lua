@@ -1,10 +1,12 @@
--- Attempts that were killed and whose process may still be at work: until it has ended, or its lease has, they keep
--- their slot, and the job waits if it is to run again.
--- `stops` maps id → "ms:holder" of a running job that was asked to stop, "ms:holder NUL token NUL limit key" of these.
+-- Attempts that were killed and whose process may still be running them.  Until the process has ended the attempt, or
+-- its lease has expired, the attempt keeps its slot, and the job waits if it is to run again.
+--
+-- `stops` maps id → "ms:holder" for a running job that was asked to stop, "ms:holder NUL token NUL limit key" for a
+-- killed attempt.
 --! keys jobs leases slots stops
 --! use blocked
 
--- Holder and token of such an attempt; nil for what is none.
+-- The holder and the token of a killed attempt; nil for any other value.
 local function killed_attempt(value)
     return string.match(value or '', '^%d+:(%Z*)%z(%d+)%z')
 end
@@ -14,12 +16,12 @@ local function is_alive(holder)
     return ends and tonumber(ends) > now
 end
 
--- The space of blocked keys for a job that waits for the end of its own last attempt; no limit key starts like this.
+-- The key in `blocked` for a job that waits for the end of its own last attempt; no limit key starts like this.
 local function ending_key(id)
     return '\3' .. id
 end
 
--- It has ended.  First write HDEL: it needs no memory.
+-- The killed attempt has ended.  The first write is HDEL, which needs no memory.
 local function let_go(id, value)
     redis.call('HDEL', stops, id)
     local holder, _, key = string.match(value, '^%d+:(%Z*)%z(%d+)%z(.*)$')
@@ -33,7 +35,7 @@ local function let_go(id, value)
     admit(ending_key(id), 1)
 end
 
--- May the job's last attempt, which was killed, still be at work?  One that cannot be is let go.
+-- May the job's last attempt, which was killed, still be running?  If it cannot be, what it held is freed.
 local function is_ending(id)
     local value = redis.call('HGET', stops, id)
     local holder = killed_attempt(value)
@@ -45,7 +47,7 @@ local function is_ending(id)
     return false
 end
 
--- An attempt ended whose claim is no longer held: was it killed?
+-- An attempt ended whose claim is no longer held.  If it was killed, free what it held.
 local function attempt_is_over(id, token)
     local value = redis.call('HGET', stops, id)
     local _, killed = killed_attempt(value)

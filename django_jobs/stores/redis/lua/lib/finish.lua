@@ -1,4 +1,4 @@
--- → succeeded, dead, cancelled or expired: the place, the lock, and the archiver's copy.
+-- → succeeded, dead, cancelled or expired: the place, the lock, and the copy for the archiver.
 --! keys jobs succeeded kept dead cancelled expired results attempts tries archive
 --! use unique remembered waiters since
 
@@ -25,7 +25,7 @@ local function finish(state, id, record, controls, archiving, worker)
     tell_end(id)
 end
 
--- Forget finished jobs for good; `ended[i]` is when they ended (ms).
+-- Delete finished jobs; `ended[i]` is when they ended (ms).
 local function forget(ids, state, ended)
     for _, key in ipairs({jobs, results, attempts, tries}) do
         redis.call('HDEL', key, unpack(ids))

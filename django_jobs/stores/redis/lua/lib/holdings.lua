@@ -1,6 +1,6 @@
--- What each worker process holds, so that it can be told at every heartbeat without a walk over all claims: `holdings`
--- maps holder → lines "token=number of claims".  Nobody relies on it: where it differs from what the worker knows,
--- holdings.lua counts again.  So an error here (the key has another type) must cost no job.
+-- What each worker process holds, so that each heartbeat can report it without a walk over all claims: `holdings` maps
+-- holder → lines "token=number of claims".  Nothing relies on it: if it differs from what the worker knows,
+-- holdings.lua counts again.  Therefore an error here (the key has another type) must not lose a job.
 --! keys holdings
 local function note_holding(holder, token, change)
     local text = redis.pcall('HGET', holdings, holder)

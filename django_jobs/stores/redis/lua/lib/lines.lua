@@ -1,4 +1,4 @@
--- A remembered answer that is a list.
+-- Returns a kept answer that is a list.
 local function lines_of(text)
     local list = {}
     for line in string.gmatch(text, '[^\n]+') do

@@ -1,4 +1,4 @@
--- Which job has a unique key and is still covered by it.
+-- Which job holds a unique key and is still covered by it.
 --! keys jobs
 --! use places unique
 
@@ -9,7 +9,7 @@ local function covered(holder, ends)
     return ends == 0 and redis.call('HEXISTS', jobs, holder) == 1 and not ended_state(holder)
 end
 
--- The job that has the key and is covered by it.
+-- The job that holds the key and is covered by it.
 local function locker(digest)
     local holder, ends = lock_holder(digest)
     return holder and covered(holder, ends) and holder

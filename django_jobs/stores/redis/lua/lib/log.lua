@@ -2,7 +2,7 @@
 --! keys attempts tries
 local KEPT_LINES = 25
 
--- `line` is a JSON object made by Python; the time is ours.
+-- `line` is a JSON object made by Python; the time is the server's.
 local function log_attempt(id, line)
     local entry = '{"at":' .. string.format('%.0f', now) .. ',' .. string.sub(line, 2)
     local old = redis.call('HGET', attempts, id)
@@ -16,7 +16,7 @@ local function log_attempt(id, line)
     redis.call('HSET', attempts, id, entry)
 end
 
--- The line of an attempt whose worker said nothing of its end: which it was and whose is known here.
+-- The line of an attempt whose worker did not report its end, with the attempt's number and its worker.
 local function line_of(line, number, holder)
     local quoted = string.gsub(holder, '[%c"\\]', function(char)
         return string.format('\\u%04x', string.byte(char))
@@ -24,7 +24,8 @@ local function line_of(line, number, holder)
     return '{"attempt":' .. string.format('%.0f', number) .. ',"worker":"' .. quoted .. '",' .. string.sub(line, 2)
 end
 
--- What a value of `tries` says: failures, crashes, parked since, and whether a worker died whole that held the job.
+-- What a value of `tries` means: failures, crashes, parked since, and whether a worker that held the job died with all
+-- its processes.
 local function read_tries(tried)
     local failures, crashes, parked = string.match(tried or '', '^(%d+):(%d+):(%d+)$')
     local suspect = crashes and string.find(crashes, '^0%d') ~= nil
@@ -35,8 +36,8 @@ local function get_tries(id)
     return read_tries(redis.call('HGET', tries, id))
 end
 
--- The crashes of a suspect begin with a zero, and so do the failures of a job that has begun (one that was only parked has
--- not): whoever reads them as numbers need not know of that.
+-- The crashes of a suspect begin with a zero, and so do the failures of a job that has begun (a job that was only
+-- parked has not).  A reader that needs only the numbers can ignore the zeros.
 local function set_tries(id, failures, crashes, parked, suspect, only_parked)
     local begun, suspected = only_parked and '' or '0', suspect and '0' or ''
     redis.call('HSET', tries, id, string.format('%s%.0f:%s%.0f:%.0f', begun, failures, suspected, crashes, parked))
@@ -47,7 +48,7 @@ local function has_begun(tried)
     return failures and (#failures > 1 or failures + crashes > 0)
 end
 
--- What expires is what has not begun: an attempt of this job has, or a person wants it to run.
+-- Only jobs that have not begun expire: an attempt of this job has begun, or a person wants it to run.
 local function never_expires(id, controls)
     if controls and controls.expires_at then
         set_tries(id, get_tries(id))

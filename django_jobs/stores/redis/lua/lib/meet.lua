@@ -1,5 +1,5 @@
--- Is a key sound that will be needed?  Asked before the first job is taken out.
-local met, broken = {}, nil -- key that was looked at → its size; what Redis says of the first that has another type
+-- Checks the type of a key that will be needed.  Called before the first job is taken out.
+local met, broken = {}, nil -- checked key → its size; Redis' error for the first key of another type
 local function meet(command, key)
     if not broken and not met[key] then
         met[key] = redis.pcall(command, key)

@@ -1,15 +1,16 @@
--- Since when the oldest job can run that could run now.
+-- Since when the oldest of the jobs can run that could run now.
 --! keys scheduled retry queued alone jobs
 --! use score since
-local LOOKED_AT = 20 -- jobs of one priority that are looked at at once
-local MOST = 1000 -- jobs of one lane that are looked at in all
+local LOOKED_AT = 20 -- jobs of one priority that are read at a time
+local MOST = 1000 -- jobs of one lane that are read in all
 
 local function time_in(record)
     return tonumber(string.match(record or '', '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n(%d+)\n'))
 end
 
--- In each priority of a lane they stand by their arrival: the first whose record says its time is the oldest of these.
--- What was handed back stands before the middle and is noted in `since`, as is whatever came there by another way.
+-- In each priority of a lane, jobs are ordered by arrival: the first job without an entry in `since` is the oldest of
+-- these, and its record has its time.  Jobs that were handed back come before the middle, and have an entry in
+-- `since`, as have all jobs that came to the lane in another way.
 local function oldest_in(lane, noted, first)
     local from, left = '-inf', MOST
     while left > 0 do
@@ -40,16 +41,16 @@ local function oldest_in(lane, noted, first)
             first = at
         end
         local following = (range + 1) * STEP
-        -- A score that no job of ours has may be so large that adding to it changes nothing.
+        -- A foreign score may be so large that adding to it changes nothing.
         from = following > tonumber(head[2]) and string.format('%.0f', following) or '(' .. head[2]
     end
     return first
 end
 
--- ms; math.huge where no job could run.
+-- ms; math.huge if no job could run.
 local function oldest()
     local first = math.huge
-    for _, zset in ipairs({scheduled, retry}) do -- due, and nobody has claimed since
+    for _, zset in ipairs({scheduled, retry}) do -- due, but no claim has promoted it yet
         local due = tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2])
         if due and due <= now and due < first then
             first = due

@@ -1,4 +1,4 @@
--- Where a job is, and taking it out of the place where it waits.
+-- Where a job is, and how to take it out of the place where it waits.
 --! keys jobs queued alone scheduled retry claims succeeded kept dead cancelled expired
 --! use record blocked
 
@@ -15,7 +15,7 @@ local function unblock(id)
     return true
 end
 
--- It was let in from `blocked` and will not run: the next of its limit takes the turn.
+-- The job was let in from `blocked` and will not run: the next job of its limit takes its turn.
 local function pass_turn(id)
     if redis.call('EXISTS', blocked) == 1 then
         local key = limit_key(controls_of(redis.call('HGET', jobs, id)))
@@ -25,7 +25,7 @@ local function pass_turn(id)
     end
 end
 
--- Take it out; returns the state it was in, nil if it does not wait.
+-- Take the job out; returns the state it was in, nil if it does not wait.
 local function leave_waiting(id)
     for _, place in ipairs(WAITING) do
         if redis.call('ZREM', place[2], id) == 1 then
@@ -48,7 +48,7 @@ local function leave_ended(id)
     return nil
 end
 
--- The state it ended in, and when (ms): of a job in `kept`, until when it is kept.
+-- The state in which the job ended, and when (ms); for a job in `kept`, until when it is kept.
 local function ended_state(id)
     for _, place in ipairs(ENDED) do
         local at = redis.call('ZSCORE', place[2], id)

@@ -1,4 +1,4 @@
--- → queued: into the job's lane, behind its equals or before them.
+-- → queued: into the job's lane, behind the jobs of its priority or before them.
 --! keys queued alone seq
 --! use score wake since
 
@@ -11,8 +11,8 @@ local function is_alone(controls)
     return controls and (controls.alone or controls.at_most_once)
 end
 
--- The next `n` numbers of the queue: returns the last.  A counter that cannot be counted on begins again at the time of
--- day, above every number it can have given: no job would be accepted or claimed any more without it.
+-- Take the next `n` numbers of the queue; returns the last.  A counter that cannot be used restarts at the current
+-- time in ms, above every number it can have given: without it, no job could be accepted or claimed any more.
 local function next_number(n)
     local number = redis.pcall('INCRBY', seq, n)
     if type(number) == 'table' or number < n or number >= STEP / 2 then
@@ -22,8 +22,8 @@ local function next_number(n)
     return number
 end
 
--- Has a worker died while it held the job?  'suspect' if that worker died whole, 'alone' if only a process of it did.
--- `tried` is the job's value in `tries`, where the crashes of a suspect begin with a zero.
+-- Has a worker died while it held the job?  'suspect' if the whole worker died, 'alone' if only one of its processes
+-- did.  `tried` is the job's value in `tries`, where the crashes of a suspect begin with a zero.
 local function has_crashed(tried)
     local zero, crashes = string.match(tried or '', '^%d*:(0?)(%d*)')
     if (tonumber(crashes) or 0) == 0 then
@@ -32,9 +32,12 @@ local function has_crashed(tried)
     return zero == '0' and 'suspect' or 'alone'
 end
 
--- `crashed`: as has_crashed says.  A worker died that held the job, so until it ends it runs alone whatever its controls
--- say: beside others it could be charged with the crashes of its neighbours.
--- `number`: its place among its equals; nil = behind them all, the negative of the next number = before them all.
+-- `crashed`: the result of has_crashed.  If a worker died while it held the job, the job runs alone until it ends,
+-- whatever its controls say: next to other jobs, it could be blamed for their crashes.
+--
+-- `number`: its place within its priority; nil = behind all others, the negative of the next number = before all
+-- others.
+--
 -- `from`: ms since when it can run; nil = since the time in its record, or the caller notes it.
 local function make_ready(id, controls, number, crashed, from)
     if from then

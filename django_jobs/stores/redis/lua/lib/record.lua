@@ -1,9 +1,11 @@
--- What scripts read of a record (serialization/record.py); they never write one, but for the last line.
+-- How scripts read a record (serialization/record.py).  Python makes the records; scripts only insert times (enqueue)
+-- and combine two records (lib/edited.lua).
 
-local decoded = {} -- one call meets many jobs of one type, whose controls are the same text
-local start, same = '', nil -- the first four lines of the last record, and what they say
+local decoded = {} -- one call reads many jobs of one type, whose controls are the same text
+local start, same = '', nil -- the first four lines of the last record, and the controls in them
 
--- The controls as a table, which nobody may change; nil when there are none or they cannot be read (the worker that gets it will say so).
+-- The controls as a table, which must not be changed; nil if there are none or they cannot be read (the worker that
+-- gets the job will report it).
 local function controls_of(record)
     if not record or not string.find(record, '^[+=<]') then
         return nil
@@ -16,7 +18,7 @@ local function controls_of(record)
     if decoded[line] == nil then
         local ok, controls = pcall(cjson.decode, line)
         if ok and type(controls) == 'table' then
-            local key = controls.limit_key -- as it stands in slots and blocked, where NUL separates
+            local key = controls.limit_key -- as it is stored in slots and blocked, where NUL is the separator
             controls.limit_key = type(key) == 'string' and string.gsub(key, '%z', '') or nil
         end
         decoded[line] = ok and type(controls) == 'table' and controls
@@ -25,10 +27,10 @@ local function controls_of(record)
     return same
 end
 
-local limits = {} -- first line → what it says
+local limits = {} -- first line → its limit
 
--- The controls that matter where the job starts, of which a limit alone stands in the first line; nil where none of
--- them does, false where there are none.
+-- The controls that matter when the job starts (a limit alone is in the first line); nil if none of them matters,
+-- false if there are none.
 local function controls_at_start(record)
     local flag = string.byte(record, 1)
     if flag == 60 then

@@ -1,5 +1,6 @@
--- Ids that must not be used again, though their job has left the store.  `remembered` maps id → digest, or
--- "digest:state" once the job has gone; the score in `remembered_at` is when it was enqueued, then when it ended.
+-- Ids that must not be used again, although their job has left the store.  `remembered` maps id → digest, or
+-- "digest:state" once the job has gone; the score in `remembered_at` is the time when it was enqueued, later when it
+-- ended.
 --! keys remembered remembered_at
 
 local function remember(id, digest)
@@ -8,7 +9,7 @@ local function remember(id, digest)
 end
 
 local anything_remembered
--- `kept`: for how long after the end (ms).
+-- `kept`: how long after the end (ms).
 local function is_remembered(id, kept)
     if anything_remembered == nil then
         anything_remembered = redis.call('EXISTS', remembered) == 1
@@ -21,7 +22,7 @@ local function is_remembered(id, kept)
 end
 
 -- These jobs leave the store; `ended[i]` is when they ended (ms).  Must come after a write that needs no memory.
--- A key of another type must not keep jobs from leaving: it is put aside later.
+-- A key of another type must not keep jobs from leaving: it is set aside later.
 local function remember_gone(ids, state, ended)
     local digests = redis.pcall('HMGET', remembered, unpack(ids))
     if digests.err then

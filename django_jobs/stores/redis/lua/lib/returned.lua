@@ -1,10 +1,11 @@
--- Jobs that succeeded, returned None and have left the history within the last minute: who asks for one is told so.  Their
--- ids stand in two texts, which cost a fifth of what two sets would: many jobs end, and few are asked for.  The newer text
--- becomes the older after a minute, or when it is long; the older goes by itself when all its ids are a minute old.
+-- Jobs that succeeded, returned None and left the history within the last minute, so that callers who ask for one get
+-- this answer.  Their ids are in two texts, which cost a fifth of two sets: many jobs end, and few are asked for.  The
+-- newer text becomes the older one after a minute, or when it is long; the older one expires when all its ids are a
+-- minute old.
 --! keys returned returned_before
-local TOLD, LONGEST_TEXT = 60000, 50000 * 33 -- ms; bytes: 50,000 ids that we made
+local TOLD, LONGEST_TEXT = 60000, 50000 * 33 -- ms; bytes: 50,000 ids made by this package
 
--- Notes these ids.  A key of another type costs no job: it is put aside later.
+-- Notes these ids.  A key of another type must not lose a job: it is set aside later.
 local function note_returned(ids)
     local left = redis.pcall('PTTL', returned)
     if left >= 0 and left < TOLD then

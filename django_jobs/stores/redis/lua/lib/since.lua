@@ -1,21 +1,21 @@
--- Since when a job can run, where that is not the time in its record: since it was due, let in, revived or handed back.
--- `since` maps id → ms; once the job has left its lane it is the negative of that, until the job is forgotten.
--- Nobody decides by it, so an error here (the key has another type) must cost no job.
+-- Since when a job can run, if that is not the time in its record: since it was due, let in, revived or handed back.
+-- `since` maps id → ms; once the job has left its lane, the value is negative, until the job is deleted.  Nothing is
+-- decided by it, so an error here (the key has another type) must not lose a job.
 --! keys since
 local anything_noted = false
 
--- ms, id of each, flat.
+-- `entries`: ms and id of each job, flat.
 local function note_since(entries)
     redis.pcall('ZADD', since, unpack(entries))
     anything_noted = true
 end
 
--- They left their lane and have not run.
+-- These jobs left their lane and have not run.
 local function drop_since(...)
     redis.pcall('ZREM', since, ...)
 end
 
--- Since when these jobs could run, where `since` says it, with its sign; {} where it says it of none.
+-- Since when these jobs could run, as `since` has it, with its sign; {} if it has none of them.
 local function since_of(ids)
     local found = redis.pcall('ZMSCORE', since, unpack(ids))
     for i = 1, #ids do
@@ -26,7 +26,7 @@ local function since_of(ids)
     return {}
 end
 
--- The same of jobs that start now; not before `opened` (ms), when the queue's last pause ended.
+-- The same for jobs that start now; not before `opened` (ms), when the queue's last pause ended.
 local function end_waits(ids, opened)
     if not anything_noted and opened == 0 then
         return {}

@@ -1,20 +1,20 @@
--- Which succeeded jobs HISTORY no longer keeps by their number.  One with a result stays a minute, so that whoever waits
--- for it gets it.  `result_at` is when the last one with a result ended; of those that ended up to `trimmed_to`, only such
--- are left, so that nobody looks at them again.
+-- Which succeeded jobs exceed the number that HISTORY keeps.  A job with a result stays for a minute, so that a
+-- waiting caller gets it.  `result_at` is when the last job with a result ended; of the jobs that ended up to
+-- `trimmed_to`, only jobs with results are left, so that they are not checked again.
 --! keys succeeded results result_at trimmed_to
-local STAYS, MOST_STAYING = 60000, 100000 -- ms; above that number the oldest go whatever they returned
+local STAYS, MOST_STAYING = 60000, 100000 -- ms; above that number, the oldest go whatever they returned
 
--- "run ms:" and nothing: the function returned None.
+-- "run ms:" and nothing after it: the function returned None.
 local function returned_nothing(result)
     return not result or string.byte(result, -1) == 58
 end
 
--- A job that somebody waits for stays as one with a result does.
+-- The result of a job that is waited for, changed so that the job stays as if it had a result.
 local function stays(result)
     return returned_nothing(result) and result .. 'null' or result
 end
 
--- Those of them (oldest first) that returned None and ended within the last minute; before they go.
+-- The jobs of `ids` (oldest first) that returned None and ended within the last minute; called before they go.
 local function young_without_result(ids)
     local last = redis.call('ZSCORE', succeeded, ids[#ids])
     if not last or tonumber(last) + STAYS <= now then
@@ -33,7 +33,7 @@ local function young_without_result(ids)
     return nothing
 end
 
--- Up to a thousand of them, oldest first.  `excess`: by how many there are too many.
+-- Up to a thousand of the jobs to delete, oldest first.  `excess`: how many there are too many.
 local function too_many(excess)
     local limit = math.min(excess, 1000)
     local last = tonumber(redis.pcall('GET', result_at) or 0)
@@ -62,7 +62,7 @@ local function too_many(excess)
             ids[#ids + 1] = looked_at[i]
         end
     end
-    -- Others of the last millisecond may not have been looked at.
+    -- Other jobs of the last millisecond may not have been checked.
     redis.call('SET', trimmed_to, string.format('%.0f', tonumber(found[#found]) - 1))
     return ids
 end

@@ -1,11 +1,12 @@
--- Unique locks: digest → "until:id"; until 0 = as long as the job is covered.  Only the owner's lock is ever removed.
+-- Unique locks: digest → "until:id"; until 0 = as long as the job is covered.  A lock is removed only for its own
+-- holder.
 --! keys unique
 
 local function digest_of(controls)
     return controls and type(controls.unique) == 'string' and controls.unique or nil
 end
 
--- Who has the lock of that value, and until when.
+-- The holder in a lock's value, and until when it holds the lock.
 local function holder_of(value)
     if not value then
         return nil, 0
@@ -26,7 +27,7 @@ local function lock(id, controls)
     redis.call('HSET', unique, controls.unique, string.format('%.0f:', ends) .. id)
 end
 
--- The job waits or runs again: take the lock if nobody has it, or its period is over.
+-- The job waits or runs again: take the lock if it is free, or its period is over.
 local function relock(id, controls)
     if digest_of(controls) and controls.unique_mode ~= 'period' then
         local holder, ends = lock_holder(controls.unique)
@@ -36,7 +37,7 @@ local function relock(id, controls)
     end
 end
 
--- Whatever the lock's mode: the job is going for good.
+-- The job is going for good: free its lock, whatever the mode.
 local function unlock_for_good(id, controls)
     local digest = digest_of(controls)
     if digest and lock_holder(digest) == id then
@@ -44,7 +45,7 @@ local function unlock_for_good(id, controls)
     end
 end
 
--- The digest of the lock that goes when the job ends: all but a period's.
+-- The digest of the lock that is freed when the job ends: any lock but one for a period.
 local function lock_to_free(controls)
     return digest_of(controls) and controls.unique_mode ~= 'period' and controls.unique or nil
 end
@@ -60,7 +61,7 @@ local function unlock(id, controls)
     end
 end
 
--- Many jobs end, or start, at once; `ids[i]` may have the lock `digests[i]`.
+-- Many jobs end, or start, in one call; `ids[i]` may hold the lock `digests[i]`.
 local function unlock_many(digests, ids)
     local owned = {}
     for i, value in ipairs(redis.call('HMGET', unique, unpack(digests))) do

@@ -1,18 +1,18 @@
 -- Jobs that wait in `blocked` for a worker that knows their name.  A worker passes `knows`, a digest of all names that
--- it knows.  `unknown` has a field "digest NUL name" for each name that the workers of a digest do not know.  `offer`
--- holds a token while such jobs wait: a worker that knows them may have been busy when they were put there.
+-- it knows.  `unknown` has a field "digest NUL name" for each name that the workers of that digest do not know.
+-- `offer` holds a token while such jobs wait: a worker that knows them may have been busy when they were parked.
 --! keys unknown blocked waits offer offer_alone queued alone
 --! use blocked log wake
-local NAMES = 20 -- names that one call looks at; the next call goes on behind them
-local FORGET = 86400000 -- ms: what is forgotten is learned again at the price of one claim
+local NAMES = 20 -- names that one call checks; the next call continues behind them
+local FORGET = 86400000 -- ms: learning a forgotten name again costs one claim
 local MANY = 10000
 
--- The space of blocked keys of one lane; no limit key starts like this.
+-- The key in `blocked` for a name in one lane; no limit key starts like this.
 local function unknown_key(letter, name)
     return '\4' .. letter .. name
 end
 
-local strange = {} -- one call meets many jobs of one name
+local strange = {} -- one call handles many jobs of one name
 local function is_unknown(knows, name)
     if strange[name] == nil then
         strange[name] = redis.call('HEXISTS', unknown, knows .. '\0' .. name) == 1
@@ -28,7 +28,7 @@ local function learn_unknown(knows, name)
     redis.call('PEXPIRE', unknown, FORGET)
 end
 
--- It waits from now on, at the place that it had.
+-- The job waits from now on, at the place that it had.
 local function park(id, name, score, letter)
     local tried = redis.call('HGET', tries, id)
     local failures, crashes, parked, suspect = read_tries(tried)
@@ -42,7 +42,7 @@ local function make_offer(letter)
     wake_up(letter == 's' and offer or offer_alone)
 end
 
--- It is not parked any more.
+-- The job is no longer parked.
 local function unpark(id)
     local tried = redis.call('HGET', tries, id)
     if has_begun(tried) then
@@ -53,7 +53,7 @@ local function unpark(id)
     end
 end
 
--- 1 where a claim got nothing, and jobs wait for a worker that knows them.
+-- 1 if a claim got nothing, and jobs wait for a worker that knows them.
 local function others_wait(knows, letter, got)
     if knows == '' or got > 0 then
         return 0
@@ -61,8 +61,8 @@ local function others_wait(knows, letter, got)
     return #redis.call('ZRANGEBYLEX', blocked, '[\4' .. letter, '(\4' .. letter .. '\255', 'LIMIT', 0, 1)
 end
 
--- Let in what such a worker may run, at most `limit` jobs.  Returns whether any are left for others or for another call,
--- and how many were let in.
+-- Let in jobs that this worker may know, at most `limit`.  Returns whether any are left for other workers or for
+-- another call, and how many were let in.
 local function admit_known(knows, letter, limit)
     local low, high = '[\4' .. letter, '(\4' .. letter .. '\255'
     local cursor, most = knows .. letter, limit
@@ -78,7 +78,7 @@ local function admit_known(knows, letter, limit)
         local key = head and string.match(head, '^(%Z*)%z')
         if not head then
             break
-        elseif not key then -- unreadable: look behind it
+        elseif not key then -- unreadable: continue behind it
             from = '(' .. head
         elseif is_unknown(knows, string.sub(key, 3)) then
             others = true

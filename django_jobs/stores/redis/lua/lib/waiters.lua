@@ -1,9 +1,10 @@
--- Who waits for the end of a job: `waiters` has its id, and its end is told in the stream `ends`, which all processes with
--- waiters read.  A key of another type must not keep a job from ending: its waiters look by themselves before long.
+-- Reports the ends of jobs that are waited for: `waiters` has the ids, and the ends are written to the stream `ends`,
+-- which all processes with waiting callers read.  A key of another type must not keep a job from ending: callers also
+-- check by themselves soon.
 --! keys waiters ends
 local MOST_TOLD, TOLD_FOR = 10000, 60000 -- entries; ms
 
--- The job has ended, or gone.  Does anybody wait for that?
+-- The job has ended, or was deleted.  Returns whether its end was waited for.
 local function tell_end(id)
     if redis.pcall('HDEL', waiters, id) ~= 1 then
         return false

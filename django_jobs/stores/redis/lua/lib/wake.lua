@@ -1,8 +1,8 @@
--- Tell one waiting worker to look.  One token is enough: who takes a job and leaves others puts it back.
+-- Wake one waiting worker.  One token is enough: a worker that takes a job and leaves others puts the token back.
 --! keys wake wake_alone
 local function wake_up(list)
     local waiting = redis.pcall('LLEN', list)
-    if type(waiting) == 'table' then -- somebody put another type there
+    if type(waiting) == 'table' then -- the key has another type
         redis.call('DEL', list)
         waiting = 0
     end
