@@ -1,4 +1,4 @@
-"""Redis: production, from one server to a cluster."""
+"""The store on Redis: for production, from one server to a cluster."""
 
 from django_jobs.stores.redis.store import RedisStore
 

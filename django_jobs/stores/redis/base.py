@@ -1,4 +1,4 @@
-"""What the parts of RedisStore share: calling a script of one queue by name."""
+"""What all parts of RedisStore share: calling a script for a queue by its name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from django_jobs.stores.redis.connection.scripts import Script, load
 from django_jobs.stores.redis.connection.transport import AnyTransport, Argument
 from django_jobs.stores.redis.keys import Keys
 
-#: An error text or traceback longer than this is cut where it enters the log (workers cut earlier).
+#: Characters.  A longer error text or traceback is cut when it enters the log (workers cut earlier).
 LONGEST_TEXT = 16_384
 
 
 class RedisPart:
-    """Base of the parts; holds the transport, the key names and the options."""
+    """Base class of the parts; holds the transport, the key names and the options."""
 
     transport: AnyTransport
     keys: Keys
@@ -35,7 +35,7 @@ class RedisPart:
         self._given: dict[tuple[str, str], tuple[Script, list[str]]] = {}
 
     def _script(self, name: str, queue: str) -> tuple[Script, list[str]]:
-        """The script and the keys of the queue that it is given."""
+        """Return the script, and the names of the queue's keys that it gets."""
         try:
             return self._given[name, queue]
         except KeyError:
@@ -53,13 +53,13 @@ class RedisPart:
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     def _run(self, name: str, queue: str, *args: Argument) -> Any:
-        """A script that may be sent twice as it is: ARGV is clock, args…"""
+        """Run a script that may be sent twice unchanged: ARGV is clock, args…"""
         script, keys = self._script(name, queue)
         return self.transport.run(script, keys, (self._clock(), *args))
 
     def _run_over(self, name: str, queues: Sequence[str], *args: Argument, at_once: int = 20) -> list[Any]:
-        """A script that only reads, over several queues: a call for `at_once` of them; on a cluster for each, because
-        a call stays within one slot.  Returns what the calls returned, put together."""
+        """Run a read-only script over several queues, `at_once` queues per call; on a cluster one queue per call,
+        because a call stays within one slot.  Returns the concatenated answers."""
         step = at_once if self.transport.spans else 1
         found: list[Any] = []
         for start in range(0, len(queues), step):
@@ -69,15 +69,15 @@ class RedisPart:
         return found
 
     def _run_once(self, name: str, queue: str, *args: Argument, call: Name | None = None) -> Any:
-        """A script that remembers its answer: ARGV is clock, channel, number, args…
+        """Run a script that keeps its answer: ARGV is clock, channel, number, args…
 
-        A call that was not answered may have been made.  Made again under the same name (`call`), it goes out under the
-        number it had, and gets the answer of the first."""
+        A call that was not answered may have been carried out.  If it is repeated under the same name (`call`), it is
+        sent under its old number, and gets the answer of the first call."""
         script, keys = self._script(name, queue)
         channel = self._channels.begin(queue, call)
         try:
             reply = self.transport.run(script, keys, (self._clock(), *channel.key, *args))
-        except StoreLate:  # what is kept of this channel is not ours: somebody wrote there by hand
+        except StoreLate:  # the kept entry of this channel is not from this process: a person wrote it
             return self._run_once(name, queue, *args)
         except BaseException as error:
             refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
@@ -92,18 +92,19 @@ class RedisPart:
 
 
 def attempt_line(attempt: Attempt) -> str:
-    """One line of the attempts log; the script puts its own time in front."""
+    """Return one line of the attempts log; the script puts its own time in front."""
     entry = {k: v[:LONGEST_TEXT] if isinstance(v, str) else v for k, v in attempt._asdict().items() if k != "at"}
     return json.dumps(entry, separators=(",", ":"))
 
 
 def unsigned_line(outcome: str, error: str) -> str:
-    """The line of an attempt whose worker says nothing of it: the script adds which it was, and whose."""
+    """Return the line of an attempt that its worker did not report: the script adds the attempt's number and its
+    worker."""
     return json.dumps({"outcome": outcome, "error": error[:LONGEST_TEXT]})
 
 
 def read_attempts(text: bytes | None) -> tuple[Attempt, ...]:
-    """The attempts log as values; a line that cannot be read stays visible as text."""
+    """Return the attempts log as values; a line that cannot be read stays visible as text."""
     return tuple(_read_attempt(line) for line in (text or b"").split(b"\n") if line)
 
 
@@ -115,7 +116,7 @@ def _read_attempt(line: bytes) -> Attempt:
 
 
 def read_tries(text: bytes | None) -> tuple[int, int, int]:
-    """failures, crashes, parked since (ms)."""
+    """Return failures, crashes, parked since (ms)."""
     if not text:
         return 0, 0, 0
     try:
@@ -126,12 +127,12 @@ def read_tries(text: bytes | None) -> tuple[int, int, int]:
 
 
 def is_suspect(tries: bytes) -> bool:
-    """Did a worker die whole that held the job?  (lua/lib/log.lua)"""
+    """Tell whether a worker that held the job died with all its processes (lua/lib/log.lua)."""
     return len(crashes := tries.split(b":")[1:2]) == 1 and len(crashes[0]) > 1 and crashes[0].startswith(b"0")
 
 
 def read_number(text: bytes | str | float) -> int:
-    """A count or a time; 0 where a foreign hand left something else."""
+    """Return a count or a time; 0 if another program has stored something else."""
     try:
         return int(float(text))
     except (ValueError, OverflowError):
@@ -139,7 +140,7 @@ def read_number(text: bytes | str | float) -> int:
 
 
 def read_claim(text: bytes | None) -> tuple[int, int, str]:
-    """token, claimed at (ms), holder."""
+    """Return token, claimed at (ms), holder."""
     try:
         token, claimed, holder = (text or b"").split(b":", 2)
         return int(token), int(claimed), holder.decode(errors="replace")
@@ -148,7 +149,7 @@ def read_claim(text: bytes | None) -> tuple[int, int, str]:
 
 
 def read_holdings(lines: bytes) -> Iterator[tuple[int, int]]:
-    """token, number of claims, of each line."""
+    """Yield token and number of claims of each line."""
     for line in lines.split():
         token, _, n = line.partition(b"=")
         if token.isdigit() and n.isdigit():
@@ -156,11 +157,11 @@ def read_holdings(lines: bytes) -> Iterator[tuple[int, int]]:
 
 
 def chunks(values: Sequence[Any], size: int = MAX_BATCH) -> Iterator[Sequence[Any]]:
-    """All of them, `size` at a time."""
+    """Yield all values, `size` at a time."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
 
 def texts(values: Sequence[bytes]) -> list[str]:
-    """Replies that are ids or words."""
+    """Decode replies that are ids or words."""
     return [value.decode(errors="replace") for value in values]

@@ -1,4 +1,4 @@
-"""RedisStore, who is told of the ends of jobs: all processes that wait read one stream of the queue."""
+"""RedisStore: reports the ends of jobs.  All waiting processes read one stream of the queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django_jobs.stores.redis.base import RedisPart, texts
 
 
 class RedisEnds(RedisPart, EndsStore):
-    """See stores/contract/ends.py for what each method promises."""
+    """See stores/contract/ends.py for the contract of each method."""
 
     def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:
         last, *over = self._run("watch", queue, *ids)
@@ -23,6 +23,6 @@ class RedisEnds(RedisPart, EndsStore):
         block = max(1, round(timeout * 1000))
         told = self.transport.command("XREAD", "COUNT", 1000, "BLOCK", block, "STREAMS", name, after)
         entries = told[0][1] if told else []
-        # The cluster's client makes dicts of the fields.
+        # The cluster client returns the fields as a dict.
         ended = [(fields.get(b"id", b"") if isinstance(fields, dict) else fields[1]) for _, fields in entries]
         return texts(ended), entries[-1][0] if entries else after

@@ -51,14 +51,14 @@ QUEUE_KEYS = {
 
 
 class Keys:
-    """Key names of one namespace."""
+    """The key names of one namespace."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self._queues: dict[str, dict[str, str]] = {}
 
     def of(self, queue: str) -> dict[str, str]:
-        """key name → full key, for one queue."""
+        """Return key name → full key, for one queue."""
         try:
             return self._queues[queue]
         except KeyError:
@@ -67,5 +67,6 @@ class Keys:
             return names
 
     def fleet(self, name: str) -> str:
-        """A key of the fleet's: `queues`, `workers`, `seen`, `commands:<worker>`, `document:<key>`."""
+        """Return a key that belongs to no queue: `queues`, `workers`, `seen`, `commands:<worker>`,
+        `document:<key>`."""
         return f"{{{self.namespace}}}:{name}"

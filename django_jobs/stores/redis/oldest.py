@@ -1,4 +1,4 @@
-"""Since when the oldest job can run, by plain reads: as lua/lib/oldest.lua, for who may not run scripts."""
+"""Since when the oldest job can run, by plain reads: lua/lib/oldest.lua for users who may not run scripts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from django_jobs.serialization.record import enqueued_ms
 from django_jobs.stores.redis.base import read_number
 from django_jobs.stores.redis.connection.transport import AnyTransport, Argument
 
-#: From one priority to the next (lua/lib/score.lua).
+#: Distance of two priorities (lua/lib/score.lua).
 STEP = 2**45
-#: Jobs of one priority that are looked at at once, and of one lane in all.
+#: Jobs of one priority that are read at a time, and of one lane in all.
 LOOKED_AT, MOST = 20, 1000
 
 
 class Oldest:
-    """One look into one queue; a few round trips for each priority that has jobs."""
+    """One query of one queue: a few round trips for each priority that has jobs."""
 
     def __init__(self, transport: AnyTransport, names: dict[str, str], now: int) -> None:
         self.transport, self.names, self.now = transport, names, now
 
     def since(self) -> int:
-        """ms; 0 = no job could run."""
+        """Return the time in ms; 0 = no job could run."""
         found = [due for zset in ("scheduled", "retry") if (due := self._due(zset)) and due <= self.now]
         noted = self._command("ZRANGEBYSCORE", "since", 1, "+inf", "WITHSCORES", "LIMIT", 0, LOOKED_AT)
         for i in range(0, len(noted), 2):
@@ -38,7 +38,7 @@ class Oldest:
         return read_number(head[1]) if head else 0
 
     def _in(self, lane: str) -> Sequence[int]:
-        """The time of the first job of each priority whose record says it."""
+        """Return, for each priority, the time in the record of the first job that has no entry in `since`."""
         found, start, left = list[int](), "-inf", MOST
         while left > 0:
             head = self._command("ZRANGEBYSCORE", lane, start, "+inf", "WITHSCORES", "LIMIT", 0, 1)

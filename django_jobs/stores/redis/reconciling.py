@@ -1,4 +1,4 @@
-"""RedisStore, repairing what should not be, and telling of it."""
+"""RedisStore: repairs what no transition should leave behind, and reports it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from django_jobs.stores.redis.base import RedisPart, attempt_line, chunks, read_
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.keys import QUEUE_KEYS
 
-#: A claim found without a lease gets one this long (ms): time for its worker, if it lives, to renew it.
+#: A claim found without a lease gets one of this length (ms), so that its worker, if alive, has time to renew it.
 GRACE = 10_000
-#: A repair looks into a dozen keys for each job: no more than this in one script.
+#: A repair reads a dozen keys for each job, so one script repairs no more jobs than this.
 REPAIRED_AT_ONCE = 200
-#: Each key of `blocked` that is looked at costs a round trip: no more than this in one step.
+#: Each key of `blocked` that is checked costs a round trip, so one step checks no more than this.
 BLOCKED_KEYS = 100
 _MISPLACED = attempt_line(MISPLACED)
-#: Every place a job can be in, with the command that counts it.
+#: Every place where a job can be, with the command that counts it.
 SIZES = {
     "jobs": "HLEN",
     **dict.fromkeys(("queued", "alone", "scheduled", "retry", "blocked"), "ZCARD"),
@@ -28,19 +28,20 @@ SIZES = {
 }
 #: Keys whose members may name a job that has no record.
 NAMING = ("waits", *(place for place in SIZES if place not in ("jobs", "blocked")))
-#: What is kept beside the records, in the order of lua/sweep.lua; an attempts log may be long: so many in one script.
+#: What is stored outside the records, in the order of lua/sweep.lua.  An attempts log may be long: one script reads
+#: SWEPT_AT_ONCE entries.
 BESIDE = ("tries", "attempts", "results", "checkins", "stops", "since")
 SWEPT_AT_ONCE = 100
 _START = [0] * len(BESIDE)
-#: What is walked through for jobs in no place or in several: what lua/repair.lua calls it, key.  Two keys say who is
-#: blocked: where they differ, `blocked` comes first; and places come before jobs: a job that only one of the two knows
-#: is blocked again before it could count as lost.
+#: What a walk searches for jobs in no place or in several: the kind in lua/repair.lua, and the key.  Two keys list the
+#: blocked jobs: if they differ, `blocked` comes first.  Places come before jobs, so that a job that only one of the
+#: two keys lists is blocked again before it could be taken for lost.
 WALKED_THROUGH = (("waiters", "blocked"), *(("places", key) for key in NAMING), ("jobs", "jobs"))
 _REPORTED = {"waiters": "waiter_without_limit", "places": "place_without_job", "jobs": "job_without_place"}
-#: Seconds of such a walk in one call; the next call goes on.  A few dozen scripts of some ms each: the process that
-#: does the upkeep has other work, and is replaced when it is silent for long.
+#: Seconds of such a walk in one call; the next call continues.  That is a few dozen scripts of some ms each: the
+#: maintenance process has other work, and is replaced if it is silent for long.
 STEP = 0.25
-#: What a step of repair reports.
+#: The kinds that a repair step reports.
 KINDS = (
     "wrong_type",
     "claim_without_lease",
@@ -52,7 +53,7 @@ KINDS = (
     "place_without_job",
     "entry_without_job",
 )
-#: What `faults` looks at: kind, what lua/repair.lua calls it, key.
+#: What `faults` checks: kind, its name in lua/repair.lua, key.
 LOOKED_AT = (
     ("claim_without_lease", "claims", "claims"),
     ("lock_without_job", "locks", "unique"),
@@ -65,14 +66,14 @@ LOOKED_AT = (
 
 @dataclass
 class _Walk:
-    """A walk through a whole queue: what is left of it, and the cursor in the first of these."""
+    """A walk through a whole queue: the parts that are left, and the cursor in the first of them."""
 
     left: list[tuple[str, str]]
     cursor: int = 0
 
 
 class RedisReconciling(RedisPart, RunningStore):
-    """See stores/contract/running.py for what each method promises."""
+    """See stores/contract/running.py for the contract of each method."""
 
     def reconcile(
         self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None
@@ -81,7 +82,7 @@ class RedisReconciling(RedisPart, RunningStore):
         wrong, size, ended = self._survey(queue)
         if wrong:
             out["wrong_type"] = self._set_aside(wrong)
-            return out  # the next step finds keys that can be read
+            return out  # the next step finds keys that it can read
         names = self.keys.of(queue)
         claims = dict(self._next(queue, "claims", "claims", limit)) if size["claims"] else {}
         if claims:
@@ -89,7 +90,8 @@ class RedisReconciling(RedisPart, RunningStore):
             homeless = texts([id for id, claim in claims.items() if read_claim(claim)[2] not in leases])
             out["claim_without_lease"] = self._repair(queue, "claims", homeless)
         holding = {read_claim(claim)[2] for claim in claims.values()}
-        # Of a worker nothing is known unless all claims were read; a remote holder has one, which the script looks at.
+        # Whether a worker holds anything is known only if all claims were read; a remote holder has one claim, which
+        # the script checks.
         whole = len(claims) >= size["claims"]
         out["lease_without_claim"] = self._repair(
             queue,
@@ -136,12 +138,12 @@ class RedisReconciling(RedisPart, RunningStore):
         return Faults({kind: list(dict.fromkeys(which)) for kind, which in found.items() if which}, whole)
 
     def _sweep(self, queue: str, cursors: list[int], how: str = "") -> tuple[list[str], list[int]]:
-        """Entries of jobs that are gone, and how to go on: from the beginning after the end."""
+        """Return the jobs that are gone but have entries, and the next cursors, which start again after the end."""
         gone, following = self._run("sweep", queue, how, SWEPT_AT_ONCE, *cursors)
         return texts(gone), [int(cursor) for cursor in following]
 
     def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[str]]:
-        """Keys of another type than ours, how many each of the others holds, leases that have ended."""
+        """Return the keys of a wrong type, the size of each other key, and the leases that have expired."""
         script, _ = self._script("survey", queue)
         wrong, sizes, ended = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))
         return texts(wrong), dict(zip(script.keys, sizes, strict=True)), texts(ended)
@@ -158,8 +160,8 @@ class RedisReconciling(RedisPart, RunningStore):
         return count
 
     def _set_aside(self, names: Sequence[str]) -> int:
-        """Rename keys of another type than ours to <key>:set-aside:<ms>, where a person can look at them.  If another
-        worker was quicker, the name may be that of a sound key again."""
+        """Rename keys of a wrong type to <key>:set-aside:<ms>, where a person can look at them.  If another process
+        has done so first, the name may belong to a sound key again."""
         done = 0
         for name in names:
             key, aside = name.rpartition(":")[2], f"{name}:set-aside:{self.now()}"
@@ -169,13 +171,16 @@ class RedisReconciling(RedisPart, RunningStore):
     def _misplaced(
         self, queue: str, size: dict[str, int], limit: int, out: dict[str, int], buried: list[tuple[str, bytes]] | None
     ) -> None:
-        """Every job is in exactly one place, so the sizes of places add up to the number of jobs.  When they do not,
-        twice in a row, all jobs and places are walked, as far as STEP goes in each call; otherwise the next `limit` of
-        each are looked at, because faults of opposite kinds leave the sums equal.  What is empty is not looked at."""
+        """Find misplaced jobs by the numbers of jobs.  Every job is in exactly one place, so the sizes of the places
+        add up to the number of jobs.
+
+        If they do not, twice in a row, all jobs and places are walked through, for STEP seconds in each call.
+        Otherwise only the next `limit` of each are checked, because opposite faults leave the sums equal.  Empty keys
+        are skipped."""
         walks: dict[str, _Walk] = self.__dict__.setdefault("_walks", {})
         same = size["blocked"] == size["waits"]
         if _balanced(size) and same:
-            walks.pop(queue, None)  # what was looked for has been found
+            walks.pop(queue, None)  # the misplaced jobs have been found
         elif queue not in walks and (not same or not self._still_balanced(queue)):
             wanted = WALKED_THROUGH[same:]
             walks[queue] = _Walk([(what, key) for what, key in wanted if size[key]])
@@ -188,7 +193,7 @@ class RedisReconciling(RedisPart, RunningStore):
                 self._mend(queue, what, self._next_of(queue, what, key, limit), out, buried)
 
     def _go_on(self, queue: str, walk: _Walk, out: dict[str, int], buried: list[tuple[str, bytes]] | None) -> bool:
-        """Walk on from where the last call stood, for STEP seconds.  Returns whether that was the end."""
+        """Continue the walk for STEP seconds.  Returns whether it has ended."""
         names, until = self.keys.of(queue), monotonic() + STEP
         while walk.left:
             what, key = walk.left[0]
@@ -209,7 +214,7 @@ class RedisReconciling(RedisPart, RunningStore):
         out: dict[str, int],
         buried: list[tuple[str, bytes]] | None,
     ) -> None:
-        # A record under an id that is no text stays as it is: no call could name it.
+        # A record whose id is not text stays as it is: no call could name it.
         some = texts(found) if what == "jobs" else found
         out[_REPORTED[what]] += self._repair(queue, what, some, buried if what == "jobs" else None)
 
@@ -233,7 +238,8 @@ class RedisReconciling(RedisPart, RunningStore):
                 return
 
     def _next(self, queue: str, kind: str, key: str, limit: int) -> Iterator[tuple[bytes, bytes]]:
-        """About `limit` entries, beginning at a place that moves on from step to step: all are met in time."""
+        """Yield about `limit` entries, from a position that moves on from step to step, so that all are reached in
+        time."""
         cursors: dict[tuple[str, str], int] = self.__dict__.setdefault("_cursors", {})
         name, seen = self.keys.of(queue)[key], 0
         at = kind, name
@@ -250,7 +256,7 @@ class RedisReconciling(RedisPart, RunningStore):
         return [member for member, _ in self._next(queue, kind, key, limit)]
 
     def _first_waiters(self, queue: str, limit: int) -> list[bytes]:
-        """The first member of each of the next keys in `blocked`, from the beginning again after the last."""
+        """Return the first member of each of the next keys in `blocked`; after the last key, start again."""
         name, out = self.keys.of(queue)["blocked"], list[bytes]()
         reached: dict[str, bytes] = self.__dict__.setdefault("_reached", {})
         after = reached.pop(name, b"-")

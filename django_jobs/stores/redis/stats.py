@@ -1,4 +1,4 @@
-"""RedisStore, numbers: one script for many queues, or plain reads for a user who may not run scripts."""
+"""RedisStore: numbers, by one script for many queues, or by plain reads for a user who may not run scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.redis.base import RedisPart, read_number
 from django_jobs.stores.redis.oldest import Oldest
 
-#: In the order of lua/stats.lua; two places make one state twice.
+#: In the order of lua/stats.lua; a state with two places is listed twice.
 PLACES = (
     ("scheduled", State.SCHEDULED),
     ("queued", State.QUEUED),
@@ -27,7 +27,7 @@ PLACES = (
 
 
 class RedisStats(RedisPart):
-    """What is asked of many places at once, from either source."""
+    """Reads many places in one call, by a script or by plain reads."""
 
     _scripts_refused = False
 
@@ -37,11 +37,11 @@ class RedisStats(RedisPart):
                 replies = self._run_over("stats", queues)
                 return [_read(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
             except StoreMisconfigured:
-                self._scripts_refused = True  # a viewer: plain reads from now on
+                self._scripts_refused = True  # a user with read access only: plain reads from now on
         return [_read(queue, self._plain_stats(queue)) for queue in queues]
 
     def _holding(self, queues: Sequence[str], id: str) -> list[Any]:
-        """Which of these queues have a job of this id: 1 or 0 each."""
+        """Return for each of these queues whether it has a job with this id: 1 or 0."""
         if not self._scripts_refused:
             try:
                 return self._run_over("find", queues, id, at_once=500)
@@ -50,7 +50,8 @@ class RedisStats(RedisPart):
         return self.transport.pipeline([("HEXISTS", self.keys.of(queue)["jobs"], id) for queue in queues])
 
     def _where(self, queue: str, ids: Sequence[str]) -> list[Any]:
-        """Records, claims, waits, then scores in PLACES but for those two kinds: a column for each, a value per id."""
+        """Return records, claims, waits, then scores in PLACES except claims and blocked: a column for each, a value
+        per id."""
         if not self._scripts_refused:
             try:
                 return list(self._run("where", queue, *ids))
@@ -77,7 +78,7 @@ class RedisStats(RedisPart):
 
 
 def _flat(reply: Any) -> list[bytes]:
-    """HGETALL as pairs in a row, whether the client made a dict of it or not."""
+    """Return HGETALL as a flat list of fields and values, even if the client made a dict of it."""
     return [part for item in reply.items() for part in item] if isinstance(reply, dict) else list(reply)
 
 
@@ -87,7 +88,7 @@ def _read(queue: str, reply: list[Any]) -> QueueStats:
     for (_, state), size in zip(PLACES, sizes, strict=True):
         counts[state.value] += size
     pauses = {paused[i].decode(errors="replace"): read_pause(paused[i + 1]) for i in range(0, len(paused), 2)}
-    opened = pauses[""].until if "" in pauses else 0  # when the last pause ended, if it is over
+    opened = pauses[""].until if "" in pauses else 0  # when the last pause ended, if it has
     pauses = {name: pause for name, pause in pauses.items() if not pause.until or pause.until > now}
     since = max(read_number(oldest), opened)
     return QueueStats(
@@ -101,7 +102,7 @@ def _read(queue: str, reply: list[Any]) -> QueueStats:
 
 
 def read_pause(text: bytes) -> Pause:
-    """A value of `paused`: until:since:reason."""
+    """Read a value of `paused`: until:since:reason."""
     until, _, rest = text.partition(b":")
     since, _, reason = rest.partition(b":")
     return Pause(

@@ -1,4 +1,4 @@
-"""RedisStore: the parts put together, and the kinds of server they run on."""
+"""RedisStore: all its parts together, and the kinds of server that it runs on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RedisStore(
 
     @classmethod
     def from_setting(cls, setting: str, *, options: StoreOptions | None = None) -> RedisStore:
-        """A store for the STORE setting: a URL, or "cache:ALIAS".  Connects at the first call."""
+        """Make a store for the STORE setting: a URL, or "cache:ALIAS".  It connects at the first call."""
         options = options or StoreOptions()
         if setting.startswith("redis+cluster://"):
             return RedisClusterStore(ClusterTransport(cluster_from_setting(setting), redacted(setting)), options)
@@ -35,12 +35,12 @@ class RedisStore(
 
 
 class RedisClusterStore(RedisStore):
-    """Where queues live on different nodes, commands over several queues are split."""
+    """A store whose queues are on several nodes: a command over several queues is split."""
 
-    #: Seconds.  One blocking command cannot wait on several nodes: wait on one queue, then look at all.
+    #: Seconds.  One blocking command cannot wait on several nodes: wait on one queue, then look into all.
     LONGEST_WAIT = 0.25
 
-    #: the calls for them are made one after the other.
+    #: its calls for several queues are made one after the other.
     renewed_at_once = 1
 
     transport: ClusterTransport
@@ -55,7 +55,7 @@ class RedisClusterStore(RedisStore):
         return super()._wait(one, timeout if len(queues) == 1 else min(timeout, self.LONGEST_WAIT))
 
     def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
-        """Of a server that is silent one queue is asked for: the others have work."""
+        """If a server does not answer, ask it for one queue only: the queues of the others have work."""
         found: dict[str, Outlook] = {}
         silent: dict[str, StoreUnavailable] = {}
         for queue in queues:

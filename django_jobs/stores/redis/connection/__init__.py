@@ -1,1 +1,1 @@
-"""Reaching Redis: addresses, scripts, calls that may be sent again, errors."""
+"""Connecting to Redis: addresses, scripts, repeatable calls, errors."""

@@ -1,8 +1,7 @@
 """The STORE setting → how to reach Redis: a URL, or the connection settings of a django-redis alias.
 
-Pools are always our own: django-redis shares one pool among aliases of one URL, with the first one's options, and an
-alias made for a cache may have timeouts that break a waiting worker.
-"""
+The store always makes its own pool: django-redis shares one pool among aliases of one URL, with the options of the
+first alias, and an alias made for a cache may have timeouts that break a waiting worker."""
 
 from __future__ import annotations
 
@@ -19,14 +18,15 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from django_jobs.conf.store_address import option_problem
 
-#: Seconds.  connect + one read stay below the 5 s in which enqueue() promises an answer; a read is longer than
-#: the longest blocking wait (2 s).
+#: Seconds.  Connecting and one read stay below the 5 s in which enqueue() promises an answer; a read may take longer
+#: than the longest blocking wait (2 s).
 CONNECT_TIMEOUT = 1.5
 SOCKET_TIMEOUT = 3.0
-#: The Cluster client reads twice from a node that is silent.
+#: The Cluster client tries to read twice from a node that does not answer.
 CLUSTER_TIMEOUT = 2.4
 
-#: Retry(…, 0): we re-send ourselves, and only what may be sent twice.  RESP2: same replies on every server version.
+#: Retry(…, 0): the store repeats calls itself, and only those that may be sent twice.  RESP2: the same replies from
+#: every server version.
 OURS: dict[str, Any] = {
     "socket_connect_timeout": CONNECT_TIMEOUT,
     "socket_timeout": SOCKET_TIMEOUT,
@@ -36,10 +36,10 @@ OURS: dict[str, Any] = {
     "protocol": 2,
 }
 
-#: What a unix socket does not know.
+#: Options that a unix socket does not accept.
 TCP_ONLY = {"socket_keepalive"}
 
-#: What redis-py keeps in connection_kwargs for itself, and what would undo OURS.
+#: Entries of connection_kwargs that redis-py keeps for itself, or that would undo OURS.
 NOT_TO_COPY = {
     "maint_notifications_pool_handler",
     "maint_notifications_config",
@@ -65,7 +65,7 @@ def _without_tcp(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def pool_from_setting(setting: str) -> redis.ConnectionPool:
-    """A pool for everything but Cluster.  Raises ImproperlyConfigured naming the setting and the remedy."""
+    """Make a pool for any setting except Cluster.  Raises ImproperlyConfigured, naming the setting and the remedy."""
     if setting.startswith("cache:"):
         return _pool_from_alias(setting.removeprefix("cache:"))
     refuse_unknown_options(setting)
@@ -130,20 +130,20 @@ def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
     extra: dict[str, Any] = {k: unquote(v) for k, v in (("username", user), ("password", password)) if v}
     nodes = [ClusterNode(*_host_port(host, 6379)) for host in hosts.split(",")]
     ours = {k: v for k, v in OURS.items() if k != "health_check_interval"} | {"socket_timeout": CLUSTER_TIMEOUT}
-    # Once more, because only then does the client take another node for what concerns no key.
+    # One repeat, because only then does the client take another node for commands without a key.
     retry = Retry(NoBackoff(), 1)
     return lambda: redis.RedisCluster(startup_nodes=nodes, retry=retry, max_connections=2**31, **ours, **extra)
 
 
 def refuse_unknown_options(setting: str) -> None:
-    """Raise ImproperlyConfigured: redis-py raises a bare TypeError at the first command, and the parsers here look at
-    none."""
+    """Raise ImproperlyConfigured for unknown options: redis-py would raise a bare TypeError at the first command, and
+    the parsers here ignore them."""
     if problem := option_problem(setting):
         raise ImproperlyConfigured(f"DJANGO_JOBS['STORE'] is {redacted(setting)!r}: it {problem[0]}. {problem[1]}")
 
 
 def redacted(setting: str) -> str:
-    """The setting as it may be shown: without user and password."""
+    """Return the setting in a form that may be shown: without user and password."""
     scheme, separator, rest = setting.partition("://")
     shown = f"{scheme}{separator}…@{rest.rpartition('@')[2]}" if "@" in rest else setting
     return re.sub(r"([?&](?:username|password)=)[^&]*", r"\1…", shown)

@@ -1,4 +1,4 @@
-"""Redis errors → ours, each naming what to do.  Driver exceptions end here."""
+"""Translates Redis errors into store errors that say what to do.  No error of the driver goes further than this."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 
-#: What the driver raises: the errors of its Cluster client are of another family.
+#: The errors of the driver: those of its Cluster client have a base class of their own.
 DRIVER_ERRORS = (driver.RedisError, driver.RedisClusterException, OSError)
-#: The connection is to a server that cannot serve us now (restart, failover): drop it and try another time.
+#: The server cannot serve this call now (restart, failover): drop the connection and try again.
 PASSING = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "BUSY", "MISCONF", "NOREPLICAS")
-#: The same where the driver has taken the word off the text.
+#: The same errors when the driver has removed the code from the text.
 _PASSING_TYPES = (
     driver.ConnectionError,
     driver.TimeoutError,
@@ -22,11 +22,11 @@ _PASSING_TYPES = (
     driver.TryAgainError,
     OSError,
 )
-#: Redis 6.2 puts what went wrong inside a script behind its place there: "… @user_script: 1: -READONLY You can't …".
+#: Redis 6.2 puts the error of a command in a script behind its position: "… @user_script: 1: -READONLY You can't …".
 _IN_A_SCRIPT = re.compile(r"@user_script: ?\d+: -(?=[A-Z]+ )")
-#: Nobody listens there: a port that refuses, a unix socket that does not exist.
+#: No server listens there: the port refuses connections, or the unix socket does not exist.
 _NOBODY = {errno.ECONNREFUSED, errno.ENOENT}
-#: What the driver says of a server that was not started as a node of a Cluster.
+#: The driver's text for a server that was not started as a node of a Cluster.
 NO_CLUSTER = "Cluster mode is not enabled"
 
 
@@ -35,35 +35,35 @@ class StoreLate(StoreError):
 
 
 def is_passing(error: Exception) -> bool:
-    """Would the same call succeed later, on a new connection?"""
+    """Tell whether the same call may succeed later, on a new connection."""
     error = _reason(error)
     if isinstance(error, (driver.AuthenticationError, driver.AuthorizationError, driver.MaxConnectionsError)):
         return False
-    if isinstance(error, driver.RedisClusterException):  # slots that no node has
+    if isinstance(error, driver.RedisClusterException):  # slots that no node covers
         return NO_CLUSTER not in str(error)
     return isinstance(error, _PASSING_TYPES) or _said(error).startswith(PASSING)
 
 
 def nobody_listens(error: BaseException | None) -> bool:
-    """Was the connection refused?  Then nothing was sent."""
+    """Tell whether the connection was refused, so that nothing was sent."""
     cause = None if error is None else error.__cause__ or error.__context__
-    # What the driver says is looked at too: any error has a context that was raised where another was being handled.
+    # The text is checked, too, because an error raised while another is handled also has a context.
     return isinstance(cause, OSError) and cause.errno in _NOBODY and " connecting to " in str(error)
 
 
 def _said(error: Exception) -> str:
-    """The server's words, whichever version it has."""
+    """Return the server's error text, the same for all versions."""
     return _IN_A_SCRIPT.split(str(error))[-1]
 
 
 def _reason(error: Exception) -> Exception:
-    """Why the Cluster client found no node that tells it where the slots are: what the last one said."""
+    """Return the last node's error if the Cluster client found no node that told it where the slots are."""
     cause = error.__cause__
     return cause if isinstance(error, driver.RedisClusterException) and isinstance(cause, Exception) else error
 
 
 def translate(error: Exception, where: str) -> StoreError:
-    """The error to raise instead; `where` is the address without password."""
+    """Return the error to raise instead; `where` is the address without the password."""
     error = _reason(error)
     text = _said(error)
     if NO_CLUSTER in text:
@@ -85,7 +85,7 @@ def translate(error: Exception, where: str) -> StoreError:
             f"Redis at {where} has reached maxmemory; nothing was stored. Workers go on and free some; "
             "raise maxmemory, or lower HISTORY and DEAD."
         )
-    if "LATE: " in text:  # raised in lua/lib/answers.lua; servers put their own words round it
+    if "LATE: " in text:  # raised in lua/lib/answers.lua; servers add text around it
         return StoreLate(f"Redis at {where} refused a call that came too late: {text}")
     if "WRONGTYPE" in text:
         return StoreCorrupt(f"A key of ours holds another type ({text}). `manage.py jobs doctor` tells which.")

@@ -1,4 +1,4 @@
-"""Commands and replies on one connection, below everything that knows of scripts and errors."""
+"""Commands and replies on one connection, without knowledge of scripts and errors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Argument = str | bytes | int | float
 
 
 def in_order(connection: redis.Connection, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-    """Send them together, and return their replies."""
+    """Send the commands together, and return their replies."""
     connection.send_packed_command(connection.pack_commands(commands))
     return [connection.read_response() for _ in commands]
 
 
 def read_reply(connection: redis.Connection) -> Any:
-    """The next reply, an error too."""
+    """Return the next reply, which may be an error."""
     try:
         return connection.read_response()
     except driver.ResponseError as error:
@@ -28,7 +28,8 @@ def read_reply(connection: redis.Connection) -> Any:
 
 
 def as_sent(reply: Any) -> Any:
-    """The cluster client makes dicts of HGETALL and HSCAN, and pairs of scores: back to the flat lists of the wire."""
+    """Undo the cluster client's conversions (dicts for HGETALL and HSCAN, pairs for scores): return the flat lists of
+    the protocol."""
     if isinstance(reply, dict) and all(isinstance(key, bytes) for key in reply):
         return [part for pair in reply.items() for part in pair]
     if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[1], (dict, list)):
@@ -39,7 +40,8 @@ def as_sent(reply: Any) -> Any:
 
 
 def abandon(pool: Any) -> None:
-    """In a copy of the process.  The pool's own methods may wait for a lock that a thread held which is not there."""
+    """Drop the sockets in a copy of the process.  The pool's own methods may wait for a lock of a thread that the copy
+    lacks."""
     connections = {c for name in ("_available_connections", "_in_use_connections") for c in getattr(pool, name, ())}
     for connection in connections:
         if (sock := getattr(connection, "_sock", None)) is not None:

@@ -1,4 +1,4 @@
-"""How long a call to Redis is tried: again where that may help, and at once no more where somebody waits."""
+"""How long a call to Redis is repeated: as long as that may help, but not if an urgent call was refused."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
 from django_jobs.stores.redis.connection.scripts import Script
 
-#: Seconds in which a call ends, one way or the other: no new try starts when the rest could not hold it.
+#: Seconds after which a call has ended, with or without success: no try starts later than LAST_TRY.
 DEADLINE = 5.0
 LAST_TRY = 1.8
-#: Seconds between tries: a restarting server on one machine is back by then.
+#: Seconds between tries: a server that restarts on the same machine is back by then.
 PAUSE = 0.05
 
 
 def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = False) -> Any:
-    """Call it, and again if it fails for a moment.  Raises StoreUnavailable within DEADLINE, or another StoreError.
+    """Make the call, and repeat it after errors that may pass.  Raises StoreUnavailable within DEADLINE, or another
+    StoreError.
 
-    `urgent`: somebody waits who can do without the store.  Where nobody listens he is told at once: nothing is sent."""
+    `urgent`: the caller can do without the store.  If no server listens, it gets the error at once: nothing was
+    sent."""
     started, tried = monotonic(), False
     while True:
         try:
@@ -34,7 +36,8 @@ def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = Fal
 
 
 def _in_doubt(call: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same call for its next try: a request of it may still be under way (see idempotency.py)."""
+    """Return the same call for its next try, marked because an earlier request may still be under way (see
+    idempotency.py)."""
     match call:
         case Script(numbered=True) as script, keys, (clock, channel, number, *rest) if not str(number).endswith("+"):
             return script, keys, (clock, channel, f"{number}+", *rest)

@@ -1,7 +1,7 @@
 """Loads lua/*.lua once.  A script declares what it needs in two kinds of comment line:
 
---! keys jobs queued      the queue's keys it touches: they arrive in KEYS and become locals of those names
---! use clock record      files of lua/lib/ put before it (their keys and uses come along)
+--! keys jobs queued      keys of the queue that it uses: they arrive in KEYS, and become locals of these names
+--! use clock record      files of lua/lib/ that are put before it (with their own keys and uses)
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _LUA = files("django_jobs.stores.redis") / "lua"
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One transition: its source, its hash for EVALSHA, and the names of the keys it is to be given."""
+    """One transition: its source, its hash for EVALSHA, and the names of the keys that it gets."""
 
     name: str
     source: bytes
     sha: bytes
     keys: tuple[str, ...]
-    #: its calls carry the number of their sender (lib/answers.lua).
+    #: its calls carry a number of their sender (lib/answers.lua).
     numbered: bool = False
 
 
 @cache
 def load(name: str) -> Script:
-    """The script lua/<name>.lua with its libraries."""
+    """Return the script lua/<name>.lua with its libraries."""
     keys: list[str] = []
     parts: list[str] = []
     libraries: set[str] = set()
@@ -55,5 +55,5 @@ def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str
 
 
 def names() -> list[str]:
-    """All scripts, for tests and for loading them beforehand."""
+    """Return the names of all scripts, for tests and for loading them in advance."""
     return sorted(entry.name.removesuffix(".lua") for entry in _LUA.iterdir() if entry.name.endswith(".lua"))

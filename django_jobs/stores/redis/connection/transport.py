@@ -1,8 +1,7 @@
-"""One call of one script: packing, sending, re-sending after a lost reply, and the errors.
+"""One call of one script: packing, sending, sending again after a lost reply, and the errors.
 
-The connection of a thread is used directly: a call through redis-py's client costs three times as much, and its own
-re-sending (10 times by default) knows neither our deadline nor which calls may be repeated.  Ours all may.
-"""
+Each thread uses its connection directly: a call through redis-py's client costs three times as much, and its repeats
+(10 times by default) know neither our deadline nor which calls may be repeated.  All calls here may be repeated."""
 
 from __future__ import annotations
 
@@ -21,22 +20,22 @@ from django_jobs.stores.redis.connection.replies import Argument, abandon, as_se
 from django_jobs.stores.redis.connection.retry import DEADLINE, persist
 from django_jobs.stores.redis.connection.scripts import Script
 
-#: Seconds by which the answer of a command that waits in the server may be late.
+#: Seconds that the answer to a blocking command may take beyond the command's own timeout.
 PATIENCE = 1.0
-#: The calls that somebody waits for who is no worker: those that enqueue, and what comes before the first of them.
+#: The calls for which a caller other than a worker waits: enqueueing, and what comes before the first enqueue.
 URGENT = frozenset({"enqueue", "enqueue_plain", "SADD"})
 
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 
 
 class _Slot(threading.local):
-    """The connection of this thread, with the process it belongs to."""
+    """The connection of this thread, with the process that it belongs to."""
 
     held: _Held | None = None
 
 
 class _Held:
-    """Gives the connection back to the pool when its thread ends."""
+    """Returns the connection to the pool when its thread ends."""
 
     def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection) -> None:
         self.pid = os.getpid()
@@ -44,13 +43,14 @@ class _Held:
         self.broken = False
 
     def mend(self) -> None:
-        """Connect again.  Sending would do it, too, but to the address it had: only this asks Sentinel for the new."""
+        """Connect again after `drop`.  Sending would reconnect, too, but to the old address: only this asks Sentinel
+        for the new one."""
         if self.broken:
             self.connection.connect()
             self.broken = False
 
     def drop(self) -> None:
-        """Disconnect: the next call begins on a new socket."""
+        """Disconnect, so that the next call begins on a new socket."""
         self.broken = True
         self.connection.disconnect()
 
@@ -60,9 +60,9 @@ class _Held:
 
 
 class Transport:
-    """Standalone servers, unix sockets, TLS and Sentinel.  Safe over threads and forks."""
+    """Standalone servers, unix sockets, TLS and Sentinel.  Safe across threads and forks."""
 
-    #: May one call touch keys of several queues?
+    #: Whether one call may touch keys of several queues.
     spans = True
 
     def __init__(self, pool: redis.ConnectionPool, where: str) -> None:
@@ -70,12 +70,12 @@ class Transport:
         self.where = where
         self._slot = _Slot()
         self._client: redis.Redis | None = None
-        # Behind Sentinel a server that is gone has a successor in a moment.
+        # Behind Sentinel, a server that is gone is replaced within moments.
         self._urgent = frozenset() if isinstance(pool, SentinelConnectionPool) else URGENT
 
     @property
     def client(self) -> redis.Redis:
-        """An ordinary client on the same pool, for plain reads off the hot path."""
+        """An ordinary client on the same pool, for plain reads that are not time-critical."""
         if self._client is None:
             self._client = redis.Redis(connection_pool=self.pool)
         return self._client
@@ -87,7 +87,7 @@ class Transport:
         return held
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        """Run a script, as `persist` does."""
+        """Run a script, repeated as in `persist`."""
         return persist(self.where, self._once, script, keys, args, urgent=script.name in self._urgent)
 
     def command(self, *args: Argument) -> Any:
@@ -95,17 +95,17 @@ class Transport:
         return persist(self.where, self._once, None, (), args, urgent=args[0] in self._urgent)
 
     def blocking(self, timeout: float, *args: Argument) -> Any:
-        """Run a command that the server answers after `timeout` seconds at the latest, if it lives."""
+        """Run a command that a server that is up answers after `timeout` seconds at the latest."""
         return persist(self.where, self._once, None, (), args, timeout + PATIENCE)
 
     def _once(self, script: Script | None, keys: Sequence[str], args: Sequence[Argument], wait: float = 0.0) -> Any:
-        held = self._held()  # kept for the whole call: `close` must not give its connection to somebody else
+        held = self._held()  # kept for the whole call: `close` must not give its connection to another thread
         connection = held.connection
         try:
             held.mend()
             if script is None:
                 connection.send_command(*args)
-                # With a time of its own: that of every other read may be shorter (`?socket_timeout=1`).
+                # A timeout of its own: that of all other reads may be shorter (`?socket_timeout=1`).
                 if wait and not connection.can_read(wait):
                     raise driver.TimeoutError(f"no answer after {wait:g} s")
                 return connection.read_response()
@@ -116,16 +116,16 @@ class Transport:
                 connection.send_command(b"EVAL", script.source, len(keys), *keys, *args)
                 return connection.read_response()
         except driver.ResponseError as error:
-            if is_passing(error):  # a demoted or loading server: the next try looks for the right one
+            if is_passing(error):  # a demoted or loading server: the next try finds the right one
                 held.drop()
             raise
         except BaseException:
-            held.drop()  # half a reply may be in the socket: nobody may read it as theirs
+            held.drop()  # half a reply may be in the socket, and the next call must not read it
             raise
 
     def run_together(self, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts that may be sent twice in one round trip.  What the server says against one of them is a
-        StoreError in its place."""
+        """Run scripts that may be sent twice in one round trip.  If the server refuses one of them, a StoreError is
+        returned in its place."""
         replies = persist(self.where, self._together, calls) if calls else []
         return [translate(reply, self.where) if isinstance(reply, Exception) else reply for reply in replies]
 
@@ -149,7 +149,7 @@ class Transport:
         return replies
 
     def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Plain commands in this order on one connection to the server that has the key."""
+        """Run plain commands in this order on one connection to the server that has the key."""
         return list(persist(self.where, self._in_order, commands))
 
     def _in_order(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
@@ -162,7 +162,7 @@ class Transport:
             raise
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Send plain reads together; one round trip.  Raises StoreError."""
+        """Send plain reads together, in one round trip.  Raises StoreError."""
         if not commands:
             return []
         try:
@@ -174,7 +174,7 @@ class Transport:
             raise translate(error, self.where) from error
 
     def close(self) -> None:
-        """Disconnect everything this process opened."""
+        """Disconnect all connections of this process."""
         self._slot = _Slot()
         self._client = None
         self.pool.disconnect()
@@ -185,10 +185,10 @@ class Transport:
 
 
 class ClusterTransport:
-    """Redis Cluster: redis-py routes each call to the node of its slot.  Clients are one per process.
+    """Redis Cluster: redis-py sends each call to the node of its slot.  One client per process.
 
-    A node that is silent is asked twice: redis-py by itself would ask it eleven times, for longer than a lease.  Where
-    all nodes are silent a call takes longer than DEADLINE: each of them is asked where the slots are."""
+    A node that does not answer is asked twice: redis-py alone would ask it eleven times, for longer than a lease.  If
+    no node answers, a call takes longer than DEADLINE, because each of them is asked where the slots are."""
 
     spans = False
 
@@ -208,11 +208,11 @@ class ClusterTransport:
             return self._client
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        """As Transport.run."""
+        """See Transport.run."""
         return persist(self.where, self._run, script, keys, args)
 
     def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """As Transport.on_one_connection."""
+        """See Transport.on_one_connection."""
         return list(persist(self.where, self._in_order, key, commands))
 
     def _in_order(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
@@ -227,7 +227,7 @@ class ClusterTransport:
             pool.release(connection)
 
     def run_together(self, calls: Sequence[Call]) -> list[Any]:
-        """As Transport.run_together, one after the other: they are for different nodes."""
+        """See Transport.run_together; one call after the other, because they go to different nodes."""
         replies: list[Any] = []
         for call in calls:
             try:
@@ -245,15 +245,15 @@ class ClusterTransport:
             return self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
 
     def blocking(self, timeout: float, *args: Argument) -> Any:
-        """As Transport.blocking; CLUSTER_TIMEOUT is longer than the longest wait."""
+        """See Transport.blocking; CLUSTER_TIMEOUT is longer than the longest wait."""
         return self.command(*args)
 
     def command(self, *args: Argument) -> Any:
-        """As Transport.command."""
+        """See Transport.command."""
         return as_sent(persist(self.where, lambda: self.client.execute_command(*args)))
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """As Transport.pipeline; grouped by node."""
+        """See Transport.pipeline; grouped by node."""
         return list(persist(self.where, self._together, commands)) if commands else []
 
     def _together(self, commands: Sequence[Sequence[Argument]]) -> Sequence[Any]:
@@ -264,7 +264,8 @@ class ClusterTransport:
         return replies
 
     def server_of(self, key: str) -> str:
-        """Name of the node that has the key's slot, as the last call left it; "" before the first.  Asks nobody."""
+        """Return the name of the node that has the key's slot, as known after the last call; "" before the first.
+        Sends nothing."""
         try:
             return str(self._client.get_node_from_key(key).name) if self._client is not None else ""
         except driver.SlotNotCoveredError:
@@ -276,7 +277,8 @@ class ClusterTransport:
             abandon(getattr(node.redis_connection, "connection_pool", None))
 
     def close(self) -> None:
-        """As Transport.close.  Where the slots are stays known: to learn it, a silent node may have to be asked."""
+        """See Transport.close.  The map of slots is kept: to read it again, a node that does not answer may have to be
+        asked."""
         if self._client is not None and self._pid == os.getpid():
             self._client.disconnect_connection_pools()
 
