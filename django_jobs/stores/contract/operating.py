@@ -75,7 +75,7 @@ class OperatingStore(ABC):
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
         """Put a finished job back as it was (to undo a delete; for tests).  False if the id exists."""
 
-    # -- the fleet -----------------------------------------------------------
+    # -- workers and shared documents ----------------------------------------
 
     @abstractmethod
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""RedisStore, how people look: plain reads only."""
+"""RedisStore: the methods for viewing jobs, by plain reads only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from django_jobs.stores.contract.documents import read_worker
 from django_jobs.stores.redis.base import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
 
-#: A running page is sorted after reading; more running jobs than this are not walked for it.
+#: A page of running jobs is sorted after reading; no more running jobs than this are read for it.
 MOST_RUNNING = 10_000
 MINUTE = 60_000
-#: A shorter series is asked for field by field; of a longer one all of the hash is read.
+#: A series of up to this many minutes is read field by field; for a longer one, the whole hash is read.
 FEW_MINUTES = 120
-#: What is read of a job besides its place, in the order of `_info`; some only of jobs in one state.
+#: What is read about a job besides its place, in the order of `_info`; some only for jobs in one state.
 DETAILS = {
     "jobs": None,
     "tries": None,
@@ -32,14 +32,14 @@ DETAILS = {
 }
 _READ = {kind: "ZMSCORE" if kind == "since" else "HMGET" for kind in DETAILS}
 SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
-#: A result is shown up to here in a page.
+#: Bytes of a result that a page shows.
 PREVIEW = 1024
-#: Names in the answer of `parked`.
+#: Maximum number of names in the answer of `parked`.
 MOST_NAMES = 100
 
 
 class RedisBrowsing(RedisStats, BrowsingStore):
-    """See stores/contract/browsing.py for what each method promises."""
+    """See stores/contract/browsing.py for the contract of each method."""
 
     def get(self, queue: str, id: str) -> JobInfo | None:
         found = self._look_up(queue, [id], whole=True)
@@ -49,7 +49,7 @@ class RedisBrowsing(RedisStats, BrowsingStore):
         return self._look_up(queue, ids, whole=False)
 
     def _look_up(self, queue: str, ids: Sequence[str], *, whole: bool) -> list[JobInfo]:
-        """These jobs wherever they are: one round trip for their places, one for each state that is met."""
+        """Find these jobs in any place: one round trip for their places, one for each state that they are in."""
         if not ids:
             return []
         records, claims, waits, *scores = self._where(queue, ids)
@@ -91,7 +91,8 @@ class RedisBrowsing(RedisStats, BrowsingStore):
     def walk(
         self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
     ) -> tuple[list[str], str]:
-        """The cursor is `place:score:member` of the last one; of running jobs, which are no sorted set, the last id."""
+        """The cursor is `place:score:member` of the last job; for running jobs, which are not in a sorted set, the
+        last id."""
         if state is State.RUNNING:
             claims = sorted(texts(self.transport.command("HKEYS", self.keys.of(queue)["claims"])))
             ids = [id for id in claims if id > cursor][:limit]
@@ -130,14 +131,14 @@ class RedisBrowsing(RedisStats, BrowsingStore):
         return self._describe(queue, state, self._slice(queue, state, offset, limit, reverse), whole=False, but="since")
 
     def _slice(self, queue: str, state: State, offset: int, limit: int, reverse: bool) -> list[tuple[str, int]]:
-        """(id, at) of a page: by rank in the state's zset, or in both where it has two."""
+        """Return (id, at) for a page: by rank in the state's sorted set, or in both if the state has two."""
         if state is State.RUNNING:
             return self._running(queue, reverse)[offset : offset + limit]
         names = self.keys.of(queue)
         places = [place for place, belongs in PLACES if belongs is state]
         out: list[tuple[str, int]] = []
         for place in reversed(places) if reverse else places:
-            if offset and len(places) > 1:  # only then is the size needed, to know how far the second begins
+            if offset and len(places) > 1:  # only then is the size needed, to find the offset in the second
                 size = int(self.transport.command("ZCARD", names[place]))
                 if offset >= size:
                     offset -= size
@@ -164,7 +165,7 @@ class RedisBrowsing(RedisStats, BrowsingStore):
     def _describe(
         self, queue: str, state: State, found: list[tuple[str, int]], *, whole: bool, but: str = ""
     ) -> list[JobInfo]:
-        """Everything else about these jobs, in one round trip; `but`: a kind that no list shows."""
+        """Read everything else about these jobs, in one round trip; `but`: a kind that lists do not show."""
         if not found:
             return []
         names, ids = self.keys.of(queue), [id for id, _ in found]
@@ -238,7 +239,7 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             name = flat[i].decode(errors="replace")
             seen_at, _, info = flat[i + 1].partition(b":")
             if name in alive:
-                at = min(read_number(seen_at), now) or now  # it lives, so this cannot be far from the truth
+                at = min(read_number(seen_at), now) or now  # it is alive, so this cannot be far from the truth
                 out.append(WorkerInfo(name, at, read_worker(info)))
         return sorted(out)
 
@@ -248,9 +249,9 @@ class RedisBrowsing(RedisStats, BrowsingStore):
 
 
 def _read_cursor(cursor: str) -> tuple[str, str, bytes]:
-    """place, score, member.  Raises ValueError."""
+    """Return place, score, member.  Raises ValueError."""
     place, score, member = cursor.split(":", 2)
-    number = float(score)  # a damaged place may have an infinite one
+    number = float(score)  # a damaged place may have an infinite score
     return place, repr(int(number)) if isfinite(number) else repr(number), member.encode("latin-1")
 
 
@@ -263,7 +264,8 @@ def _time_of(state: State, score: bytes) -> int:
 
 
 def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
-    """minute → event → count, from fields and values in a row; what is older than `since` or no minute is left out."""
+    """Return minute → event → count, from a flat list of fields and values; entries before `since` or without a minute
+    are left out."""
     out: dict[int, dict[str, int]] = {}
     for i in range(0, len(flat), 2):
         minute, _, event = flat[i].decode(errors="replace").partition(":")
@@ -273,7 +275,8 @@ def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
 
 
 def _read_result(text: bytes | None) -> tuple[int, bytes | None]:
-    """run time (ms) and the JSON of the value: "" stands for None, the value."""
+    """Return the run time (ms) and the JSON of the value; an empty text after the colon means that the value is
+    None."""
     if text is None:
         return -1, None
     run, separator, body = text.partition(b":")

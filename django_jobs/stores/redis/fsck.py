@@ -1,7 +1,7 @@
 """Checks one queue of a RedisStore against its invariants: what must be true between any two scripts.
 
-All keys are read in one transaction, so a queue at work may be checked, too; it costs O(everything in the queue).
-"""
+All keys are read in one transaction, so that a queue in use can be checked, too; it costs O(everything in the
+queue)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READ = {
     "string": ("GET",),
     "stream": ("XRANGE", "-", "+"),
 }
-#: What a job may leave behind beside its record: these fields are ids.
+#: The keys with a job's data outside its record: their fields are ids.
 BELONGINGS = ("tries", "attempts", "results", "checkins", "waits", "stops", "waiters")
 #: unique_mode → states in which a lock without an end is held.
 COVERED = {
@@ -34,7 +34,7 @@ COVERED = {
 
 
 def fsck(store: RedisStore, queue: str) -> list[str]:
-    """Every broken invariant of the queue as a sentence; [] if it is sound.  Raises StoreError."""
+    """Return every broken invariant of the queue as a sentence; [] if there is none.  Raises StoreError."""
     names = store.keys.of(queue)
     prefix = names["jobs"].removesuffix("jobs")
     stray = {_text(key).removeprefix(prefix) for key in store.transport.client.scan_iter(_escape(prefix) + "*")}
@@ -67,11 +67,11 @@ class Snapshot:
         self.seq = int(values["seq"] or 0)
         self.jobs: dict[bytes, bytes] = self.of["jobs"]
         self.places = self._places()
-        #: jobs that were killed and whose process may still be at work.
+        #: jobs that were killed and whose process may still be running them.
         self.ending = {id for id, value in self.of["stops"].items() if b"\0" in value}
 
     def _places(self) -> dict[bytes, list[str]]:
-        """id → every place that names it."""
+        """Return id → all places that name it."""
         out: dict[bytes, list[str]] = {}
         for place, _ in PLACES:
             for member in self.of[place]:
@@ -79,19 +79,19 @@ class Snapshot:
         return out
 
     def state(self, id: bytes) -> State | None:
-        """Where the job is, by the first place that names it."""
+        """Return the job's state, by the first place that names it."""
         places = self.places.get(id)
         return dict(PLACES)[places[0]] if places else None
 
     def controls(self, id: bytes) -> Controls:
-        """What the record of the job says; nothing if it cannot be read."""
+        """Return the controls in the job's record; PLAIN if it cannot be read."""
         try:
             return decode(_text(id), self.queue, self.jobs.get(id, b"")).controls
         except CorruptRecord:
             return PLAIN
 
     def problems(self) -> Iterator[str]:
-        """Each broken invariant."""
+        """Yield each broken invariant."""
         yield from self._one_place_each()
         yield from self._claims()
         yield from self._slots()
@@ -128,8 +128,8 @@ class Snapshot:
                 yield f"claim of job {_text(id)} is held by {holder!r}, who has no lease"
 
     def holdings(self) -> Iterator[str]:
-        """Where `holdings` differs from `claims`: no fault, it is counted again where it matters, but not to be left by
-        any transition."""
+        """Yield each difference between `holdings` and `claims`.  It is not a fault, because `holdings` is counted
+        again when it matters, but no transition should leave one behind."""
         counted: dict[str, dict[int, int]] = {}
         for id, claim in self.of["claims"].items():
             token, _, holder = read_claim(claim)
@@ -163,7 +163,7 @@ class Snapshot:
         for id, member in waits.items():
             if member not in members:
                 yield f"waits says that job {_text(id)} is blocked, and blocked does not"
-        # A limit with waiters must have somebody whose end lets the next one in.
+        # For each limit with waiting jobs, there must be a job whose end lets the next one in.
         moving = {member.partition(b"\0")[0] for member in self.of["slots"]}
         for id in (*self.of["queued"], *self.of["alone"]):
             moving.add((self.controls(id).limit_key or "").replace("\0", "").encode())
@@ -193,7 +193,7 @@ class Snapshot:
 
 
 def _fields(reply: Any) -> dict[bytes, Any]:
-    """HGETALL, or ZRANGE … WITHSCORES, however the client shaped it."""
+    """Read HGETALL, or ZRANGE … WITHSCORES, in whatever form the client returns it."""
     if isinstance(reply, dict):
         return reply
     if reply and isinstance(reply[0], (tuple, list)):

@@ -1,4 +1,4 @@
-"""RedisStore, how people act."""
+"""RedisStore: the methods by which people change jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_jobs.stores.contract.operating import OperatingStore
 from django_jobs.stores.redis.base import RedisPart, texts, unsigned_line
 from django_jobs.stores.redis.connection.transport import Argument
 
-#: Which key holds the ids of a state, for walking them; blocked and running live in hashes, queued in two lanes.
+#: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.
 WALKED = {
     State.SCHEDULED: ("scheduled",),
     State.QUEUED: ("queued", "alone"),
@@ -28,7 +28,7 @@ WALKED = {
 
 
 class RedisOperating(RedisPart, OperatingStore):
-    """See stores/contract/operating.py for what each method promises."""
+    """See stores/contract/operating.py for the contract of each method."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
         flat = texts(self._run_once("cancel", queue, self._archiving, *ids)) if ids else []
@@ -64,8 +64,8 @@ class RedisOperating(RedisPart, OperatingStore):
         return bool(self._run_once("restore", queue, id, record, state.value))
 
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
-        """The cursor is `key:redis cursor`: SCAN meets every id that stays, each perhaps twice; acting on an id
-        twice has no effect, and counts come from what moved."""
+        """The cursor is `key:redis cursor`.  SCAN returns every id that stays, but some perhaps twice; acting on an id
+        twice has no effect, and the callers count what moved."""
         keys = WALKED[state]
         name, _, position = (cursor or f"{keys[0]}:0").partition(":")
         if name not in keys or not position.isdigit():
@@ -78,7 +78,7 @@ class RedisOperating(RedisPart, OperatingStore):
         rest = keys[keys.index(name) + 1 :]
         return found, f"{rest[0]}:0" if rest else ""
 
-    # -- the fleet -----------------------------------------------------------
+    # -- workers and shared documents ----------------------------------------
 
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
         script, _ = self._script("publish_worker", "")

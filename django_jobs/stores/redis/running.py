@@ -1,4 +1,4 @@
-"""RedisStore, how jobs come in and are claimed: one short method per script."""
+"""RedisStore: how jobs are enqueued and claimed, one short method per script."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from django_jobs.stores.redis.base import (
 from django_jobs.stores.redis.connection.transport import Argument, Call
 
 _ADDED = {word.value.encode(): word for word in Added}
-#: Queues of one call: one command for each of most of them.
+#: Queues in one call, which runs one command for most of them.
 LOOKED_INTO_AT_ONCE = 500
 _IN_DOUBT = "The job may or may not exist; enqueue with the same job_id is safe to repeat."
 
 
 class RedisRunning(RedisPart, RunningStore):
-    """See stores/contract/running.py for what each method promises."""
+    """See stores/contract/running.py for the contract of each method."""
 
     _known_queues: frozenset[str] = frozenset()
 
@@ -39,7 +39,7 @@ class RedisRunning(RedisPart, RunningStore):
         args: list[Argument] = [max_length, self.options.idempotency]
 
         def call() -> Hashable:
-            # By ids alone: who was told of an error sends the same job again under its id, with a record of its own.
+            # By ids alone: after an error, the caller sends the same job again under its id, but in a new record.
             return "enqueue", queue, tuple(job.id for job in jobs)
 
         try:
@@ -59,7 +59,7 @@ class RedisRunning(RedisPart, RunningStore):
             raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
 
     def _register(self, queue: str) -> None:
-        """Remember the queue's name, once per process: names live elsewhere than the queue's own slot."""
+        """Store the queue's name, once per process: the names are not in the queue's own slot."""
         self.transport.command("SADD", self.keys.fleet("queues"), queue)
         self._known_queues |= {queue}
 
@@ -78,7 +78,7 @@ class RedisRunning(RedisPart, RunningStore):
     ) -> Claimed:
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
-        # A claim that was not answered may have been made: the next one of this worker is that one again.
+        # A claim that was not answered may have been carried out: the worker's next claim repeats it.
         now, left, due, token, expired, ids, records, tried, others, at, waits_began = self._run_once(
             *("claim", queue, worker, *limits, each, self._archiving, bound, knows),
             call=lambda: ("claim", queue, worker, lane is Lane.SHARED),
@@ -113,7 +113,7 @@ class RedisRunning(RedisPart, RunningStore):
         }
 
     def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:
-        # WAIT is for what this connection has written or read: the claim may have come on another one, which is broken.
+        # WAIT covers only what this connection has written or read: the claim may have come over another, broken one.
         key = self.keys.of(claim.queue)["claims"]
         commands: list[tuple[Argument, ...]] = [("HGET", key, claim.id), ("WAIT", replicas, timeout)]
         held, reached = self.transport.on_one_connection(key, commands)
@@ -186,7 +186,8 @@ def _is_plain(job: NewJob) -> bool:
 
 
 def _halves(record: bytes) -> tuple[bytes, bytes]:
-    """What stands before the time of enqueueing and after it, where the store is to put it; else all and nothing."""
+    """Split the record before and after the enqueue time, if the store is to insert that; otherwise return all and
+    nothing."""
     at = record.find(b"\n\n0\n")
     if at < 0 or record.count(b"\n", 0, at) != 2:
         return record, b""
@@ -198,7 +199,7 @@ def _distinct(jobs: Sequence[NewJob]) -> bool:
 
 
 def _renewals(flat: Sequence[Any]) -> dict[str, Renewal]:
-    """The answer of lua/extend.lua."""
+    """Read the answer of lua/extend.lua."""
     return {
         flat[i].decode(): Renewal([_asked(text) for text in texts(flat[i + 1])], dict(read_holdings(flat[i + 2])))
         for i in range(0, len(flat), 3)

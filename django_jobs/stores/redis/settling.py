@@ -1,4 +1,4 @@
-"""RedisStore, how attempts end: by their worker, or because it was lost."""
+"""RedisStore: how attempts end, by their worker or because the worker was lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOST = unsigned_line("worker_lost", "The worker died or lost its lease while it
 
 
 class RedisSettling(RedisPart, RunningStore):
-    """See stores/contract/running.py for what each method promises."""
+    """See stores/contract/running.py for the contract of each method."""
 
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
         if not done:
@@ -67,13 +67,13 @@ class RedisSettling(RedisPart, RunningStore):
         return bool(self._end("discard", claim, attempt_line(attempt)))
 
     def _end(self, name: str, claim: Claim, *args: Argument) -> Any:
-        """A script that ends one attempt."""
+        """Run a script that ends one attempt."""
         return self._settle(
             name, claim.queue, (claim.id, claim.token), claim.id, _presented(claim), *args, self._archiving
         )
 
     def _settle(self, name: str, queue: str, claims: tuple[Argument, ...], *args: Argument) -> Any:
-        """As _run_once; a call for the same claims is the same call."""
+        """Do _run_once; a call for the same claims counts as the same call."""
         return self._run_once(name, queue, *args, call=lambda: (name, queue, claims))
 
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
@@ -106,9 +106,10 @@ class RedisSettling(RedisPart, RunningStore):
             ids, complete = self._held_by(queue, holders, limit - len(taken))
             moved = self._take_these(mode, queue, ids, worker, complete)
             taken += moved
-            # The script stops where its answer is long enough.
+            # The script stops when its answer is long enough.
             complete = complete and sum(len(job.record) for job in moved) < MAX_BYTES
-            # People may have moved some of them meanwhile: fewer than `limit` must mean that no more are held.
+            # People may have moved some of the jobs meanwhile: fewer than `limit` must mean that the workers hold no
+            # more.
             if complete or not moved or len(taken) >= limit:
                 break
         if complete and worker is None and not ids:
@@ -128,8 +129,8 @@ class RedisSettling(RedisPart, RunningStore):
         return out
 
     def _held_by(self, queue: str, holders: set[str], limit: int) -> tuple[list[str], bool]:
-        """Ids of claims of these holders, at most `limit`, and whether that is all: `claims` is as long as there are
-        running jobs, and is only walked when somebody is lost."""
+        """Return the ids of these holders' claims, at most `limit`, and whether that is all.  `claims` has an entry
+        for each running job, so it is only walked when a worker is lost."""
         cursor, ids = 0, []
         while True:
             cursor, flat = self.transport.command("HSCAN", self.keys.of(queue)["claims"], cursor, "COUNT", 1000)
@@ -160,13 +161,14 @@ class RedisSettling(RedisPart, RunningStore):
 
 
 def _presented(claim: Claim) -> str:
-    """The token as scripts compare it with the claim (lua/lib/claim_end.lua)."""
+    """Return the token in the form in which scripts compare it with the claim (lua/lib/claim_end.lua)."""
     return f"{claim.token}:{claim.claimed_at}" if claim.claimed_at else str(claim.token)
 
 
 def _to_free(claim: Claim, controls: Controls) -> str:
-    """What lua/complete.lua has to free with the claim, as its flag: told here, it need not read records again."""
-    # The record says it, too, and is much quicker to ask than a dozen fields.
+    """Return the flag for lua/complete.lua: what it must free with the claim.  It then need not read the record
+    again."""
+    # The record tells it, too, and is much faster to check than a dozen fields.
     plain = not has_controls(claim.record) if claim.record else controls == PLAIN
     if claim.worker.endswith(claim.id):
         return "+"  # a holder of this job only, with a lease of its own

@@ -1,4 +1,4 @@
-"""RedisStore, upkeep: forgetting what is old, the way to the archive, and what `doctor` asks of the server."""
+"""RedisStore: deletes what is old, hands jobs to the archiver, and reads what `doctor` shows about the server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 from django_jobs.stores.redis.base import RedisPart, chunks, read_attempts, read_tries
 
-#: Minutes of the charts, and remembered answers, older than this are dropped (ms).
+#: Minutes of the charts, and kept answers, older than this are dropped (ms).
 SERIES_KEPT = 25 * 3_600_000
 ANSWERS_KEPT = 3_600_000
-#: Seconds between two looks for them.
+#: Seconds between two checks for them.
 TIDY_EVERY = 300.0
 
 
 class RedisUpkeep(RedisPart, RunningStore):
-    """See stores/contract/running.py for what each method promises."""
+    """See stores/contract/running.py for the contract of each method."""
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         o = self.options
@@ -35,7 +35,7 @@ class RedisUpkeep(RedisPart, RunningStore):
         return out
 
     def _drop_old(self, queue: str) -> None:
-        """Old minutes and answers: fields nobody will ask for again, so no script is needed."""
+        """Drop old minutes and answers: no call will read these fields again, so no script is needed."""
         names, now = self.keys.of(queue), self.now()
         old = [
             field
@@ -90,7 +90,7 @@ class RedisUpkeep(RedisPart, RunningStore):
 
 
 def _from_archive(queue: str, entry: bytes) -> JobInfo:
-    """See to_archive in lua/lib/finish.lua; what cannot be read is archived as it is."""
+    """Read an entry (see to_archive in lua/lib/finish.lua); one that cannot be read is archived unchanged."""
     fields: list[bytes] = []
     rest = entry
     try:
@@ -118,7 +118,7 @@ def _from_archive(queue: str, entry: bytes) -> JobInfo:
 
 
 def _text_info(reply: Any) -> dict[str, str]:
-    """INFO as a mapping, whether the client parsed it or not."""
+    """Return INFO as a mapping, whether the client parsed it or not."""
     if isinstance(reply, dict):
         return {str(key): str(value) for key, value in reply.items()}
     lines = (line.partition(":") for line in bytes(reply).decode(errors="replace").splitlines() if ":" in line)
