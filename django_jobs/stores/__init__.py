@@ -1,4 +1,4 @@
-"""Where jobs live: the STORE setting → one Store per process (`get_store`)."""
+"""Where jobs are stored: the STORE setting → one Store per process (`get_store`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _current: Store | None = None
 
 
 def get_store() -> Store:
-    """The store that DJANGO_JOBS["STORE"] names: made at first use, shared by all threads of the process."""
+    """Return the store that DJANGO_JOBS["STORE"] names: made at first use, shared by all threads of the process."""
     global _current
     store = _current
     if store is None:
@@ -27,7 +27,7 @@ def get_store() -> Store:
 
 
 def make_store(settings: Settings) -> Store:
-    """Build a store.  Raises ImproperlyConfigured, naming the value, if STORE is none that exists."""
+    """Build a store.  Raises ImproperlyConfigured, naming the value, if no kind of store matches STORE."""
     maker = maker_of(settings)
     if maker is None:
         raise ImproperlyConfigured(
@@ -38,7 +38,8 @@ def make_store(settings: Settings) -> Store:
 
 
 def maker_of(settings: Settings) -> Callable[[StoreOptions], Store] | None:
-    """What builds the store that the settings name, its modules imported, which takes most of the time; or None."""
+    """Return a function that builds the store of the settings, or None.  Imports its modules, which takes most of the
+    time."""
     kind, _, _ = settings.store.partition(":")
     if kind in {"embedded", "memory"}:
         from django_jobs.stores.sqlite import SqliteStore
@@ -52,7 +53,7 @@ def maker_of(settings: Settings) -> Callable[[StoreOptions], Store] | None:
 
 
 def store_options(settings: Settings) -> StoreOptions:
-    """What the settings say that a store must know."""
+    """Return the part of the settings that a store needs."""
     return StoreOptions(
         namespace=settings.namespace,
         history=settings.history,
@@ -65,7 +66,7 @@ def store_options(settings: Settings) -> StoreOptions:
 
 
 def use_store(store: Store | None) -> None:
-    """Put another store in its place (tests), or none, so that the next call reads the settings again."""
+    """Replace the store of this process (for tests); with None, the next get_store() reads the settings again."""
     global _current
     _current = store
 

@@ -1,4 +1,4 @@
-"""What the parts of SqliteStore share: the database, the clock, and one transaction per verb."""
+"""What all parts of SqliteStore share: the database, the clock, and one transaction per method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_jobs.stores.sqlite.database.transaction import Transaction
 
 
 class SqlitePart:
-    """Base of each part; SqliteStore is all of them together."""
+    """Base class of each part; SqliteStore combines them."""
 
     database: Database
     options: StoreOptions
@@ -24,12 +24,12 @@ class SqlitePart:
 
     @contextmanager
     def writing(self, queue: str) -> Iterator[Transaction]:
-        """One atomic move on one queue."""
+        """Begin one atomic transition on one queue."""
         with self.database.write() as connection:
             transaction = Transaction(connection, self.options, queue, self.now())
             yield transaction
             transaction.finish()
 
     def reading(self, queue: str, connection: sqlite3.Connection) -> Transaction:
-        """The same eyes on a connection that only reads."""
+        """Return a Transaction for a connection that only reads."""
         return Transaction(connection, self.options, queue, self.now())

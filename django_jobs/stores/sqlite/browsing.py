@@ -1,4 +1,4 @@
-"""SqliteStore, how people see jobs."""
+"""SqliteStore: the methods for viewing jobs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _INFO = (
     "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at, since"
 )
 _FROM = "FROM jobs JOIN records USING (job) LEFT JOIN results USING (job) LEFT JOIN logs USING (job)"
-#: a page shows results up to here.
+#: bytes of a result that a page shows.
 _SHORT = 1024
 _TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead", "cancelled", "expired", "recovered", "trimmed_dead")
-#: SQLite takes this many values in one statement, whatever its version.
+#: Every version of SQLite accepts this many values in one statement.
 _MOST_VALUES = 900
 
 
 class SqliteBrowsing(SqlitePart, BrowsingStore):
-    """See stores/contract/browsing.py for what each method promises."""
+    """See stores/contract/browsing.py for the contract of each method."""
 
     def get(self, queue: str, id: str) -> JobInfo | None:
         with self.database.read() as connection:
@@ -80,7 +80,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
     ) -> list[JobInfo]:
         where, order = _ORDERS.get(state, (f"state = '{state.value}' AND at IS NOT NULL", ("at", "job")))
         by = ", ".join(f"jobs.{column} {'DESC' if reverse else 'ASC'}" for column in order)
-        # The page is cut on the index alone, so that what is skipped is never read.
+        # The page is selected on the index alone, so that skipped jobs are never read.
         cut = f"SELECT job FROM jobs WHERE queue = ? AND {where} ORDER BY {by} LIMIT ? OFFSET ?"
         sql = f"SELECT {_INFO} {_FROM} WHERE job IN ({cut}) ORDER BY {by}"
         with self.database.read() as connection:
@@ -95,7 +95,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
         counts = {state.value: 0 for state in State}
         counts |= connection.execute("SELECT state, sum(n) FROM counts WHERE queue = ? GROUP BY state", (queue,))
         oldest = view.value("SELECT min(since) FROM jobs WHERE queue = ? AND state = 'queued'", queue)
-        # What is due and nobody has claimed since could run, too.
+        # Jobs that are due, but not yet promoted by a claim, could run, too.
         first = "SELECT min(at) FROM jobs WHERE queue = ? AND state = ? AND at <= ?"
         found = [oldest, *(view.value(first, queue, state, view.now) for state in (State.SCHEDULED, State.RETRY))]
         since = min((at for at in found if at is not None), default=None)
@@ -153,17 +153,17 @@ _ORDERS = {
 
 
 def attempts_of(lines: str | None) -> tuple[Attempt, ...]:
-    """The attempts log as values."""
+    """Return the attempts log as values."""
     return tuple(Attempt(*json.loads(line)) for line in lines.split("\n")) if lines else ()
 
 
 def shown_result(result: bytes | None, run_ms: int) -> bytes | None:
-    """The result: no line is kept for None, and a job that has no run time has not returned anything."""
+    """Return the result: none is stored for None, and a job without a run time has not returned anything."""
     return result if result or run_ms < 0 else b"null"
 
 
 def job_info(found: tuple[Any, ...]) -> JobInfo:
-    """One line of `_INFO` as a value."""
+    """Return one row of `_INFO` as a value."""
     id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, *rest = found
     parked_at, since = rest
     return JobInfo(

@@ -1,4 +1,4 @@
-"""SqliteStore, how jobs are handed to workers."""
+"""SqliteStore: how workers claim jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_jobs.stores.sqlite.database.rows import COLUMNS, SUSPECT, Row
 from django_jobs.stores.sqlite.database.transaction import ADMIT, Transaction
 from django_jobs.stores.sqlite.database.unknown import admit_known, is_parked, park, unknown_to
 
-#: jobs looked at and passed over by one claim; the next claim goes on behind them.
+#: jobs that one claim checks and passes over; the next claim continues behind them.
 PASS_OVER = 1000
 _NEXT_PAUSED = (
     "SELECT blocked_by FROM jobs WHERE queue = ? AND state = 'blocked'"
@@ -22,7 +22,7 @@ _NEXT_PAUSED = (
 
 
 class SqliteClaiming(SqlitePart, RunningStore):
-    """See stores/contract/running.py for what each method promises."""
+    """See stores/contract/running.py for the contract of each method."""
 
     def claim(
         self,
@@ -116,7 +116,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
 
 
 def lane_parts(lane: Lane) -> tuple[int, ...]:
-    """Values of column `lane`, in the order in which they are served."""
+    """Return the values of column `lane` in the order in which they are served."""
     match lane:
         case Lane.SHARED:
             return (0,)
@@ -127,14 +127,15 @@ def lane_parts(lane: Lane) -> tuple[int, ...]:
 
 
 def _arrived(move: Transaction, up_to: int, parts: Sequence[int]) -> int:
-    """How many of these lanes had arrived by then.  A thousand stand for more: a look costs no more than a claim."""
+    """Count the jobs of these lanes that had arrived by then.  Counting stops at a thousand, so that it costs no more
+    than a claim."""
     some = "SELECT 1 FROM jobs WHERE queue = ? AND state = 'queued' AND lane BETWEEN ? AND ? AND seq <= ? LIMIT ?"
     n: int = move.value(f"SELECT count(*) FROM ({some})", move.queue, min(parts), max(parts), up_to, MAX_BATCH)
     return n
 
 
 def _next(move: Transaction, parts: Sequence[int], limit: int, up_to: int | None) -> list[tuple[Row, bytes]]:
-    # What was handed back has a number below 0.
+    # A job that was handed back has a number below 0.
     arrived = "" if up_to is None else f" AND seq <= {up_to:d}"
     sql = (
         f"SELECT record, {COLUMNS} FROM jobs JOIN records USING (job)"
@@ -150,7 +151,7 @@ def _next(move: Transaction, parts: Sequence[int], limit: int, up_to: int | None
 
 
 def _obstacle(move: Transaction, row: Row, closed: dict[str, tuple[str, int, int]], used: dict[str, int]) -> str | None:
-    """What the job must wait for; takes one slot of its limit if there is nothing."""
+    """Return what the job must wait for; if nothing, take one slot of its limit and return None."""
     if row.name in closed:
         return f"pause:{row.name}"
     key = row.limit_key
@@ -172,12 +173,12 @@ def _claim(move: Transaction, row: Row, record: bytes, holder: str, token: int, 
 
 
 def set_lease(move: Transaction, holder: str, lease: int) -> None:
-    """The holder is alive for `lease` ms from now."""
+    """Give the holder a lease of `lease` ms from now."""
     move.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (move.queue, holder, move.now + lease))
 
 
 def promote_due(move: Transaction, limit: int) -> int:
-    """scheduled and retry → queued, earliest first."""
+    """scheduled and retry → queued, for jobs that are due, earliest first."""
     due = [
         row
         for state in ("scheduled", "retry")
@@ -190,7 +191,7 @@ def promote_due(move: Transaction, limit: int) -> int:
 
 
 def admit_resumed(move: Transaction, closed: dict[str, tuple[str, int, int]]) -> None:
-    """blocked → queued, some jobs of types whose pause is over."""
+    """blocked → queued, for some jobs of types whose pause is over."""
     if not move.count_of(State.BLOCKED):
         return
     by = move.value(_NEXT_PAUSED, move.queue, "pause:")
@@ -202,7 +203,7 @@ def admit_resumed(move: Transaction, closed: dict[str, tuple[str, int, int]]) ->
 
 
 def outlook_of(view: Transaction, lane: Lane) -> Outlook:
-    """What a claim of that lane may find in the queue, now or later."""
+    """Return what a claim of that lane may find in the queue, now or later."""
     closed = view.pauses()
     if "" in closed:
         return Outlook(0, next_opening(view))
@@ -211,7 +212,7 @@ def outlook_of(view: Transaction, lane: Lane) -> Outlook:
 
 
 def _some_are_resumed(view: Transaction, closed: dict[str, tuple[str, int, int]]) -> bool:
-    """Does a job wait for the end of a pause that is over?  The next claim lets it in."""
+    """Tell whether a job waits for a pause that is over.  The next claim lets it in."""
     if not view.count_of(State.BLOCKED):
         return False
     after = "pause:"
@@ -223,7 +224,7 @@ def _some_are_resumed(view: Transaction, closed: dict[str, tuple[str, int, int]]
 
 
 def next_due(move: Transaction) -> int | None:
-    """ms until the next scheduled or retry job, or until a pause ends."""
+    """Return the ms until the next scheduled or retry job is due, or a pause ends."""
     dues = [
         move.value(f"SELECT min(at) FROM jobs WHERE queue = ? AND state = '{state}' AND at IS NOT NULL", move.queue)
         for state in ("scheduled", "retry")
@@ -234,7 +235,7 @@ def next_due(move: Transaction) -> int | None:
 
 
 def next_opening(move: Transaction) -> int | None:
-    """ms until the first pause of the queue or of a type ends by itself."""
+    """Return the ms until the first pause of the queue or of a type ends by itself."""
     sql = "SELECT min(until) FROM pauses WHERE queue = ? AND until > ?"
     until: int | None = move.value(sql, move.queue, move.now)
     return None if until is None else until - move.now

@@ -1,4 +1,4 @@
-"""SqliteStore, who is told of the ends of jobs: whoever waits looks after each change."""
+"""SqliteStore: reports the ends of jobs.  Each waiting process checks after every change of the file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from django_jobs.stores.contract.ends import AT_ONCE, EndsStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.transaction import Transaction
 
-#: ms for which the store knows that somebody waits; who still does says so before.
+#: ms for which the store remembers that a job's end is waited for; callers that still wait renew it earlier.
 _KNOWN_FOR = 60_000
-#: Seconds between two looks at least: a busy file changes all the time.
+#: Minimum seconds between two checks: a busy file changes all the time.
 _PAUSE = 0.01
 _ENDED = ", ".join(f"'{state.value}'" for state in sorted(FINISHED))
 
 
 class SqliteEnds(SqlitePart, EndsStore):
-    """See stores/contract/ends.py for what each method promises."""
+    """See stores/contract/ends.py for the contract of each method."""
 
     def watch_ends(self, queue: str, ids: Sequence[str]) -> tuple[Any, list[str]]:
         with self.writing(queue) as move:
@@ -42,7 +42,7 @@ class SqliteEnds(SqlitePart, EndsStore):
 
 
 def _over(view: Transaction, ids: Sequence[str]) -> list[str]:
-    """Those that have ended or are not here."""
+    """Return the ids of jobs that have ended or are not in the store."""
     some = ", ".join("?" * len(ids))
     sql = f"SELECT id FROM jobs WHERE queue = ? AND id IN ({some}) AND state NOT IN ({_ENDED})"
     going_on = {id for (id,) in view.execute(sql, (view.queue, *ids))}
@@ -50,7 +50,8 @@ def _over(view: Transaction, ids: Sequence[str]) -> list[str]:
 
 
 def is_waited_for(move: Transaction) -> Callable[[int], bool]:
-    """Does somebody wait for the end of that job (its number)?  One look where nobody waits for any."""
+    """Return a function that tells whether the end of a job (its number) is waited for.  If none is, this costs one
+    query."""
     if not move.value("SELECT 1 FROM waiters LIMIT 1"):
         return lambda _: False
     return lambda job: move.execute("DELETE FROM waiters WHERE job = ?", (job,)).rowcount > 0

@@ -1,4 +1,4 @@
-"""SqliteStore, how jobs come in."""
+"""SqliteStore: how jobs are enqueued."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_jobs.stores.sqlite.database.transaction import Transaction
 
 
 class SqliteEnqueueing(SqlitePart, RunningStore):
-    """See stores/contract/running.py for what each method promises."""
+    """See stores/contract/running.py for the contract of each method."""
 
     def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
         if len(jobs) > MAX_BATCH:
@@ -28,8 +28,8 @@ class SqliteEnqueueing(SqlitePart, RunningStore):
 
 
 def _fits(move: Transaction, jobs: Sequence[NewJob], max_length: int) -> bool:
-    """Is there room for those of these jobs that would wait in the queue from now on?  What adds nothing takes none,
-    nor does an equal of another in this call."""
+    """Tell whether there is room for the jobs of this call that would be queued now.  A job that is not added needs no
+    room; neither does a second job with the same unique key in this call."""
     entering = 0
     ids: set[str] = set()
     keys: set[str | None] = set()
@@ -98,7 +98,7 @@ def _locker(move: Transaction, job: NewJob) -> Row | str | None:
 
 
 def _conflict(move: Transaction, job: NewJob, holder: Row | str, run_at: int) -> Added:
-    """An equal job has the lock: leave it, or give it these arguments while it still waits."""
+    """Another job holds the lock: leave it, or give it these arguments if it still waits."""
     if job.on_conflict not in {"replace", "debounce"} or isinstance(holder, str) or holder.state not in WAITING:
         return Added.DUPLICATE
     moves = job.on_conflict == "debounce" and run_at > move.now
@@ -109,8 +109,8 @@ def _conflict(move: Transaction, job: NewJob, holder: Row | str, run_at: int) ->
 
 
 def _with_arguments(move: Transaction, holder: Row, job: NewJob, moves: bool) -> tuple[bytes, Controls]:
-    """The old record with the arguments of the new one and its limit, which follows from them; with its expiry if the
-    start moves, too."""
+    """Return the old record with the arguments of the new one and its limit, which depends on them; also with its
+    expiry if the start moves."""
     try:
         old = decode(holder.id, move.queue, move.record(holder))
         new = decode(holder.id, move.queue, job.record)

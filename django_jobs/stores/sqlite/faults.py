@@ -1,4 +1,4 @@
-"""SqliteStore, what should not be: found by looking only."""
+"""SqliteStore: finds faults without changing anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_jobs.stores.sqlite.base import SqlitePart
 LAST = 2**63 - 1
 _STATES = ", ".join(f"'{state}'" for state in State)
 _FINISHED = ", ".join(f"'{state}'" for state in State if state in FINISHED)
-#: A job in no state, or one that waits for no time.
+#: A job in no known state, or without the time or the blocker that its state needs.
 NOWHERE = (
     f"(state NOT IN ({_STATES}) OR state IN ('scheduled', 'retry', 'running', {_FINISHED}) AND at IS NULL"
     " OR state = 'blocked' AND blocked_by IS NULL)"
@@ -22,7 +22,7 @@ NOWHERE = (
 #: A job without its record: there is nothing to run.
 EMPTY = "NOT EXISTS (SELECT 1 FROM records WHERE records.job = jobs.job)"
 NOT_LEASED = "NOT EXISTS (SELECT 1 FROM leases WHERE leases.queue = jobs.queue AND leases.holder = jobs.holder)"
-#: Of a lock without an end: nobody waits or runs who holds it.
+#: For a lock without an end: its holder neither waits nor runs.
 LEFT = (
     "NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.queue = locks.queue AND jobs.id = locks.id"
     f" AND state NOT IN ({_FINISHED}))"
@@ -30,7 +30,7 @@ LEFT = (
 
 
 class SqliteFaults(SqlitePart, BrowsingStore):
-    """See stores/contract/browsing.py for what it promises."""
+    """See stores/contract/browsing.py for the contract of the method."""
 
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
         found: dict[str, list[str]] = {}
@@ -41,7 +41,7 @@ class SqliteFaults(SqlitePart, BrowsingStore):
         held = self._rows(locks, queue, limit + 1)
         found["lock_without_job"] = [digest for digest, wrong in held[:limit] if wrong]
         whole, first, seen = len(rows) <= limit and len(held) <= limit, 0, 0
-        # NOT INDEXED leaves only the row numbers to search by; else SQLite walks an index of the whole queue.
+        # With NOT INDEXED, SQLite can only search by row number; otherwise it would walk an index of the whole queue.
         jobs = f"SELECT job, queue = ?, id, {NOWHERE}, {EMPTY} FROM jobs NOT INDEXED WHERE job > ? ORDER BY job LIMIT ?"
         while page := self._rows(jobs, queue, first, MAX_BATCH):
             if seen >= limit:

@@ -1,4 +1,4 @@
-"""SqliteStore, what it knows of the fleet: its workers and small shared documents."""
+"""SqliteStore: the list of workers, and small documents that all workers share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_jobs.stores.sqlite.base import SqlitePart
 
 
 class SqliteFleet(SqlitePart, Store):
-    """See stores/contract/operating.py and stores/contract/browsing.py for what each method promises."""
+    """See stores/contract/operating.py and stores/contract/browsing.py for the contract of each method."""
 
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
         now = self.now()

@@ -1,17 +1,18 @@
-"""Who holds the lock of a SQLite file: a thread that stands still in the middle of a transaction stops everybody."""
+"""Which process holds the lock of a SQLite file: a thread that stops in the middle of a transaction stops all
+writers."""
 
 from __future__ import annotations
 
 import os
 
-#: Byte of the -shm file that whoever writes has locked (WAL_WRITE_LOCK in SQLite's file format).
+#: The byte of the -shm file that a writer locks (WAL_WRITE_LOCK in SQLite's file format).
 WRITE_LOCK = 120
 
 
 def writer_of(path: str) -> int:
-    """The process that writes to the file at this moment; 0 = none, or /proc does not tell.
+    """Return the process that is writing to the file at this moment; 0 = none, or /proc does not show it.
 
-    Not by F_GETLK: closing a second descriptor of the file would drop the locks that SQLite has in this process."""
+    This does not use F_GETLK: closing a second descriptor of the file would drop SQLite's locks in this process."""
     try:
         found = os.stat(f"{path}-shm")
         with open("/proc/locks") as file:
@@ -20,7 +21,7 @@ def writer_of(path: str) -> int:
         return 0
     wanted = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     for line in lines:
-        # 7: POSIX  ADVISORY  WRITE 1234 fd:01:5678 120 120        (who waits has -> behind the number)
+        # 7: POSIX  ADVISORY  WRITE 1234 fd:01:5678 120 120        (a process that waits has -> after the number)
         words = line.split()
         if words[1] != "POSIX" or words[3] != "WRITE" or words[5] != wanted:
             continue

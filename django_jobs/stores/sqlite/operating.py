@@ -1,4 +1,4 @@
-"""SqliteStore, how people move jobs."""
+"""SqliteStore: the methods by which people change jobs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from django_jobs.stores.sqlite.database.rows import Row
 from django_jobs.stores.sqlite.database.transaction import Transaction
 
 _REVIVABLE = frozenset(set(State) - {State.QUEUED, State.RUNNING, State.SUCCEEDED})
-#: jobs of a type that come back in the call that opens it.
+#: jobs of a type that come back in the call that ends its pause.
 _RESUMED = 500
 
 
 class SqliteOperating(SqlitePart, OperatingStore):
-    """See stores/contract/operating.py for what each method promises."""
+    """See stores/contract/operating.py for the contract of each method."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
         states: dict[str, State] = {}
@@ -123,7 +123,7 @@ class SqliteOperating(SqlitePart, OperatingStore):
             else:  # its jobs can run from now on, or since the pause ended by itself
                 sql = "UPDATE pauses SET until = ? WHERE queue = ? AND name = '' AND (until = 0 OR until > ?)"
                 move.execute(sql, (move.now, queue, move.now))
-            # Tells those who wait to look again, as a job that moves would.
+            # Makes waiting workers check again, as a moved job would.
             move.execute("UPDATE counts SET changes = changes + 1 WHERE queue = ? AND state = 'queued'", (queue,))
             if name:
                 move.admit_type(name, _RESUMED)
@@ -150,7 +150,7 @@ class SqliteOperating(SqlitePart, OperatingStore):
 
 
 def _existing(move: Transaction, ids: Sequence[str]) -> list[Row]:
-    # An id that is named twice is one job: the second time its row would be out of date.
+    # An id that is given twice is one job: the second time, its row would be out of date.
     return [row for id in dict.fromkeys(ids) if (row := move.row(id)) is not None]
 
 
@@ -158,5 +158,5 @@ def _controls(id: str, queue: str, record: bytes) -> Controls:
     try:
         return decode(id, queue, record).controls
     except CorruptRecord:
-        # It is kept all the same; the worker that claims it says what is wrong.
+        # The job is kept nevertheless; the worker that claims it reports the fault.
         return PLAIN

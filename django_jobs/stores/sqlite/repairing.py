@@ -1,4 +1,4 @@
-"""SqliteStore, what keeps it small and right: pruning, repairs, and the way to the archive."""
+"""SqliteStore: pruning, repairs, and jobs for the archiver."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from django_jobs.stores.sqlite.database.transaction import Transaction
 from django_jobs.stores.sqlite.faults import EMPTY, LAST, LEFT, NOWHERE
 from django_jobs.stores.sqlite.settling import MOST_STAYING, STAYS, trim_succeeded
 
-#: ms that the minutes series goes back.
+#: how far back the series of minutes goes, ms.
 _SERIES_KEPT = 25 * 3_600_000
-#: Limits whose waiters are looked at in one step.
+#: Limits whose waiting jobs are checked in one step.
 _LIMITS = 100
 
 
 class SqliteRepairing(SqlitePart, RunningStore):
-    """See stores/contract/running.py for what each method promises."""
+    """See stores/contract/running.py for the contract of each method."""
 
-    #: queue → the last job, the last limit with waiters and the last lock that a round of repairs has looked at.
+    #: queue → the last job, the last limit with waiting jobs and the last lock that a round of repairs has checked.
     _round: dict[str, int]
     _waited: dict[str, str]
     _locked: dict[str, str]
@@ -34,7 +34,7 @@ class SqliteRepairing(SqlitePart, RunningStore):
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         options, forgotten = self.options, {}
         with self.writing(queue) as move:
-            # What keep_result has kept long enough goes first, whatever HISTORY would still keep.
+            # Jobs that keep_result has kept long enough go first, even if HISTORY would still keep them.
             kept = _forget(
                 move, "kept_until <= ? AND keep_for IS NOT NULL ORDER BY kept_until LIMIT ?", move.now, limit
             )
@@ -48,7 +48,7 @@ class SqliteRepairing(SqlitePart, RunningStore):
                 n = _forget_old(move, state, ttl, limit)
                 excess = move.count_of(state) - most
                 if excess > 0:
-                    # Whoever waits for its end hears of it for a minute.
+                    # A caller that waits for the end can read the job for a minute.
                     before = move.now + 1 if excess > MOST_STAYING else move.now - STAYS
                     where = f"state = '{state}' AND at < ? ORDER BY jobs.at, jobs.job LIMIT ?"
                     n += _forget(move, where, before, min(limit - n, excess))
@@ -73,23 +73,23 @@ class SqliteRepairing(SqlitePart, RunningStore):
                 "job_without_place": _place_jobs(move, window, [] if buried is None else buried),
                 "place_without_job": _drop_orphans(move, window),
                 "lock_without_job": self._drop_locks(move, limit),
-                # A slot is a running job here and a table has one type: neither can go wrong.
+                # A slot is a running job in this store, and a table has one type: neither can be wrong.
                 "slot_without_claim": 0,
-                # What is kept beside a record goes with it, by a trigger.
+                # A trigger deletes what belongs to a record along with the job.
                 "entry_without_job": 0,
                 "waiter_without_limit": self._admit_waiters(move, min(limit, _LIMITS)),
                 "wrong_type": 0,
             }
 
     def _next_window(self, move: Transaction, limit: int) -> tuple[int, int]:
-        """The next `limit` jobs of a round through all of them: a step must not hold the writers up."""
+        """Return the next `limit` jobs of a round through all jobs: one step must not hold up the writers."""
         first = self._round.get(move.queue, 0)
         last = move.value("SELECT job FROM jobs WHERE job > ? ORDER BY job LIMIT 1 OFFSET ?", first, limit - 1)
         self._round[move.queue] = last or 0
         return first, LAST if last is None else last
 
     def _drop_locks(self, move: Transaction, limit: int) -> int:
-        """Of the next `limit` locks, in the order of their digests."""
+        """Check the next `limit` locks, in the order of their digests."""
         after = self._locked.get(move.queue, "")
         last = move.value(
             "SELECT digest FROM locks WHERE queue = ? AND digest > ? ORDER BY digest LIMIT 1 OFFSET ?",
@@ -153,7 +153,7 @@ def _forget_old(move: Transaction, state: State, ttl: int, limit: int, but: str 
 
 
 def _lease_claims(move: Transaction, limit: int) -> int:
-    """A holder without a lease gets one that is over: recover takes its jobs."""
+    """Give a holder without a lease an expired one, so that recover takes its jobs."""
     sql = (
         "INSERT INTO leases SELECT DISTINCT queue, holder, ? FROM jobs WHERE queue = ? AND state = 'running'"
         " AND holder NOT IN (SELECT holder FROM leases WHERE queue = ?) LIMIT ?"
@@ -173,13 +173,14 @@ def _drop_leases(move: Transaction, limit: int) -> int:
 
 
 def _in_window(move: Transaction, window: tuple[int, int], where: str) -> list[Row]:
-    # NOT INDEXED leaves only the row numbers to search by; else SQLite walks an index of the whole queue.
+    # With NOT INDEXED, SQLite can only search by row number; otherwise it would walk an index of the whole queue.
     sql = f"SELECT {COLUMNS} FROM jobs NOT INDEXED WHERE job > ? AND job <= ? AND queue = ? AND {where}"
     return [Row._make(found) for found in move.execute(sql, (*window, move.queue))]
 
 
 def _place_jobs(move: Transaction, window: tuple[int, int], buried: list[tuple[str, bytes]]) -> int:
-    """It was accepted, so it runs, unless it may have run already and must not run twice."""
+    """Queue jobs in no place, because they were accepted; one that may have run and must not run twice becomes
+    dead."""
     rows = _in_window(move, window, NOWHERE)
     for row in rows:
         if row.at_most_once:

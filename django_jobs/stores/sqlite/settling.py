@@ -1,4 +1,4 @@
-"""SqliteStore, how attempts end: by their worker, or because it was lost."""
+"""SqliteStore: how attempts end, by their worker or because the worker was lost."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from django_jobs.stores.sqlite.ends import is_waited_for
 
 LOST = "The worker died or lost its lease while it held the job."
 _REMOTE = "remote:"
-#: ms that a succeeded job with a result stays whatever HISTORY says, and how many of them do: who waits for it gets it.
+#: ms that a succeeded job with a result stays, whatever HISTORY is, so that a waiting caller gets it; for how many
+#: jobs.
 STAYS, MOST_STAYING = 60_000, 100_000
 
 
 class SqliteSettling(SqlitePart, RunningStore):
-    """See stores/contract/running.py for what each method promises."""
+    """See stores/contract/running.py for the contract of each method."""
 
     def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
         with self.writing(queue) as move:
@@ -96,14 +97,14 @@ class SqliteSettling(SqlitePart, RunningStore):
 
     def snooze(self, claim: Claim, delay: int) -> State | None:
         def to_scheduled(move: Transaction, row: Row) -> State:
-            # What expires is what has not begun.
+            # Only jobs that have not begun expire.
             move.move(row, State.SCHEDULED, at=move.now + delay, expires_at=None)
             return State.SCHEDULED
 
         return self._waits_again(claim, to_scheduled)
 
     def _waits_again(self, claim: Claim, act: Callable[[Transaction, Row], State]) -> State | None:
-        """running → what `act` does, unless the job was asked to stop."""
+        """running → the state that `act` chooses, unless the job was asked to stop."""
         with self.writing(claim.queue) as move:
             row = _ended(move, claim)
             if row is None:
@@ -137,7 +138,7 @@ class SqliteSettling(SqlitePart, RunningStore):
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
         stale: list[str] = []
         with self.writing(queue) as move:
-            # Backwards, because each goes in front of the one before.
+            # Backwards, because each goes before the one handled before it.
             for claim in reversed(claims):
                 row = _ended(move, claim)
                 if row is None:
@@ -215,7 +216,7 @@ def _renew(move: Transaction, workers: Sequence[str], lease: int) -> dict[str, R
 
 
 def _ended(move: Transaction, claim: Claim) -> Row | None:
-    """The job of that claim, whose attempt has ended, if the claim is still held."""
+    """Return the job of a claim whose attempt has ended, if the claim is still held."""
     row = move.held(claim)
     if row is None:
         attempt_is_over(move, claim)
@@ -223,7 +224,8 @@ def _ended(move: Transaction, claim: Claim) -> Row | None:
 
 
 def trim_succeeded(move: Transaction, limit: int) -> int:
-    """Forget the oldest succeeded jobs beyond HISTORY.  One with a result counts only when it has stayed a minute."""
+    """Delete the oldest succeeded jobs beyond HISTORY.  A job with a result counts only after it has stayed for a
+    minute."""
     stayed = "kept_until IS NOT NULL AND keep_for IS NULL"
     waiting = f"SELECT job FROM jobs WHERE queue = ? AND {stayed} AND kept_until <= ? ORDER BY kept_until LIMIT ?"
     free = f"UPDATE jobs SET kept_until = NULL WHERE job IN ({waiting})"
@@ -243,7 +245,7 @@ def trim_succeeded(move: Transaction, limit: int) -> int:
 
 
 def _hand_back(move: Transaction, row: Row, expires_at: int | None) -> Recovered:
-    """The worker of this job stops."""
+    """Take back a job from a worker that stops."""
     attempt = row.failures + row.crashes + 1
     state = State.CANCELLED if row.stop else State.QUEUED
     if row.stop:
@@ -255,7 +257,8 @@ def _hand_back(move: Transaction, row: Row, expires_at: int | None) -> Recovered
 
 
 def _lose(move: Transaction, row: Row, *, whole: bool = False) -> Recovered:
-    """The worker of this job died: a process of it, or all of it, which makes its jobs suspects."""
+    """Take a job from a worker that died: only a process of it, or (`whole`) all of it, which makes its jobs
+    suspects."""
     holder, crashes = row.holder or "", row.crashes + 1
     attempt = row.failures + crashes
     move.log(row, Attempt(attempt, "worker_lost", move.now, worker=holder, error=LOST))

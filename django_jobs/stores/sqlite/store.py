@@ -1,4 +1,4 @@
-"""SqliteStore: the parts put together, and where the STORE setting says the file is."""
+"""SqliteStore: all its parts together, and the location of its file from the STORE setting."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class SqliteStore(
     SqliteBrowsing,
     Store,
 ):
-    """Jobs in one SQLite file, shared by the processes of one machine; or in this process's memory.
+    """Jobs in one SQLite file, shared by the processes of one machine; or in the memory of this process.
 
-    `path` is a file name (made with its directory at first use) or ":memory:", where each store has its own data.
-    """
+    `path` is a file name (the file and its directory are created at first use) or ":memory:", where each store has its
+    own data."""
 
     def __init__(self, path: str | Path, options: StoreOptions | None = None) -> None:
         self.database = Database(str(path))
@@ -46,7 +46,7 @@ class SqliteStore(
 
     @classmethod
     def from_setting(cls, text: str, *, base_dir: str | Path, options: StoreOptions | None = None) -> SqliteStore:
-        """The store that DJANGO_JOBS["STORE"] names: "memory", "embedded" or "embedded:/path/to/jobs.sqlite3"."""
+        """Make the store that DJANGO_JOBS["STORE"] names: "memory", "embedded" or "embedded:/path/to/jobs.sqlite3"."""
         kind, _, path = text.partition(":")
         if kind == "memory":
             return cls(MEMORY, options)

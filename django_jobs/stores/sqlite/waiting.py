@@ -1,4 +1,4 @@
-"""SqliteStore, how workers of one machine wait for work without asking all the time."""
+"""SqliteStore: how workers on one machine wait for work without querying all the time."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import lane_parts, outlook_of
 from django_jobs.stores.sqlite.database.unknown import is_parked
 
-#: a test's clock moves without telling anybody: look at it this often (seconds).
+#: a test's clock moves without any notice: check it this often (seconds).
 _CLOCK_POLL = 0.02
 
 
 class _View(NamedTuple):
-    """What a waiter sees of its queues."""
+    """What a waiting worker sees of its queues."""
 
-    #: grows with each job that comes, goes or ends.
+    #: grows with each job that is added, moved or deleted.
     changes: int
-    #: an open queue has a job in that lane.
+    #: whether a queue that is not paused has a job in that lane.
     ready: bool
     #: seconds until the next scheduled or retry job, or until a pause ends.
     due: float | None
-    #: the queue to look into, where parked jobs are all that is ready.
+    #: the queue to look into, if only parked jobs are ready.
     parked_in: str
 
 
 class SqliteWaiting(SqlitePart, RunningStore):
     """See stores/contract/running.py.
 
-    Each thread remembers what it had seen when it was last told to look, and is told again only after a change: a
-    queue whose jobs may not run now (its limit is reached) wakes nobody.
-    """
+    Each thread remembers what it saw when it was last woken, and is woken again only after a change: a queue whose
+    jobs may not run now (its limit is reached) wakes no worker."""
 
     _seen: threading.local
 
@@ -59,7 +58,7 @@ class SqliteWaiting(SqlitePart, RunningStore):
             self.database.wait(mark, left)
 
     def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
-        """Nobody needs to be told: each waiter sees by itself what there is."""
+        """Do nothing: each waiting worker sees changes by itself."""
 
     def _look(self, queues: Sequence[str], lane: Lane, passed_over: Collection[str]) -> _View:
         changes, ready, due, parked_in = 0, False, None, ""

@@ -1,1 +1,1 @@
-"""The SQLite file: connections, transactions, and the moves inside one transaction."""
+"""The SQLite file: connections, transactions, and the transitions inside one transaction."""

@@ -1,9 +1,8 @@
-"""Connections to the SQLite file: one per thread and process, or one for all where the data is in memory.
+"""Connections to the SQLite file: one per thread and process, or one for all threads if the data is in memory.
 
-Why a kill loses nothing: in WAL mode a commit is written to the operating system before the call returns, and what
-the system holds survives the death of any process.  `synchronous=NORMAL` saves the fsync per commit; its price is
-that a power cut may take the last commits back, never the file's integrity.
-"""
+Why a kill loses nothing: in WAL mode, a commit is written to the operating system before the call returns, and this
+data survives the death of any process.  `synchronous=NORMAL` saves the fsync per commit; its price is that a power cut
+may undo the last commits, but never damages the file."""
 
 from __future__ import annotations
 
@@ -21,16 +20,16 @@ from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMis
 
 MEMORY = ":memory:"
 SCHEMA_VERSION = 5
-#: seconds to wait for another process's transaction; below the 5 s within which enqueue must answer.
+#: seconds to wait for another process's transaction; less than the 5 s within which enqueue must answer.
 BUSY_TIMEOUT = 4.5
-#: seconds of that in one call of SQLite: signal handlers of this process run between two of them.
+#: seconds of that in one SQLite call: signal handlers of this process run between two such calls.
 BUSY_STEP = 0.25
-#: seconds between looks at what other processes wrote.
+#: seconds between checks for what other processes wrote.
 POLL = 0.015
 
 
 class Connection:
-    """One SQLite connection and the lock of whoever uses it."""
+    """One SQLite connection and the lock of the thread that uses it."""
 
     def __init__(self, path: str) -> None:
         self.lock = threading.RLock()
@@ -41,7 +40,8 @@ class Connection:
         )
 
     def __del__(self) -> None:
-        # A thread that ends drops its connection here: Python 3.13 warns of one that was never closed.
+        # When a thread ends, its connection is dropped here: Python 3.13 warns about a connection that was never
+        # closed.
         raw = getattr(self, "raw", None)
         if raw is not None and self.pid == os.getpid():
             raw.close()
@@ -49,19 +49,19 @@ class Connection:
             _FOREIGN.append(raw)
 
 
-#: Connections that came through a fork.  SQLite forbids even closing them, which could wait for ever: a thread that the
-#: copy does not have may have been in the middle of a call.
+#: Connections that came through a fork.  SQLite forbids even closing them, and closing could wait for ever: a thread
+#: that does not exist in the copy may have been in the middle of a call.
 _FOREIGN: list[sqlite3.Connection] = []
 
 
 class _Process:
-    """What belongs to one process: after a fork the child starts with a new one."""
+    """What belongs to one process: after a fork, the child process starts with a new one."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.local = threading.local()
         self.open: weakref.WeakSet[Connection] = weakref.WeakSet()
-        #: threads queue here instead of in SQLite, whose waiting is a row of growing sleeps.
+        #: threads wait for this lock instead of in SQLite, which waits in a series of growing sleeps.
         self.writer = threading.Lock()
         self.changed = threading.Condition()
         self.changes = 0
@@ -69,7 +69,7 @@ class _Process:
 
 
 class Database:
-    """One file (or memory) with the tables of schema.sql, made at first use."""
+    """One file (or memory) with the tables of schema.sql, created at first use."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -81,7 +81,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view of everything."""
+        """One consistent view of all data."""
         with self._using() as connection:
             _begin(connection, "BEGIN")
             try:
@@ -91,7 +91,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it or nothing.  Waiters of this process are woken after it."""
+        """One transaction: all of it or nothing.  Waiting threads of this process are woken after it."""
         process = self._current()
         with process.writer, self._using() as connection:
             _begin(connection, "BEGIN IMMEDIATE")
@@ -106,7 +106,7 @@ class Database:
             process.changed.notify_all()
 
     def mark(self) -> tuple[int, int]:
-        """A value that changes when anybody has written: for `wait`."""
+        """Return a value that changes when any process has written: for `wait`."""
         changes = self._current().changes
         if self.in_memory:
             return changes, 0
@@ -124,7 +124,7 @@ class Database:
                 return
 
     def close(self) -> None:
-        """Close this process's connections.  Memory stays: it would be lost."""
+        """Close this process's connections.  A database in memory stays open, because closing would lose it."""
         process = self._current()
         process.closed += 1
         for connection in list(process.open):
@@ -152,7 +152,7 @@ class Database:
             connection.lock.acquire()
             try:
                 if connection.closed:
-                    # close() came between the two lines above; the second look makes a new one.
+                    # close() came between the two lines above; the second try makes a new connection.
                     with self._using() as raw:
                         yield raw
                 else:
@@ -188,14 +188,14 @@ class Database:
 
 
 def _create(raw: sqlite3.Connection, path: str) -> None:
-    """Make the tables, once, however many processes open the new file together."""
+    """Create the tables once, however many processes open the new file at the same time."""
     deadline = time.monotonic() + BUSY_TIMEOUT
     while True:
         try:
             raw.execute("PRAGMA journal_mode = WAL")
             break
         except sqlite3.OperationalError:
-            # Changing the mode needs the file alone and does not wait for it as other statements do.
+            # Changing the mode needs the file alone, and does not wait for it as other statements do.
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL)
@@ -210,7 +210,8 @@ def _create(raw: sqlite3.Connection, path: str) -> None:
         if version < SCHEMA_VERSION:
             sql = resources.files(__package__).joinpath("schema.sql").read_text()
             for statement in _statements(sql):
-                # What came after version 1 says so: older files get that, and keep what they have.
+                # Statements added after version 1 contain IF NOT EXISTS: older files get these, and keep what they
+                # have.
                 if version == 0 or "IF NOT EXISTS" in statement:
                     raw.execute(statement)
             raw.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -221,7 +222,7 @@ def _create(raw: sqlite3.Connection, path: str) -> None:
 
 
 def _statements(sql: str) -> Iterator[str]:
-    """Split a script; executescript() would commit on its way."""
+    """Split a script into statements; executescript() would commit in between."""
     pending = ""
     for line in sql.splitlines(keepends=True):
         pending += line
@@ -231,7 +232,7 @@ def _statements(sql: str) -> Iterator[str]:
 
 
 def _begin(connection: sqlite3.Connection, how: str) -> None:
-    """Begin a transaction so that nothing after this waits for another process: to read, it takes its view here."""
+    """Begin a transaction so that nothing after this waits for another process: a reader takes its view here."""
     deadline = time.monotonic() + BUSY_TIMEOUT
     while True:
         try:
@@ -246,7 +247,7 @@ def _begin(connection: sqlite3.Connection, how: str) -> None:
 
 
 def _end(connection: sqlite3.Connection, how: str) -> None:
-    # A failed statement may have ended the transaction already; then there is nothing left to end.
+    # A failed statement may have ended the transaction already; then there is nothing to end.
     if connection.in_transaction:
         with suppress(sqlite3.OperationalError):
             connection.execute(how)
@@ -254,7 +255,7 @@ def _end(connection: sqlite3.Connection, how: str) -> None:
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn the driver's errors into ours, each with the file and a remedy."""
+    """Translate the driver's errors into store errors, each with the file and a remedy."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -262,8 +263,8 @@ def translated(path: str) -> Iterator[None]:
 
 
 def explained(path: str, error: sqlite3.Error | OSError) -> StoreError:
-    """Which of our errors this is."""
-    # The low byte is the primary code; the rest only says more about it.
+    """Return the store error for an error of the driver."""
+    # The low byte is the primary code; the rest only adds details.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"No space is left on the disk of {path} ({error}). Free some; nothing was stored.")

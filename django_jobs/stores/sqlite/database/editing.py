@@ -1,4 +1,4 @@
-"""A job that waits gets other arguments."""
+"""Gives a waiting job other arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django_jobs.stores.sqlite.database.transaction import Transaction
 
 
 def edit(move: Transaction, row: Row, record: bytes, controls: Controls) -> None:
-    """It keeps its place; its lock and its limit follow the new controls."""
+    """Replace the record; the job keeps its place, and its lock and its limit change with the controls."""
     owned = "SELECT until FROM locks WHERE queue = ? AND digest = ? AND id = ?"
     until = move.value(owned, move.queue, row.lock, row.id) or 0
     changed = move.replace_record(row, record, controls)

@@ -1,7 +1,7 @@
-"""Attempts that were killed and whose process may still be at work.
+"""Attempts that were killed and whose process may still be running them.
 
-Until it has ended, or its lease has, such an attempt keeps its slot, and the job waits if it is to run again.
-"""
+Until the process has ended the attempt, or its lease has expired, the attempt keeps its slot, and the job waits if it
+is to run again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from django_jobs.stores.sqlite.database.transaction import Transaction
 
 
 def keep_slot(move: Transaction, row: Row) -> None:
-    """This running job is being killed: its holder does not know yet, unless it is gone already."""
+    """Keep the slot of a running job that is being killed: its holder does not know yet, unless it is gone already."""
     if row.holder and _is_alive(move, row.holder):
         values = (move.queue, row.id, row.holder, row.token, row.limit_key)
         move.execute("INSERT OR REPLACE INTO endings VALUES (?, ?, ?, ?, ?)", values)
 
 
 def is_ending(move: Transaction, id: str) -> bool:
-    """May the job's last attempt, which was killed, still be at work?  One that cannot be is let go."""
+    """Tell whether the job's last attempt, which was killed, may still be running; if it cannot be, free what it
+    held."""
     holder = move.value("SELECT holder FROM endings WHERE queue = ? AND id = ?", move.queue, id)
     if holder is None or _is_alive(move, holder):
         return holder is not None
@@ -27,14 +28,14 @@ def is_ending(move: Transaction, id: str) -> bool:
 
 
 def attempt_is_over(move: Transaction, claim: Claim) -> None:
-    """An attempt ended whose claim is no longer held: was it killed?"""
+    """Handle the end of an attempt whose claim is no longer held: if it was killed, free what it held."""
     sql = "SELECT 1 FROM endings WHERE queue = ? AND id = ? AND token = ?"
     if move.value(sql, move.queue, claim.id, claim.token):
         _let_go(move, claim.id)
 
 
 def holder_is_gone(move: Transaction, holder: str) -> None:
-    """It has no lease any more."""
+    """Remove the holder's lease, and free what its killed attempts held."""
     move.execute("DELETE FROM leases WHERE queue = ? AND holder = ?", (move.queue, holder))
     sql = "SELECT id FROM endings WHERE queue = ? AND holder = ?"
     for (id,) in move.execute(sql, (move.queue, holder)).fetchall():
@@ -42,7 +43,7 @@ def holder_is_gone(move: Transaction, holder: str) -> None:
 
 
 def let_go_of_lost(move: Transaction) -> None:
-    """Those whose holder's lease has ended."""
+    """Free what killed attempts held if their holder's lease has expired."""
     sql = "SELECT id FROM endings WHERE queue = ?"
     for (id,) in move.execute(sql, (move.queue,)).fetchall():
         is_ending(move, id)

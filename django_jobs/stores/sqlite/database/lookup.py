@@ -22,32 +22,32 @@ class Lookup:
         self.remembers: bool | None = None
 
     def row(self, id: str) -> Row | None:
-        """The job of that id."""
+        """Return the job with that id."""
         found = self.execute(f"SELECT {COLUMNS} FROM jobs WHERE id = ? AND queue = ?", (id, self.queue)).fetchone()
         return found and Row._make(found)
 
     def held(self, claim: Claim) -> Row | None:
-        """The job of that claim, if the claim is still held."""
+        """Return the job of that claim, if the claim is still held."""
         row = self.row(claim.id)
         return row if row is not None and row.state == State.RUNNING and row.token == claim.token else None
 
     def record(self, row: Row) -> bytes:
-        """The bytes of the job."""
+        """Return the bytes of the job's record."""
         found: bytes = self.value("SELECT record FROM records WHERE job = ?", row.job)
         return found
 
     def rows(self, where: str, *values: Any) -> list[Row]:
-        """Jobs of this queue; `where` begins after the AND."""
+        """Return jobs of this queue; `where` begins after the AND."""
         sql = f"SELECT {COLUMNS} FROM jobs WHERE jobs.queue = ? AND {where}"
         return [Row._make(found) for found in self.execute(sql, (self.queue, *values))]
 
     def value(self, sql: str, *values: Any) -> Any:
-        """First column of the first row, or None."""
+        """Return the first column of the first row, or None."""
         found = self.execute(sql, values).fetchone()
         return found and found[0]
 
     def count_of(self, state: State, parts: Sequence[int] = (0, SUSPECT)) -> int:
-        """How many jobs are in that state (for queued: in these neighbouring lanes)."""
+        """Count the jobs in that state (for queued: in these neighbouring lanes)."""
         n = self.value(
             "SELECT sum(n) FROM counts WHERE queue = ? AND state = ? AND part BETWEEN ? AND ?",
             *(self.queue, state, min(parts), max(parts)),

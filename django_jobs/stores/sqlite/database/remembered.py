@@ -1,4 +1,4 @@
-"""Ids that must not be used again, though their job has left the store."""
+"""Ids that must not be used again, although their job has left the store."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from django_jobs.stores.contract.browsing import Remembered
 from django_jobs.stores.sqlite.database.lookup import Lookup
 from django_jobs.stores.sqlite.database.rows import Row
 
-#: ms for which it is told that a job which has left the history returned None, and of how many at most.
+#: How long (ms) the store knows that a job which left the history returned None, and for how many jobs at most.
 TOLD, MOST_RETURNED = 60_000, 100_000
 
 
 def remember(move: Lookup, id: str, digest: str) -> None:
-    """The caller gave this id."""
+    """Store an id that the caller gave."""
     move.execute("INSERT OR REPLACE INTO remembered VALUES (?, ?, ?, '', ?)", (move.queue, id, digest, move.now))
     move.remembers = True
 
 
 def remembered(move: Lookup, id: str) -> Remembered | None:
-    """What is known of an id."""
+    """Return what is stored about an id."""
     sql = "SELECT digest, state, at FROM remembered WHERE queue = ? AND id = ?"
     found = move.execute(sql, (move.queue, id)).fetchone()
     if found is None or (found[1] and found[2] + move.options.idempotency <= move.now):
@@ -30,13 +30,13 @@ def remembered(move: Lookup, id: str) -> Remembered | None:
 
 
 def is_remembered(move: Lookup, id: str) -> bool:
-    """Must the id not be used again?"""
+    """Tell whether the id must not be used again."""
     known = remembered(move, id) if _any(move) else None
     return known is not None and known.at + move.options.idempotency > move.now
 
 
 def remember_end(move: Lookup, row: Row) -> None:
-    """The job leaves the store."""
+    """Note how a job that leaves the store ended."""
     if _any(move):
         state, at = (row.state, row.at) if row.state in FINISHED else (State.CANCELLED, move.now)
         sql = "UPDATE remembered SET state = ?, at = ? WHERE queue = ? AND id = ?"
@@ -44,7 +44,7 @@ def remember_end(move: Lookup, row: Row) -> None:
 
 
 def forget_ids(move: Lookup, limit: int) -> int:
-    """Those whose time is over.  While its job is here the id is looked at again another time."""
+    """Delete ids whose time is over.  As long as its job is in the store, an id stays and is checked again later."""
     sql = "SELECT id FROM remembered WHERE queue = ? AND at <= ? ORDER BY at LIMIT ?"
     ids = move.execute(sql, (move.queue, move.now - move.options.idempotency, limit)).fetchall()
     for (id,) in ids:
@@ -56,7 +56,8 @@ def forget_ids(move: Lookup, limit: int) -> int:
 
 
 def note_returned(move: Lookup, rows: Sequence[Row]) -> None:
-    """These succeeded jobs leave the history: of those of the last minute that returned None, that is remembered."""
+    """Note those of these succeeded jobs, which leave the history, that returned None and ended within the last
+    minute."""
     for row in rows:
         young = row.at is not None and row.at + TOLD > move.now
         if young and not move.value("SELECT 1 FROM results WHERE job = ?", row.job):
@@ -70,14 +71,14 @@ def has_returned_none(move: Lookup, id: str) -> bool:
 
 
 def forget_returned(move: Lookup) -> None:
-    """Those that have been told of long enough, and the oldest of too many."""
+    """Delete the entries that are old enough, and the oldest if there are too many."""
     sql = "SELECT at FROM returned WHERE queue = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
     until = max(move.now - TOLD, move.value(sql, move.queue, MOST_RETURNED) or 0)
     move.execute("DELETE FROM returned WHERE queue = ? AND at <= ?", (move.queue, until))
 
 
 def _any(move: Lookup) -> bool:
-    """Asked once: most queues remember none, and then nothing more is."""
+    """Check once per transaction whether the queue has any: most queues have none, and need no further query."""
     if move.remembers is None:
         move.remembers = bool(move.value("SELECT 1 FROM remembered WHERE queue = ? LIMIT 1", move.queue))
     return move.remembers

@@ -1,4 +1,4 @@
-"""Lines of table `jobs` as values, and values as lines."""
+"""Rows of table `jobs` as values, and values as rows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from django_jobs.core.values import Controls
 
-#: column `lane` of a suspect: 1 is alone.
+#: value of column `lane` for a suspect; 1 is alone.
 SUSPECT = 2
 
 
 class Row(NamedTuple):
-    """One line of table `jobs`: what moves are decided by."""
+    """One row of table `jobs`: the columns that transitions need for their decisions."""
 
     job: int
     id: str
@@ -44,7 +44,7 @@ COLUMNS = ", ".join(f"jobs.{field}" for field in Row._fields)
 
 
 def control_columns(controls: Controls) -> dict[str, Any]:
-    """Controls as columns of table `jobs`."""
+    """Return controls as columns of table `jobs`."""
     return {
         "priority": controls.priority,
         "alone": int(controls.alone),

@@ -1,7 +1,7 @@
--- Everything the embedded store keeps.  Times are integer milliseconds.
+-- All tables of the embedded store.  Times are integer milliseconds.
 --
--- `jobs` is narrow, because each move rewrites its row; what is long lives in tables of its own.  A job is in exactly
--- one of the partial indexes `queued`, `blocked` and `timed`: they are the places.
+-- `jobs` is narrow, because each transition rewrites its row; long values are in tables of their own.  A job is in
+-- exactly one of the partial indexes `queued`, `blocked` and `timed`: they are the places.
 
 CREATE TABLE queues (queue TEXT PRIMARY KEY, seq INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 
@@ -13,9 +13,9 @@ CREATE TABLE jobs (
     state        TEXT    NOT NULL,
     lane         INTEGER NOT NULL DEFAULT 0,   -- 1 = alone, 2 = alone as a suspect
     rank         INTEGER NOT NULL DEFAULT 0,   -- 100 - priority: lower runs first
-    seq          INTEGER NOT NULL DEFAULT 0,   -- arrival; negative = put back at the front
-    since        INTEGER NOT NULL DEFAULT 0,   -- queued: when it could first run
-    at           INTEGER,                      -- due, claimed or ended; NULL where time means nothing
+    seq          INTEGER NOT NULL DEFAULT 0,   -- arrival; negative = handed back, to the front
+    since        INTEGER NOT NULL DEFAULT 0,   -- queued: since when it can run
+    at           INTEGER,                      -- due, claimed or ended; NULL if the state has no time
     token        INTEGER NOT NULL DEFAULT 0,
     holder       TEXT,
     stop         INTEGER NOT NULL DEFAULT 0,   -- running: asked to stop
@@ -54,7 +54,7 @@ CREATE TABLE logs (job INTEGER PRIMARY KEY, lines TEXT NOT NULL);
 
 CREATE TABLE locks (
     queue TEXT NOT NULL, digest TEXT NOT NULL, id TEXT NOT NULL,
-    until INTEGER NOT NULL,                    -- 0 = as long as the job holds it
+    until INTEGER NOT NULL,                    -- 0 = as long as the job is covered
     PRIMARY KEY (queue, digest)
 ) WITHOUT ROWID;
 CREATE INDEX lockers ON locks (queue, id);
@@ -64,7 +64,7 @@ CREATE TABLE leases (
 ) WITHOUT ROWID;
 CREATE INDEX lapsing ON leases (queue, until);
 
--- attempts that were killed and whose process may still be at work: they keep their slot
+-- attempts that were killed and whose process may still be running them: they keep their slot
 CREATE TABLE IF NOT EXISTS endings (
     queue TEXT NOT NULL, id TEXT NOT NULL, holder TEXT NOT NULL, token INTEGER NOT NULL, limit_key TEXT,
     PRIMARY KEY (queue, id)
@@ -80,22 +80,22 @@ CREATE TABLE fired (
     queue TEXT NOT NULL, schedule TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (queue, schedule)
 ) WITHOUT ROWID;
 
--- ids that must not be used again, though their job has left
+-- ids that must not be used again, although their job has left the store
 CREATE TABLE IF NOT EXISTS remembered (
     queue TEXT NOT NULL, id TEXT NOT NULL, digest TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT '',            -- how the job ended, once it has left
-    at INTEGER NOT NULL,                       -- enqueued; then ended
+    at INTEGER NOT NULL,                       -- when it was enqueued, later when it ended
     PRIMARY KEY (queue, id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS remembered_at ON remembered (queue, at);
 
--- jobs that succeeded, returned None and have left the history lately: who asks for one is told so
+-- jobs that succeeded, returned None and left the history recently, so that callers who ask for one get this answer
 CREATE TABLE IF NOT EXISTS returned (
     queue TEXT NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (queue, id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS returned_at ON returned (queue, at);
 
--- jobs for whose end somebody waits: they stay a minute after it
+-- jobs whose end is waited for: they stay for a minute after it
 CREATE TABLE IF NOT EXISTS waiters (job INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 
 CREATE TABLE totals (
@@ -122,8 +122,9 @@ CREATE TABLE documents (
     key TEXT NOT NULL, entry TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (key, entry)
 ) WITHOUT ROWID;
 
--- How many jobs are in each state, kept by triggers so that no verb can forget it and no page has to count.
--- part: queued the lane; succeeded 1 = kept by keep_result; else 0.  changes grows: the wake-up signal.
+-- How many jobs are in each state, kept by triggers, so that no method can forget it and no page has to count. part:
+-- the lane of queued jobs, 1 for succeeded jobs that keep_result keeps, otherwise 0.  changes: grows with every
+-- change, as the signal to wake up.
 CREATE TABLE counts (
     queue TEXT NOT NULL, state TEXT NOT NULL, part INTEGER NOT NULL, n INTEGER NOT NULL,
     changes INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (queue, state, part)

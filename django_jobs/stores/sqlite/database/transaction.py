@@ -1,8 +1,7 @@
-"""The moves that all verbs are made of: inside one write transaction, on one queue.
+"""The transitions that all store methods consist of: inside one write transaction, on one queue.
 
-`Transaction.move` is the only place where a job changes its state.  Locks, slots, leases, counters and the archive
-follow from the two states there, so that no verb can forget one.
-"""
+`Transaction.move` is the only place where a job changes its state.  It derives locks, slots, leases, counters and the
+archive from the old and the new state, so that no method can forget one of them."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from django_jobs.stores.sqlite.database.rows import SUSPECT, Row, control_column
 
 #: attempts kept in a job's log.
 MAX_LOG = 25
-#: jobs that one freed pause or limit brings back per call.
+#: jobs that one call lets in after a limit or a pause is freed.
 ADMIT = 100
 MINUTE = 60_000
 _NAMED = frozenset({"enqueued", "succeeded", "failed", "retried", "dead"})
@@ -29,7 +28,7 @@ _TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead"}
 
 
 class Transaction(Lookup):
-    """What has been moved so far, and the moves."""
+    """One transaction on one queue: its methods find and move jobs, and it collects the counters until the end."""
 
     def __init__(self, connection: sqlite3.Connection, options: StoreOptions, queue: str, now: int) -> None:
         super().__init__(connection, options, queue, now)
@@ -38,7 +37,7 @@ class Transaction(Lookup):
         self._freed: set[str] = set()
 
     def number(self) -> int:
-        """The next arrival or token number of the queue."""
+        """Take the queue's next number, for an arrival or a token."""
         if self._seq < 0:
             self.execute("INSERT OR IGNORE INTO queues (queue) VALUES (?)", (self.queue,))
             self._seq = self._stored_seq = self.value("SELECT seq FROM queues WHERE queue = ?", self.queue)
@@ -48,7 +47,7 @@ class Transaction(Lookup):
     # -- moving ----------------------------------------------------------------
 
     def add(self, id: str, record: bytes, controls: Controls, state: State, at: int | None) -> Row:
-        """Put in a new job.  `at`: due time, or end of a finished one; None for queued."""
+        """Add a new job.  `at`: due time, or the end of a finished job; None for queued."""
         seq = self.number()
         columns = {
             "queue": self.queue, "id": id, "name": name_of(record), "state": state, "seq": seq, "at": at,
@@ -65,11 +64,11 @@ class Transaction(Lookup):
         return row
 
     def move(self, row: Row, state: State, **changes: Any) -> None:
-        """Change the state.  What a state does not use is cleared, unless `changes` says otherwise."""
+        """Change the state.  Columns that the new state does not use are cleared, unless `changes` sets them."""
         columns: dict[str, Any] = {"state": state, "at": None, "token": 0, "holder": None, "stop": 0}
         columns |= {"blocked_by": None, "checkin": None} | changes
         if state is State.QUEUED:
-            # Once a worker died that held it, a job runs alone until it ends: see lua/lib/ready.lua.
+            # After a worker that held it has died, a job runs alone until it ends: see lua/lib/ready.lua.
             has_crashed = columns.get("crashes", row.crashes) > 0
             alone = SUSPECT if has_crashed and row.lane == SUSPECT else 1
             columns.setdefault("lane", alone if row.alone or row.at_most_once or has_crashed else 0)
@@ -83,11 +82,12 @@ class Transaction(Lookup):
         self._follow(row, state)
 
     def requeue(self, row: Row, **changes: Any) -> None:
-        """→ queued, before everything of its priority."""
+        """→ queued, before all jobs of its priority."""
         self.move(row, State.QUEUED, seq=-self.number(), **changes)
 
     def remove(self, row: Row, *, unlock: bool = True) -> None:
-        """Forget the job, its log and result, and (not when only its time has come) every lock it holds."""
+        """Delete the job, its log and result, and every lock it holds; with `unlock` False (its time is over), locks
+        stay."""
         self.execute("DELETE FROM jobs WHERE job = ?", (row.job,))
         remember_end(self, row)
         self._leave(row)
@@ -95,9 +95,9 @@ class Transaction(Lookup):
             self.execute("DELETE FROM locks WHERE queue = ? AND id = ?", (self.queue, row.id))
 
     def replace_record(self, row: Row, record: bytes, controls: Controls) -> Row:
-        """Other arguments and controls for a waiting or finished job; its place stays."""
+        """Give a waiting or finished job another record and controls; its place stays."""
         columns = {"name": name_of(record), **control_columns(controls)}
-        if row.expires_at is None:  # it has begun, or never had one
+        if row.expires_at is None:  # it has begun, or never had an expiry
             columns["expires_at"] = None
         self._update(row.job, columns)
         self.execute("UPDATE records SET record = ? WHERE job = ?", (record, row.job))
@@ -129,13 +129,14 @@ class Transaction(Lookup):
 
     def _leave(self, row: Row) -> None:
         if row.limit_key and row.state in {State.RUNNING, State.QUEUED}:
-            # A queued one counts too: it may have been let in for a slot that it will now not use.
+            # A queued job counts, too: it may have been let in for a slot that it will now not use.
             self.free(row.limit_key)
         if row.state == State.RUNNING:
             self.drop_own_lease(row)
 
     def drop_own_lease(self, row: Row) -> None:
-        """Remove the lease of a holder of this job only; a worker's stays, it will claim again."""
+        """Remove the lease of a holder of this job only; a worker's lease stays, because the worker will claim
+        again."""
         kept = "SELECT 1 FROM endings WHERE queue = ? AND id = ?"
         if row.holder and row.holder.endswith(f":{row.id}") and not self.value(kept, self.queue, row.id):
             self.execute("DELETE FROM leases WHERE queue = ? AND holder = ?", (self.queue, row.holder))
@@ -143,7 +144,7 @@ class Transaction(Lookup):
     # -- locks -----------------------------------------------------------------
 
     def locker(self, digest: str) -> Row | str | None:
-        """Who holds the lock: a job, the id of a job that is gone (its period is not over), or None = free."""
+        """Return the lock's holder: a job, the id of a job that is gone (its period is not over), or None = free."""
         found = self.execute(
             "SELECT id, until FROM locks WHERE queue = ? AND digest = ?", (self.queue, digest)
         ).fetchone()
@@ -159,7 +160,7 @@ class Transaction(Lookup):
         return row if covered else None
 
     def lock(self, digest: str, id: str, until: int = 0) -> bool:
-        """Take the lock if it is free or its holder's right to it is over."""
+        """Take the lock if it is free, or its holder is no longer covered by it."""
         if self.locker(digest) is not None:
             return False
         self.execute("INSERT OR REPLACE INTO locks VALUES (?, ?, ?, ?)", (self.queue, digest, id, until))
@@ -168,7 +169,8 @@ class Transaction(Lookup):
     # -- limits and pauses -----------------------------------------------------
 
     def running(self, limit_key: str) -> int:
-        """Slots of that limit in use: by running jobs, and by killed ones whose process may still be at work."""
+        """Count the used slots of that limit: running jobs, and killed jobs whose process may still be running
+        them."""
         n: int = self.value(
             "SELECT (SELECT count(*) FROM jobs WHERE queue = ?1 AND limit_key = ?2 AND state = 'running')"
             " + (SELECT count(*) FROM endings WHERE queue = ?1 AND limit_key = ?2)", self.queue, limit_key,
@@ -176,11 +178,11 @@ class Transaction(Lookup):
         return n
 
     def free(self, limit_key: str) -> None:
-        """A slot of that limit may be free: who waits for it is let in when this transaction ends."""
+        """Note that a slot of that limit may be free: jobs that wait for it are let in when this transaction ends."""
         self._freed.add(limit_key)
 
     def admit(self, limit_key: str) -> int:
-        """blocked → queued, as many as there are free slots; they keep their place in line."""
+        """blocked → queued, as many jobs as there are free slots; they keep their turn."""
         by, admitted = f"limit:{limit_key}", 0
         first = self._blocked(by, 1)
         if first:
@@ -191,18 +193,18 @@ class Transaction(Lookup):
         return admitted
 
     def admit_type(self, name: str, limit: int = ADMIT) -> int:
-        """blocked → queued, jobs of a type that is open again."""
+        """blocked → queued, for jobs of a type whose pause is over."""
         rows = self._blocked(f"pause:{name}", limit)
         for row in rows:
             self.let_in(row)
         return len(rows)
 
     def let_in(self, row: Row, **changes: Any) -> None:
-        """blocked → queued, at the place that it had.  It can run from now on."""
+        """blocked → queued, at the place that the job had.  It can run from now on."""
         self.move(row, State.QUEUED, lane=row.lane, seq=row.seq, **changes)
 
     def opened(self) -> int:
-        """When the last pause of the queue ended (ms); 0 = never, or it goes on."""
+        """Return when the last pause of the queue ended (ms); 0 = never, or it has not ended."""
         sql = "SELECT until FROM pauses WHERE queue = ? AND name = '' AND until > 0 AND until <= ?"
         return self.value(sql, self.queue, self.now) or 0
 
@@ -210,12 +212,12 @@ class Transaction(Lookup):
         return self.rows("state = 'blocked' AND blocked_by = ? ORDER BY rank, seq LIMIT ?", by, limit)
 
     def pauses(self) -> dict[str, tuple[str, int, int]]:
-        """What is closed now: "" (the queue) or job name → reason, until, since."""
+        """Return the pauses in force: "" (the queue) or job name → reason, until, since."""
         sql = "SELECT name, reason, until, since FROM pauses WHERE queue = ? AND (until = 0 OR until > ?)"
         found = self.execute(sql, (self.queue, self.now))
         return {name: (reason, until, since) for name, reason, until, since in found}
 
-    # -- what is written beside the jobs ------------------------------------------
+    # -- logs, counters, archive -------------------------------------------------
 
     def log(self, row: Row, attempt: Attempt) -> None:
         """Append to the job's attempts log; the time is the store's."""
@@ -225,7 +227,7 @@ class Transaction(Lookup):
         self.execute("INSERT OR REPLACE INTO logs VALUES (?, ?)", (row.job, "\n".join(kept)))
 
     def count(self, event: str, name: str = "", n: int = 1) -> None:
-        """Add to the totals and the minutes series."""
+        """Add to the totals and to the series of minutes."""
         self.events[event] += n
         if name and event in _NAMED:
             self.events[f"{event}:{name}"] += n
@@ -240,7 +242,7 @@ class Transaction(Lookup):
         )
 
     def finish(self) -> None:
-        """Write what was put off to the end: admissions and counters."""
+        """Write what was postponed to the end: admissions and counters."""
         for key in self._freed:
             self.admit(key)
         if self._seq != self._stored_seq:

@@ -1,7 +1,7 @@
-"""SqliteStore, jobs that wait for a worker that knows their name: blocked by "unknown:<name>".
+"""SqliteStore: jobs that wait for a worker that knows their name; they are blocked by "unknown:<name>".
 
-What workers do not know is remembered in table `documents`, key "unknown:<queue>", one entry "<digest> <name>" each.
-"""
+The names that workers do not know are in table `documents`, key "unknown:<queue>", one entry "<digest> <name>"
+each."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from django_jobs.stores.sqlite.database.rows import Row
 from django_jobs.stores.sqlite.database.transaction import Transaction
 
 _BY = "unknown:"
-#: ms: what is forgotten is learned again at the price of one claim.
+#: ms: learning a forgotten name again costs one claim.
 _FORGET = 86_400_000
 
 
 def unknown_to(move: Transaction, knows: str) -> frozenset[str]:
-    """The names that workers of that digest are known not to know."""
+    """Return the names that workers of that digest are known not to know."""
     if not knows:
         return frozenset()
     sql = "SELECT entry FROM documents WHERE key = ? AND entry >= ? AND entry < ?"
@@ -26,14 +26,14 @@ def unknown_to(move: Transaction, knows: str) -> frozenset[str]:
 
 
 def learn_unknown(move: Transaction, knows: str, name: str) -> None:
-    """Workers of that digest do not know the name."""
+    """Note that workers of that digest do not know the name."""
     key = _BY + move.queue
     move.execute("DELETE FROM documents WHERE key = ? AND value < ?", (key, f"{move.now - _FORGET:015d}"))
     move.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", (key, f"{knows} {name}", f"{move.now:015d}"))
 
 
 def park(move: Transaction, row: Row, name: str) -> None:
-    """→ blocked, at the place that it has."""
+    """→ blocked, at the place that the job has."""
     kept = {"lane": row.lane, "seq": row.seq, "parked_at": row.parked_at or move.now}
     move.move(row, State.BLOCKED, blocked_by=_BY + name, **kept)
 
@@ -53,7 +53,7 @@ def admit_known(move: Transaction, lanes: Sequence[int], hidden: frozenset[str],
 
 
 def parked(move: Transaction) -> list[str]:
-    """What blocks them, each once: a look into the index per name, however many jobs wait."""
+    """Return the blockers of parked jobs, each once: one index look-up per name, however many jobs wait."""
     found, by = list[str](), _BY
     if move.count_of(State.BLOCKED):
         sql = (
@@ -66,7 +66,7 @@ def parked(move: Transaction) -> list[str]:
 
 
 def is_parked(move: Transaction, lanes: Sequence[int]) -> bool:
-    """Does any such job wait in that lane?"""
+    """Tell whether any parked job waits in that lane."""
     sql = (
         "SELECT 1 FROM jobs WHERE queue = ? AND state = 'blocked'"
         " AND blocked_by > 'unknown:' AND blocked_by < 'unknown;' AND lane BETWEEN ? AND ? LIMIT 1"
@@ -75,6 +75,6 @@ def is_parked(move: Transaction, lanes: Sequence[int]) -> bool:
 
 
 def unknown_to_whom(move: Transaction, name: str) -> frozenset[str]:
-    """The digests of workers that are known not to know the name."""
+    """Return the digests of workers that are known not to know the name."""
     found = move.execute("SELECT entry FROM documents WHERE key = ?", (_BY + move.queue,))
     return frozenset(digest for digest, _, of in (entry.partition(" ") for (entry,) in found) if of == name)
