@@ -114,7 +114,7 @@ class RunningStore(ABC):
     @abstractmethod
     def waiting(self, queue: str, up_to: int) -> int:
         """Count the queued jobs, in both lanes, that `claim` would take with this `up_to`; 0 while the queue is
-        paused. It may stop counting at a thousand."""
+        paused.  It may stop counting at a thousand."""
 
     @abstractmethod
     def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:
@@ -199,7 +199,7 @@ class RunningStore(ABC):
 
         Like `release`, for a caller that has no list of the claims (the process that knew them is dead).  An
         at-most-once job may have started, so it goes to dead with an attempt "worker_lost"; a job that was asked to
-        stop is cancelled. Returns the jobs that moved, at most `limit`: call again until fewer come back; then the
+        stop is cancelled.  Returns the jobs that moved, at most `limit`: call again until fewer come back; then the
         holder's lease is removed, too."""
 
     @abstractmethod
@@ -244,7 +244,7 @@ class RunningStore(ABC):
 
         Returns the queue to look into, "" if that is not known (look into all), None when the time is over.
 
-        Workers must not rely on it: they look at least every 2 s in any case."""
+        Workers must not rely on it: they check their queues at least every 2 s in any case."""
 
     @abstractmethod
     def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:
@@ -273,12 +273,12 @@ class RunningStore(ABC):
 
         Kinds: "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
         "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job" (its log,
-        its counts, its result). A job in no place is queued again; an at-most-once job may have started, so it goes to
+        its counts, its result).  A job in no place is queued again; an at-most-once job may have started, so it goes to
         dead with the attempt MISPLACED.  A job in several places counts as "job_without_place", and stays in one of
         them.
 
-        Each step continues where the last step of this store object ended, so that steps of `limit` reach all entries
-        in time.  If the numbers of jobs show that one is misplaced, all jobs are walked through, for a quarter of a
+        Each step continues where the last step of this store object ended, so that steps of `limit` reach all
+        entries eventually.  If the numbers of jobs show that one is misplaced, all jobs are walked through, for a quarter of a
         second in each step.  The id and record of each job that went to dead are appended to `buried`."""
 
     def is_walking(self, queue: str) -> bool:
@@ -304,8 +304,7 @@ class RunningStore(ABC):
         return 0
 
     def abandon(self) -> None:  # noqa: B027  (most stores have nothing to do)
-        """In a copy of the process that a job has made: drop the sockets, without sending anything or taking any
-        lock."""
+        """Drop the sockets in a copy of the process that a job has made, without sending anything or taking a lock."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """Checks one queue of a RedisStore against its invariants: what must be true between any two scripts.
 
 All keys are read in one transaction, so that a queue in use can be checked, too; it costs O(everything in the
-queue)."""
+queue).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RedisStore: numbers, by one script for many queues, or by plain reads for a user who may not run scripts."""
+"""RedisStore: statistics, by one script for many queues, or by plain reads for a user who may not run scripts."""
 
 from __future__ import annotations
 

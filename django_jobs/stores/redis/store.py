@@ -55,7 +55,7 @@ class RedisClusterStore(RedisStore):
         return super()._wait(one, timeout if len(queues) == 1 else min(timeout, self.LONGEST_WAIT))
 
     def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
-        """If a server does not answer, ask it for one queue only: the queues of the others have work."""
+        """Ask a server that does not answer for one queue only, so that the queues of the other servers are served."""
         found: dict[str, Outlook] = {}
         silent: dict[str, StoreUnavailable] = {}
         for queue in queues:

@@ -1,5 +1,6 @@
 """Which process holds the lock of a SQLite file: a thread that stops in the middle of a transaction stops all
-writers."""
+writers.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The STORE setting → how to reach Redis: a URL, or the connection settings of a django-redis alias.
 
 The store always makes its own pool: django-redis shares one pool among aliases of one URL, with the options of the
-first alias, and an alias made for a cache may have timeouts that break a waiting worker."""
+first alias, and an alias made for a cache may have timeouts that break a waiting worker.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from django_jobs.conf.store_address import option_problem
 
-#: Seconds.  Connecting and one read stay below the 5 s in which enqueue() promises an answer; a read may take longer
+#: Seconds.  Connecting and one read stay below the 5 s in which enqueue() promises an answer; the read timeout is longer
 #: than the longest blocking wait (2 s).
 CONNECT_TIMEOUT = 1.5
 SOCKET_TIMEOUT = 3.0

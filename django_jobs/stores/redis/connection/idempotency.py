@@ -2,7 +2,8 @@
 
 The server keeps the last answer of each sender in a queue.  If the same number comes again, it returns that answer and
 does nothing; it refuses a lower number, so that a request that was delayed has no effect after a later call of its
-sender.  A sender ("channel") makes one call at a time and is then reused by any thread of its process."""
+sender.  A sender ("channel") makes one call at a time and is then reused by any thread of its process.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One call of one script: packing, sending, sending again after a lost reply, and the errors.
 
 Each thread uses its connection directly: a call through redis-py's client costs three times as much, and its repeats
-(10 times by default) know neither our deadline nor which calls may be repeated.  All calls here may be repeated."""
+(10 times by default) know neither our deadline nor which calls may be repeated.  All calls here may be repeated.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 -- repair: repair what no transition should leave behind, or only report it.  This script checks each entry again, so
 -- that an entry that has moved since the survey is left alone.
 --
--- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt (JSON) of a job that dies   5 "archive"
+-- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt (JSON) of a job that goes to dead   5 "archive"
 --       6 "look": change nothing   then the entries to check; for each kind:
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members
 --       "waiters": members
--- Returns {entries that were repaired, or would be; id, record of each job that died}
+-- Returns {entries that were repaired, or would be; id, record of each job that went to dead}
 --! use clock places bury pauses endings holdings bytes
 --! keys leases checkins
 local kind, grace, attempt, archiving, looking = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'archive', ARGV[6] == 'look'
@@ -177,7 +177,7 @@ local repairs = {
 
 write('ZREM', leases, '') -- first write: needs no memory
 for i = 7, #ARGV do
-    if bytes >= MOST_BYTES then -- bytes of jobs that died; the next call handles what is left
+    if bytes >= MOST_BYTES then -- bytes of jobs that went to dead; the next call handles what is left
         break
     end
     if repairs[kind](ARGV[i]) then

@@ -1,7 +1,7 @@
 -- survey: is there anything to repair?  A single call, so that a healthy queue costs almost nothing.
 --
 -- ARGV  1 clock   then the type that each key should have, in the order of KEYS
--- Returns {keys of another type, sizes of the other keys (-1 where there is none), leases that have expired}
+-- Returns {keys of another type, sizes of the keys (-1 for one of another type or without a size), leases that have expired}
 --! use clock
 --! keys unknown offer offer_alone
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired

@@ -2,7 +2,8 @@
 
 Why a kill loses nothing: in WAL mode, a commit is written to the operating system before the call returns, and this
 data survives the death of any process.  `synchronous=NORMAL` saves the fsync per commit; its price is that a power cut
-may undo the last commits, but never damages the file."""
+may undo the last commits, but never damages the file.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +196,7 @@ def _create(raw: sqlite3.Connection, path: str) -> None:
             raw.execute("PRAGMA journal_mode = WAL")
             break
         except sqlite3.OperationalError:
-            # Changing the mode needs the file alone, and does not wait for it as other statements do.
+            # Changing the mode needs exclusive use of the file, and does not wait for it as other statements do.
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL)

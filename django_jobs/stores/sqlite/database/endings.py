@@ -1,7 +1,8 @@
 """Attempts that were killed and whose process may still be running them.
 
 Until the process has ended the attempt, or its lease has expired, the attempt keeps its slot, and the job waits if it
-is to run again."""
+is to run again.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ CREATE TABLE jobs (
     token        INTEGER NOT NULL DEFAULT 0,
     holder       TEXT,
     stop         INTEGER NOT NULL DEFAULT 0,   -- running: asked to stop
-    blocked_by   TEXT,                         -- "limit:<key>" or "pause:<job name>"
+    blocked_by   TEXT,                         -- "limit:<key>", "pause:<job name>", "unknown:<job name>" or "ending:<id>"
     failures     INTEGER NOT NULL DEFAULT 0,
     crashes      INTEGER NOT NULL DEFAULT 0,
     parked_at    INTEGER NOT NULL DEFAULT 0,
@@ -122,9 +122,9 @@ CREATE TABLE documents (
     key TEXT NOT NULL, entry TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (key, entry)
 ) WITHOUT ROWID;
 
--- How many jobs are in each state, kept by triggers, so that no method can forget it and no page has to count. part:
--- the lane of queued jobs, 1 for succeeded jobs that keep_result keeps, otherwise 0.  changes: grows with every
--- change, as the signal to wake up.
+-- How many jobs are in each state, kept by triggers, so that no method can forget it and no page has to count.
+-- part: the lane of queued jobs, 1 for succeeded jobs with kept_until, otherwise 0.
+-- changes: grows with every change, as the signal to wake up.
 CREATE TABLE counts (
     queue TEXT NOT NULL, state TEXT NOT NULL, part INTEGER NOT NULL, n INTEGER NOT NULL,
     changes INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (queue, state, part)

@@ -1,7 +1,8 @@
 """The transitions that all store methods consist of: inside one write transaction, on one queue.
 
 `Transaction.move` is the only place where a job changes its state.  It derives locks, slots, leases, counters and the
-archive from the old and the new state, so that no method can forget one of them."""
+archive from the old and the new state, so that no method can forget one of them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """SqliteStore: jobs that wait for a worker that knows their name; they are blocked by "unknown:<name>".
 
 The names that workers do not know are in table `documents`, key "unknown:<queue>", one entry "<digest> <name>"
-each."""
+each.
+"""
 
 from __future__ import annotations
 

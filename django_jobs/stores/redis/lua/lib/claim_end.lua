@@ -21,7 +21,7 @@ end
 
 -- The queue may have been at its limit with jobs waiting, and no worker would check again for a while.
 local function tell_of_room()
-    local lanes = redis.call('EXISTS', queued, alone) -- one command where nothing waits
+    local lanes = redis.call('EXISTS', queued, alone) -- one command if nothing waits
     if lanes == 0 then
         return
     end
