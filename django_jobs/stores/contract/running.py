@@ -277,8 +277,8 @@ class RunningStore(ABC):
         dead with the attempt MISPLACED.  A job in several places counts as "job_without_place", and stays in one of
         them.
 
-        Each step continues where the last step of this store object ended, so that steps of `limit` reach all
-        entries eventually.  If the numbers of jobs show that one is misplaced, all jobs are walked through, for a quarter of a
+        Each step continues where the last step of this store object ended, so that steps of `limit` reach all entries
+        eventually.  If the numbers of jobs show that one is misplaced, all jobs are walked through, for a quarter of a
         second in each step.  The id and record of each job that went to dead are appended to `buried`."""
 
     def is_walking(self, queue: str) -> bool:

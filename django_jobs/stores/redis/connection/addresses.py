@@ -19,8 +19,8 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from django_jobs.conf.store_address import option_problem
 
-#: Seconds.  Connecting and one read stay below the 5 s in which enqueue() promises an answer; the read timeout is longer
-#: than the longest blocking wait (2 s).
+#: Seconds.  Connecting and one read stay below the 5 s in which enqueue() promises an answer; the read timeout is
+#: longer than the longest blocking wait (2 s).
 CONNECT_TIMEOUT = 1.5
 SOCKET_TIMEOUT = 3.0
 #: The Cluster client tries to read twice from a node that does not answer.
