@@ -17,8 +17,7 @@ T = TypeVar("T")
 
 
 def in_batches(items: Iterable[T], size: Callable[[T], int], most: int = MAX_BATCH) -> Iterator[list[T]]:
-    """Yield all items in their order, in lists of at most `most` items and few more than MAX_BYTES; `size(item)` in
-    bytes."""
+    """Yield all items in order, in lists of at most `most` items and few more than MAX_BYTES; `size(item)` in bytes."""
     batch: list[T] = []
     total = 0
     for item in items:

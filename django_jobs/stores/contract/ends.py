@@ -129,8 +129,8 @@ class Listener:
             return list(self._waiting)
 
     def _tell_of_all(self) -> Any:
-        """Returns the position to listen from: that of the first call, because ends may be reported between the first
-        and the last."""
+        """Returns the first call's position to listen from: ends may be reported between the first call and the
+        last."""
         after, told = None, set[str]()
         while new := [id for id in self._waited() if id not in told]:
             for some in _parts(new):

@@ -10,8 +10,7 @@ from django_jobs.core.values import Edited, State
 
 
 class OperatingStore(ABC):
-    """The methods by which people change jobs.  An id that does not exist, or whose state the method does not allow,
-    is ignored."""
+    """The methods by which people change jobs.  An id that does not exist, or is in a state not allowed, is ignored."""
 
     @abstractmethod
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
@@ -54,13 +53,11 @@ class OperatingStore(ABC):
 
     @abstractmethod
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
-        """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the ids that
-        moved."""
+        """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the moved ids."""
 
     @abstractmethod
     def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
-        """Pause the queue, or one job type in it.  Running jobs finish.  The pause ends by itself at `until` (ms; 0 =
-        never)."""
+        """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish."""
 
     @abstractmethod
     def resume(self, queue: str, *, name: str | None = None) -> None:
@@ -88,7 +85,7 @@ class OperatingStore(ABC):
 
     @abstractmethod
     def command_worker(self, name: str, command: str) -> bool:
-        """Send "stop" or "quiet" to a parent process, which reads it at its next heartbeat.  False if there is no such
+        """Send "stop" or "quiet" to a parent process, to be read at its next heartbeat.  False if there is no such
         worker."""
 
     @abstractmethod

@@ -54,8 +54,7 @@ class Outlook(NamedTuple):
 
     #: jobs that wait in that lane; 0 while the queue is paused.
     left: int
-    #: ms until a claim may find more than that (≥ 0), as Claimed.next_due; 0 if a pause is over and jobs still wait
-    #: for it.
+    #: ms until a claim may find more than that (≥ 0), as Claimed.next_due; 0 if jobs wait for a pause that is over.
     due: int | None
 
 
@@ -217,8 +216,8 @@ class RunningStore(ABC):
 
     @abstractmethod
     def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
-        """Return the claims of holders "remote:…" whose lease has expired.  Their attempts failed; settle them like
-        any other."""
+        """Return the claims of holders "remote:…" whose lease has expired.  Their attempts failed; settle them
+        normally."""
 
     @abstractmethod
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
@@ -252,8 +251,7 @@ class RunningStore(ABC):
 
     @abstractmethod
     def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
-        """Tell where a claim may find jobs, now or later: the check that wait_for_work is built on.  One round
-        trip."""
+        """Tell where a claim may find jobs, now or later (wait_for_work is built on this).  One round trip."""
 
     @abstractmethod
     def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
@@ -261,7 +259,7 @@ class RunningStore(ABC):
 
     @abstractmethod
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
-        """Delete the jobs that HISTORY and DEAD no longer keep.  Returns state → how many were deleted (≤ limit
+        """Delete the jobs that HISTORY and DEAD no longer keep.  Returns state → number of deleted jobs (≤ limit
         each)."""
 
     @abstractmethod
@@ -299,8 +297,8 @@ class RunningStore(ABC):
         """Remove what `archive_batch` returned and the archiver has written.  Keys that are gone are ignored."""
 
     def locked_by(self) -> int:
-        """Return the id of the process that keeps all others from writing at this moment; 0 if there is none, or it is
-        not known."""
+        """Return the id of the process that keeps all others from writing now; 0 if there is none, or it is not
+        known."""
         return 0
 
     def abandon(self) -> None:  # noqa: B027  (most stores have nothing to do)

@@ -98,8 +98,7 @@ def attempt_line(attempt: Attempt) -> str:
 
 
 def unsigned_line(outcome: str, error: str) -> str:
-    """Return the line of an attempt that its worker did not report: the script adds the attempt's number and its
-    worker."""
+    """Return the line of an attempt that its worker did not report: the script adds its number and its worker."""
     return json.dumps({"outcome": outcome, "error": error[:LONGEST_TEXT]})
 
 

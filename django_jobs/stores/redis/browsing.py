@@ -91,8 +91,8 @@ class RedisBrowsing(RedisStats, BrowsingStore):
     def walk(
         self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
     ) -> tuple[list[str], str]:
-        """The cursor is `place:score:member` of the last job; for running jobs, which are not in a sorted set, the
-        last id."""
+        """The cursor is `place:score:member` of the last job; for running jobs, which have no sorted set, the last
+        id."""
         if state is State.RUNNING:
             claims = sorted(texts(self.transport.command("HKEYS", self.keys.of(queue)["claims"])))
             ids = [id for id in claims if id > cursor][:limit]
@@ -264,8 +264,7 @@ def _time_of(state: State, score: bytes) -> int:
 
 
 def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
-    """Return minute → event → count, from a flat list of fields and values; entries before `since` or without a minute
-    are left out."""
+    """Return minute → event → count, from a flat list of fields and values, without entries before `since`."""
     out: dict[int, dict[str, int]] = {}
     for i in range(0, len(flat), 2):
         minute, _, event = flat[i].decode(errors="replace").partition(":")
@@ -275,8 +274,7 @@ def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
 
 
 def _read_result(text: bytes | None) -> tuple[int, bytes | None]:
-    """Return the run time (ms) and the JSON of the value; an empty text after the colon means that the value is
-    None."""
+    """Return the run time (ms) and the JSON of the value; nothing after the colon means that the value is None."""
     if text is None:
         return -1, None
     run, separator, body = text.partition(b":")

@@ -238,8 +238,7 @@ class RedisReconciling(RedisPart, RunningStore):
                 return
 
     def _next(self, queue: str, kind: str, key: str, limit: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield about `limit` entries, from a position that moves on from step to step, so that all are reached
-        eventually."""
+        """Yield about `limit` entries; the position moves on from step to step, so that all are reached eventually."""
         cursors: dict[tuple[str, str], int] = self.__dict__.setdefault("_cursors", {})
         name, seen = self.keys.of(queue)[key], 0
         at = kind, name

@@ -186,8 +186,7 @@ def _is_plain(job: NewJob) -> bool:
 
 
 def _halves(record: bytes) -> tuple[bytes, bytes]:
-    """Split the record before and after the enqueue time, if the store is to insert that; otherwise return all and
-    nothing."""
+    """Split the record around the enqueue time, if the store is to insert that; otherwise return all and nothing."""
     at = record.find(b"\n\n0\n")
     if at < 0 or record.count(b"\n", 0, at) != 2:
         return record, b""

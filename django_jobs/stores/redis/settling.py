@@ -108,8 +108,7 @@ class RedisSettling(RedisPart, RunningStore):
             taken += moved
             # The script stops when its answer is long enough.
             complete = complete and sum(len(job.record) for job in moved) < MAX_BYTES
-            # People may have moved some of the jobs meanwhile: fewer than `limit` must mean that the workers hold no
-            # more.
+            # People may have moved some of the jobs meanwhile: fewer than `limit` must mean that no more are held.
             if complete or not moved or len(taken) >= limit:
                 break
         if complete and worker is None and not ids:
@@ -166,8 +165,7 @@ def _presented(claim: Claim) -> str:
 
 
 def _to_free(claim: Claim, controls: Controls) -> str:
-    """Return the flag for lua/complete.lua: what it must free with the claim.  It then need not read the record
-    again."""
+    """Return the flag for lua/complete.lua: what to free with the claim, so that it need not read the record."""
     # The record tells it, too, and is much faster to check than a dozen fields.
     plain = not has_controls(claim.record) if claim.record else controls == PLAIN
     if claim.worker.endswith(claim.id):

@@ -50,7 +50,7 @@ class RedisStats(RedisPart):
         return self.transport.pipeline([("HEXISTS", self.keys.of(queue)["jobs"], id) for queue in queues])
 
     def _where(self, queue: str, ids: Sequence[str]) -> list[Any]:
-        """Return records, claims, waits, then scores in PLACES except claims and blocked: a column for each, a value
+        """Return records, claims, waits, then scores in PLACES except claims and blocked: one column each, one value
         per id."""
         if not self._scripts_refused:
             try:

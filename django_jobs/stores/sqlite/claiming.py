@@ -127,8 +127,7 @@ def lane_parts(lane: Lane) -> tuple[int, ...]:
 
 
 def _arrived(move: Transaction, up_to: int, parts: Sequence[int]) -> int:
-    """Count the jobs of these lanes that had arrived by then.  Counting stops at a thousand, so that it costs no more
-    than a claim."""
+    """Count the jobs of these lanes that had arrived by then, at most a thousand: it must cost no more than a claim."""
     some = "SELECT 1 FROM jobs WHERE queue = ? AND state = 'queued' AND lane BETWEEN ? AND ? AND seq <= ? LIMIT ?"
     n: int = move.value(f"SELECT count(*) FROM ({some})", move.queue, min(parts), max(parts), up_to, MAX_BATCH)
     return n

@@ -50,8 +50,7 @@ def _over(view: Transaction, ids: Sequence[str]) -> list[str]:
 
 
 def is_waited_for(move: Transaction) -> Callable[[int], bool]:
-    """Return a function that tells whether the end of a job (its number) is waited for.  If none is, this costs one
-    query."""
+    """Return a function that tells whether the end of a job (its number) is waited for.  If none is, one query."""
     if not move.value("SELECT 1 FROM waiters LIMIT 1"):
         return lambda _: False
     return lambda job: move.execute("DELETE FROM waiters WHERE job = ?", (job,)).rowcount > 0

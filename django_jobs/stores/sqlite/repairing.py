@@ -179,8 +179,7 @@ def _in_window(move: Transaction, window: tuple[int, int], where: str) -> list[R
 
 
 def _place_jobs(move: Transaction, window: tuple[int, int], buried: list[tuple[str, bytes]]) -> int:
-    """Queue jobs in no place, because they were accepted; one that may have run and must not run twice becomes
-    dead."""
+    """Queue jobs in no place, because they were accepted; one that may have run and must not run twice is dead."""
     rows = _in_window(move, window, NOWHERE)
     for row in rows:
         if row.at_most_once:

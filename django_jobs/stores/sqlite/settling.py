@@ -20,8 +20,7 @@ from django_jobs.stores.sqlite.ends import is_waited_for
 
 LOST = "The worker died or lost its lease while it held the job."
 _REMOTE = "remote:"
-#: ms that a succeeded job with a result stays, whatever HISTORY is, so that a waiting caller gets it; for how many
-#: jobs.
+#: ms that a succeeded job with a result stays, whatever HISTORY is, for callers that wait; maximum number of these.
 STAYS, MOST_STAYING = 60_000, 100_000
 
 
@@ -224,7 +223,7 @@ def _ended(move: Transaction, claim: Claim) -> Row | None:
 
 
 def trim_succeeded(move: Transaction, limit: int) -> int:
-    """Delete the oldest succeeded jobs beyond HISTORY.  A job with a result counts only after it has stayed for a
+    """Delete the oldest succeeded jobs beyond HISTORY.  A job with a result counts only after it has stayed a
     minute."""
     stayed = "kept_until IS NOT NULL AND keep_for IS NULL"
     waiting = f"SELECT job FROM jobs WHERE queue = ? AND {stayed} AND kept_until <= ? ORDER BY kept_until LIMIT ?"
@@ -257,8 +256,7 @@ def _hand_back(move: Transaction, row: Row, expires_at: int | None) -> Recovered
 
 
 def _lose(move: Transaction, row: Row, *, whole: bool = False) -> Recovered:
-    """Take a job from a worker that died: only a process of it, or (`whole`) all of it, which makes its jobs
-    suspects."""
+    """Take a job from a worker that died: only a process of it, or (`whole`) all of it; then its jobs are suspects."""
     holder, crashes = row.holder or "", row.crashes + 1
     attempt = row.failures + crashes
     move.log(row, Attempt(attempt, "worker_lost", move.now, worker=holder, error=LOST))

@@ -28,8 +28,7 @@ def read_reply(connection: redis.Connection) -> Any:
 
 
 def as_sent(reply: Any) -> Any:
-    """Undo the cluster client's conversions (dicts for HGETALL and HSCAN, pairs for scores): return the flat lists of
-    the protocol."""
+    """Undo the cluster client's conversions (HGETALL and HSCAN to dicts, scores to pairs): return flat lists."""
     if isinstance(reply, dict) and all(isinstance(key, bytes) for key in reply):
         return [part for pair in reply.items() for part in pair]
     if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[1], (dict, list)):
@@ -40,8 +39,8 @@ def as_sent(reply: Any) -> Any:
 
 
 def abandon(pool: Any) -> None:
-    """Drop the sockets in a copy of the process.  The pool's own methods may wait for a lock of a thread that the copy
-    lacks."""
+    """Drop the sockets in a copy of the process.  The pool's own methods may wait for a lock of a thread that is
+    gone."""
     connections = {c for name in ("_available_connections", "_in_use_connections") for c in getattr(pool, name, ())}
     for connection in connections:
         if (sock := getattr(connection, "_sock", None)) is not None:

@@ -36,8 +36,7 @@ def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = Fal
 
 
 def _in_doubt(call: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the same call for its next try, marked because an earlier request may still be under way (see
-    idempotency.py)."""
+    """Return the same call for its next try, marked: an earlier request may still be under way (see idempotency.py)."""
     match call:
         case Script(numbered=True) as script, keys, (clock, channel, number, *rest) if not str(number).endswith("+"):
             return script, keys, (clock, channel, f"{number}+", *rest)

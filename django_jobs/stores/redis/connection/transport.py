@@ -44,8 +44,7 @@ class _Held:
         self.broken = False
 
     def mend(self) -> None:
-        """Connect again after `drop`.  Sending would reconnect, too, but to the old address: only this asks Sentinel
-        for the new one."""
+        """Connect again after `drop`.  Sending would also reconnect, but to the old address: this asks Sentinel."""
         if self.broken:
             self.connection.connect()
             self.broken = False
@@ -265,8 +264,8 @@ class ClusterTransport:
         return replies
 
     def server_of(self, key: str) -> str:
-        """Return the name of the node that has the key's slot, as known after the last call; "" before the first.
-        Sends nothing."""
+        """Return the name of the node that has the key's slot, as of the last call; "" before the first.  Sends
+        nothing."""
         try:
             return str(self._client.get_node_from_key(key).name) if self._client is not None else ""
         except driver.SlotNotCoveredError:
@@ -278,8 +277,8 @@ class ClusterTransport:
             abandon(getattr(node.redis_connection, "connection_pool", None))
 
     def close(self) -> None:
-        """See Transport.close.  The map of slots is kept: to read it again, a node that does not answer may have to be
-        asked."""
+        """See Transport.close.  The map of slots is kept: reading it again may mean asking a node that does not
+        answer."""
         if self._client is not None and self._pid == os.getpid():
             self._client.disconnect_connection_pools()
 

@@ -16,8 +16,7 @@ local function write(...)
     return looking or redis.call(...)
 end
 
--- Returns whether the id was in any place.  It was in none if a finished job was deleted between the survey and this
--- call.
+-- Was the id in any place?  Not if a finished job was deleted between the survey and this call.
 local function drop_everywhere(id)
     if looking then
         return waiting_state(id) or ended_state(id) or redis.call('HEXISTS', claims, id) == 1
@@ -46,8 +45,7 @@ local function thin_out(places, id, stays)
     return surplus
 end
 
--- A job that is in no place.  It was accepted, so it is queued; but if it may have run and must not run twice, it is
--- dead.
+-- A job that is in no place was accepted, so it is queued; if it may have run and must not run twice, it is dead.
 local function find_a_place(id, record)
     local controls = controls_of(record)
     redis.call('HDEL', checkins, id)
@@ -109,8 +107,7 @@ local repairs = {
         end
         return surplus
     end,
-    -- a place or a claim without a job: there is nothing to run; also a blocked job that is in `waits` but not in
-    -- `blocked`
+    -- a place or a claim without a job: there is nothing to run; or a blocked job in `waits` that is not in `blocked`
     places = function(id)
         local member = redis.call('HGET', waits, id)
         if member and not redis.call('ZSCORE', blocked, member) then
@@ -143,8 +140,7 @@ local repairs = {
             return write('ZREM', slots, member) ~= 0
         end
     end,
-    -- an entry of `blocked` that is not in `waits`; and if its limit has a free slot after all, jobs of its key are
-    -- let in
+    -- an entry of `blocked` that is not in `waits`; and if its limit has a free slot after all, jobs are let in
     waiters = function(member)
         local id, _, _, key = parts_of(member)
         if not redis.call('ZSCORE', blocked, member) then

@@ -41,8 +41,7 @@ class Connection:
         )
 
     def __del__(self) -> None:
-        # When a thread ends, its connection is dropped here: Python 3.13 warns about a connection that was never
-        # closed.
+        # When a thread ends, its connection is dropped here: Python 3.13 warns if a connection was never closed.
         raw = getattr(self, "raw", None)
         if raw is not None and self.pid == os.getpid():
             raw.close()
@@ -211,8 +210,7 @@ def _create(raw: sqlite3.Connection, path: str) -> None:
         if version < SCHEMA_VERSION:
             sql = resources.files(__package__).joinpath("schema.sql").read_text()
             for statement in _statements(sql):
-                # Statements added after version 1 contain IF NOT EXISTS: older files get these, and keep what they
-                # have.
+                # Statements added after version 1 contain IF NOT EXISTS: older files get only these.
                 if version == 0 or "IF NOT EXISTS" in statement:
                     raw.execute(statement)
             raw.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

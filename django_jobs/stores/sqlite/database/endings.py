@@ -19,8 +19,7 @@ def keep_slot(move: Transaction, row: Row) -> None:
 
 
 def is_ending(move: Transaction, id: str) -> bool:
-    """Tell whether the job's last attempt, which was killed, may still be running; if it cannot be, free what it
-    held."""
+    """Tell whether the job's last attempt, which was killed, may still be running; if not, free what it held."""
     holder = move.value("SELECT holder FROM endings WHERE queue = ? AND id = ?", move.queue, id)
     if holder is None or _is_alive(move, holder):
         return holder is not None

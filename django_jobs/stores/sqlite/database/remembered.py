@@ -56,8 +56,7 @@ def forget_ids(move: Lookup, limit: int) -> int:
 
 
 def note_returned(move: Lookup, rows: Sequence[Row]) -> None:
-    """Note those of these succeeded jobs, which leave the history, that returned None and ended within the last
-    minute."""
+    """Note which of these succeeded jobs, as they leave the history, returned None and ended within the last minute."""
     for row in rows:
         young = row.at is not None and row.at + TOLD > move.now
         if young and not move.value("SELECT 1 FROM results WHERE job = ?", row.job):

@@ -87,7 +87,7 @@ class Transaction(Lookup):
         self.move(row, State.QUEUED, seq=-self.number(), **changes)
 
     def remove(self, row: Row, *, unlock: bool = True) -> None:
-        """Delete the job, its log and result, and every lock it holds; with `unlock` False (its time is over), locks
+        """Delete the job, its log and result, and every lock it holds; without `unlock` (its time is over), locks
         stay."""
         self.execute("DELETE FROM jobs WHERE job = ?", (row.job,))
         remember_end(self, row)
@@ -136,8 +136,7 @@ class Transaction(Lookup):
             self.drop_own_lease(row)
 
     def drop_own_lease(self, row: Row) -> None:
-        """Remove the lease of a holder of this job only; a worker's lease stays, because the worker will claim
-        again."""
+        """Remove the lease of a holder of this job only; a worker's lease stays, because the worker claims again."""
         kept = "SELECT 1 FROM endings WHERE queue = ? AND id = ?"
         if row.holder and row.holder.endswith(f":{row.id}") and not self.value(kept, self.queue, row.id):
             self.execute("DELETE FROM leases WHERE queue = ? AND holder = ?", (self.queue, row.holder))
@@ -170,8 +169,7 @@ class Transaction(Lookup):
     # -- limits and pauses -----------------------------------------------------
 
     def running(self, limit_key: str) -> int:
-        """Count the used slots of that limit: running jobs, and killed jobs whose process may still be running
-        them."""
+        """Count the used slots of that limit: running jobs, and killed jobs whose process may still run them."""
         n: int = self.value(
             "SELECT (SELECT count(*) FROM jobs WHERE queue = ?1 AND limit_key = ?2 AND state = 'running')"
             " + (SELECT count(*) FROM endings WHERE queue = ?1 AND limit_key = ?2)", self.queue, limit_key,

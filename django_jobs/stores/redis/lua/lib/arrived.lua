@@ -3,8 +3,7 @@
 -- suspects.
 --! use ready
 
--- For each priority that has jobs, best first, call `act(first, last)` with the scores of its range, until `act`
--- returns true.
+-- For each priority that has jobs, best first, `act(first, last)` with the scores of its range, until it returns true.
 local function each_range(lane, up_to, lowest, act)
     local from = lowest or '-inf'
     while true do

@@ -9,8 +9,7 @@ local function owns(id, token)
     return claim and string.sub(claim, 1, #token + 1) == token .. ':' and claim
 end
 
--- The same for a caller that reports the end of the attempt; for a killed attempt, its slot and its job wait for this
--- report.
+-- The same for a caller that reports the end of the attempt.  If it was killed, its slot and its job wait for this.
 local function owns_at_end(id, token)
     local claim = owns(id, token)
     if not claim then

@@ -1,8 +1,7 @@
 -- The kept answer of a claim: its token, then a line for each job, "+id" for a claimed one, "-id" for an expired one.
 --! keys claims jobs
 
--- The token, the ids that are still held under it, the expired jobs with their records (flat), and the time of the
--- claim (ms).
+-- The token, the ids still held under it, the expired jobs with their records (flat), and the time of the claim (ms).
 local function claimed_before(text)
     local token, list = string.match(text, '^(%d*)\n(.*)$')
     local ids, gone, at = {}, {}, 0

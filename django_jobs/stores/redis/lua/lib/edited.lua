@@ -61,8 +61,7 @@ local function with_arguments(old, new, moves)
     return (line == '' and '-\n' or '+\n') .. types .. line .. about .. string.sub(new, rest)
 end
 
--- A job that waits in that state has other controls now.  If it waited for its old limit, it is queued again, in its
--- turn.
+-- A job that waits in that state has other controls now.  If it waited for its old limit, it is queued in its turn.
 local function limit_follows(id, state, before, after)
     if limit_key(before) == limit_key(after) then
         return

@@ -1,5 +1,4 @@
--- Unique locks: digest → "until:id"; until 0 = as long as the job is covered.  A lock is removed only for its own
--- holder.
+-- Unique locks: digest → "until:id"; until 0 = as long as the job is covered.  A job frees only its own lock.
 --! keys unique
 
 local function digest_of(controls)
