@@ -38,8 +38,7 @@ def make_store(settings: Settings) -> Store:
 
 
 def maker_of(settings: Settings) -> Callable[[StoreOptions], Store] | None:
-    """Return a function that builds the store of the settings, or None.  Imports its modules, which is the slowest
-    part."""
+    """Return a function that builds the store of the settings, or None.  Imports its modules, the slowest part."""
     kind, _, _ = settings.store.partition(":")
     if kind in {"embedded", "memory"}:
         from django_jobs.stores.sqlite import SqliteStore

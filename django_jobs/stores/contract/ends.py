@@ -129,8 +129,7 @@ class Listener:
             return list(self._waiting)
 
     def _tell_of_all(self) -> Any:
-        """Returns the first call's position to listen from: ends may be reported between the first call and the
-        last."""
+        """Returns the position that the first call gave: ends may be reported between it and the last call."""
         after, told = None, set[str]()
         while new := [id for id in self._waited() if id not in told]:
             for some in _parts(new):

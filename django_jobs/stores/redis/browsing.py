@@ -91,8 +91,7 @@ class RedisBrowsing(RedisStats, BrowsingStore):
     def walk(
         self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
     ) -> tuple[list[str], str]:
-        """The cursor is `place:score:member` of the last job; for running jobs, which have no sorted set, the last
-        id."""
+        """The cursor is `place:score:member` of the last job; for running jobs (no sorted set), the last id."""
         if state is State.RUNNING:
             claims = sorted(texts(self.transport.command("HKEYS", self.keys.of(queue)["claims"])))
             ids = [id for id in claims if id > cursor][:limit]
@@ -264,7 +263,7 @@ def _time_of(state: State, score: bytes) -> int:
 
 
 def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
-    """Return minute → event → count, from a flat list of fields and values, without entries before `since`."""
+    """Return minute → event → count, from a flat list; entries before `since` or without a minute are left out."""
     out: dict[int, dict[str, int]] = {}
     for i in range(0, len(flat), 2):
         minute, _, event = flat[i].decode(errors="replace").partition(":")

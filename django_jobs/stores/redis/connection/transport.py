@@ -44,7 +44,7 @@ class _Held:
         self.broken = False
 
     def mend(self) -> None:
-        """Connect again after `drop`.  Sending would also reconnect, but to the old address: this asks Sentinel."""
+        """Connect again after `drop`.  Sending would also reconnect, but only this asks Sentinel for a new address."""
         if self.broken:
             self.connection.connect()
             self.broken = False

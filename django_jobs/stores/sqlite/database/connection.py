@@ -210,7 +210,7 @@ def _create(raw: sqlite3.Connection, path: str) -> None:
         if version < SCHEMA_VERSION:
             sql = resources.files(__package__).joinpath("schema.sql").read_text()
             for statement in _statements(sql):
-                # Statements added after version 1 contain IF NOT EXISTS: older files get only these.
+                # Statements added after version 1 contain IF NOT EXISTS: older files get only these, and keep the rest.
                 if version == 0 or "IF NOT EXISTS" in statement:
                     raw.execute(statement)
             raw.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -24,7 +24,7 @@ local function line_of(line, number, holder)
     return '{"attempt":' .. string.format('%.0f', number) .. ',"worker":"' .. quoted .. '",' .. string.sub(line, 2)
 end
 
--- The parts of a value of `tries`: failures, crashes, parked since, and whether a worker that held the job died whole.
+-- A value of `tries`: failures, crashes, parked since, and whether all processes of a worker that held the job died.
 local function read_tries(tried)
     local failures, crashes, parked = string.match(tried or '', '^(%d+):(%d+):(%d+)$')
     local suspect = crashes and string.find(crashes, '^0%d') ~= nil
