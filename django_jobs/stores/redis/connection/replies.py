@@ -39,7 +39,7 @@ def as_sent(reply: Any) -> Any:
 
 
 def abandon(pool: Any) -> None:
-    """Drop the sockets in a copy of the process.  The pool's methods may wait for a lock of a thread that it lacks."""
+    """Drop the sockets in a copy of the process: the pool's methods may wait for a lock of a thread not in the copy."""
     connections = {c for name in ("_available_connections", "_in_use_connections") for c in getattr(pool, name, ())}
     for connection in connections:
         if (sock := getattr(connection, "_sock", None)) is not None:
