@@ -1,4 +1,7 @@
-"""The part of the store contract for changing jobs: admin, CLI and API call it through operations/actions.py."""
+"""The part of the store contract for changing jobs: admin, CLI and API call it through operations/actions.py.
+
+Errors: StoreUnavailable, StoreFull, StoreCorrupt, StoreMisconfigured.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from django_jobs.core.values import Edited, State
 
 
 class OperatingStore(ABC):
-    """The methods by which people change jobs.  An id that does not exist, or is in a state not allowed, is ignored."""
+    """The methods by which people change jobs.  An id that does not exist, or is in a state not allowed, is ignored.
+
+    A method that takes several ids handles all of them in one atomic step.
+    """
 
     @abstractmethod
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
@@ -29,7 +35,7 @@ class OperatingStore(ABC):
         freed.  The lock is taken if it is free, except a lock for a period.  A job that was killed while it ran is
         blocked until that attempt has ended.  With `at` (ms, one id only), the job moves only if `JobInfo.at` still
         has that value, so that a repeated call does not revive the job after a later end.  Returns the ids that
-        moved."""
+        moved.  Raises ValueError for `record` or `at` with more or fewer ids than one."""
 
     @abstractmethod
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
@@ -66,7 +72,8 @@ class OperatingStore(ABC):
     @abstractmethod
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
         """Walk through the ids in one state, each once, in batches.  Jobs that enter or leave the state meanwhile may
-        be missed; no other job is.  Returns ids and the next cursor ("" = the end)."""
+        be missed; no other job is.  Returns ids and the next cursor ("" = the end).  Raises ValueError for a cursor
+        that it cannot read."""
 
     @abstractmethod
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:

@@ -63,7 +63,7 @@ class RunningStore(ABC):
 
     @abstractmethod
     def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
-        """→ queued or scheduled.  One answer per job, in order; at most MAX_BATCH jobs.
+        """→ queued or scheduled.  One answer per job, in order.  Raises ValueError for more than MAX_BATCH jobs.
 
         With `max_length`: when queued + blocked + the jobs of this call that would be queued exceed it, each of these
         jobs is FULL and none of them is added.  A job that is not added needs no free place; neither does a job for a
@@ -155,7 +155,7 @@ class RunningStore(ABC):
 
     @abstractmethod
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
-        """running → succeeded, at most MAX_BATCH jobs.  Returns the ids whose claim was stale."""
+        """running → succeeded.  Returns the ids whose claim was stale.  ValueError for more than MAX_BATCH jobs."""
 
     @abstractmethod
     def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
