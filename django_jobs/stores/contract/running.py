@@ -8,9 +8,11 @@ Rules for all methods, kept by every store and checked by tests/contract:
 * a call may be sent twice (the client repeats it when the reply was lost): the second call has no effect and gives the
   same answer;
 * no job is dropped because it cannot be read;
-* one call touches one queue only.
+* one call touches one queue only, but for `renew`, `outlook`, `backlog`, `wake` and `wait_for_work`.
 
-Errors: StoreUnavailable, StoreFull (enqueue only), StoreCorrupt, StoreMisconfigured.
+Errors: StoreUnavailable, StoreFull (from calls that need room: above all enqueue), StoreCorrupt, StoreMisconfigured.
+
+Long because it is one interface, and most of its lines are what its methods promise.
 """
 
 from __future__ import annotations
