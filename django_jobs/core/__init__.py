@@ -1,1 +1,1 @@
-"""What a job is: its values, options, definition and outcome.  Pure: no store, no process."""
+"""What a job is: its values, options, definition and outcome.  Pure: uses no store and no process."""

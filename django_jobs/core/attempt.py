@@ -1,4 +1,4 @@
-"""What one attempt came to: made by the executor, settled by settle.py, told to the world by announce.py."""
+"""The outcome of one attempt: made by the executor, settled by settle.py, announced by announce.py."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from django_jobs.core.values import PLAIN, Claim, Controls, Job
 
 
 class Attempted(NamedTuple):
-    """One attempt that ended.  `running` and `definition` are None where the job never started."""
+    """One attempt that ended.  `running` and `definition` are None if the job never started."""
 
     claim: Claim
     outcome: Outcome
     name: str = ""
     running: RunningJob | None = None
     definition: JobDefinition | None = None
-    #: the exception, or text where it happened in a process that is gone.
+    #: the exception, or text if it was raised in a process that no longer exists.
     error: BaseException | str | None = None
     run_ms: int = -1
     wait_ms: int = 0
@@ -26,5 +26,5 @@ class Attempted(NamedTuple):
 
 
 def waited(claim: Claim, job: Job) -> int:
-    """How long the job waited for this claim (ms): from when it could run, by the store's clock."""
+    """Return how long the job waited for this claim (ms), counted from when it could run, by the store's clock."""
     return max(0, claim.claimed_at - max(claim.since, job.enqueued_at))

@@ -1,4 +1,4 @@
-"""The job that runs: what middleware get, what `takes_context` functions get, and `current_job()`."""
+"""The job that is running: what middleware and `takes_context` functions get, and `current_job()`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from django_jobs.exceptions import StoreError
 logger = logging.getLogger("django_jobs.worker")
 
 StopReason = Literal["cancelled", "shutdown", "timeout"]
-#: Seconds between two check-ins of one job that reach the store; the newest in between is sent at the end of them.
+#: Minimum seconds between two check-ins of one job that reach the store; after that, the newest one is sent.
 CHECKIN_INTERVAL = 1.0
-#: Bytes of a check-in message that are kept.
+#: A check-in message is cut after this many bytes.
 MAX_MESSAGE_BYTES = 1024
 
 
 class StopRequests:
-    """Who should stop, in this process: everybody (it drains), or single jobs (cancelled, or their claim was lost)."""
+    """Which jobs of this process should stop: all of them (it drains), or single jobs (cancelled, or their claim was
+    lost)."""
 
     __slots__ = ("everybody", "jobs")
 
@@ -35,10 +36,10 @@ class StopRequests:
 
 
 class RunningJob:
-    """One attempt of one job, as middleware see it.
+    """One attempt of one job, as middleware sees it.
 
-    `args` (list) and `kwargs` (dict) may be changed before `get_next(job)`; `context` is a namespace that is new for
-    every attempt; `meta` is what enqueue middleware sent along.
+    `args` (list) and `kwargs` (dict) may be changed before `get_next(job)`; `context` is a new namespace for every
+    attempt; `meta` is what enqueue middleware sent with the job.
     """
 
     __slots__ = (
@@ -94,7 +95,8 @@ class RunningJob:
 
     @property
     def ready_at(self) -> datetime:
-        """When this attempt could first run: what `claimed_at` is later than it, the job has waited for a worker."""
+        """When this attempt could first run.  The time from then until `claimed_at` is how long it waited for a
+        worker."""
         return datetime.fromtimestamp(self.ready_ms / 1000, UTC)
 
     @property
@@ -103,13 +105,14 @@ class RunningJob:
 
     @property
     def should_stop(self) -> bool:
-        """Has this job been asked to end?  `stop_reason` says why."""
+        """True if this job was asked to end; `stop_reason` says why."""
         return self.stop_reason is not None
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why this job should end, None as long as it need not: "cancelled" (a person asked, or its claim was lost),
-        "shutdown" (the worker stops: what has not ended in time runs again), "timeout" (its `soft_timeout` is over)."""
+        """Why this job should end; None as long as it need not.  "cancelled": a person asked, or its claim was lost.
+        "shutdown": the worker stops, and a job that has not ended in time runs again.  "timeout": its `soft_timeout`
+        is over."""
         stops = self._stops
         if stops is not None:
             if (self.queue, self.id) in stops.jobs:
@@ -121,9 +124,9 @@ class RunningJob:
         return None
 
     def checkin(self, message: str = "", progress: float | None = None) -> None:
-        """Say how far the job is: a short message, and 0…1 (values outside are moved to the nearest).
+        """Report the job's progress: a short message, and a number 0…1 (values outside are moved to the nearest limit).
 
-        Shown live in the admin.  Costs a call to the store at most once a second, and never raises because of it.
+        The admin shows it live.  It calls the store at most once a second and never raises if the store fails.
         """
         checkin: dict[str, Any] = {"message": clean(message, MAX_MESSAGE_BYTES), "at": int(time() * 1000)}
         if progress is not None:
@@ -132,7 +135,7 @@ class RunningJob:
         self.flush_checkin()
 
     def flush_checkin(self, now: float | None = None) -> None:
-        """Send the newest check-in if one waits and its time has come; the worker calls this while the job runs."""
+        """Send the newest check-in if one is waiting and is due.  The worker calls this while the job runs."""
         now = monotonic() if now is None else now
         if self._pending is None or self._send is None or now - self._last_sent < CHECKIN_INTERVAL:
             return
@@ -140,7 +143,7 @@ class RunningJob:
         try:
             held = self._send(pending)
         except StoreError as error:
-            # A note about progress is never a reason to fail the work it is about.
+            # A failed progress report must never fail the job.
             logger.debug("Check-in of job %s was not stored: %s", self.id, error)
         else:
             if not held and self._stops is not None:
@@ -148,7 +151,7 @@ class RunningJob:
 
 
 class JobContext:
-    """First argument of a job with `takes_context=True`."""
+    """The first argument of a job with `takes_context=True`."""
 
     __slots__ = ("job",)
 
@@ -157,12 +160,12 @@ class JobContext:
 
     @property
     def attempt(self) -> int:
-        """1 for the first start."""
+        """The number of this attempt: 1 for the first start."""
         return self.job.attempt
 
     @property
     def context(self) -> SimpleNamespace:
-        """What middleware left for this attempt."""
+        """What middleware stored for this attempt."""
         return self.job.context
 
     @property
@@ -177,11 +180,12 @@ class JobContext:
 
     @property
     def token(self) -> int:
-        """Grows with every later claim in this queue: for systems that can refuse the call of an older attempt."""
+        """A number that grows with every later claim in this queue, so that other systems can refuse calls of older
+        attempts."""
         return self.job.token
 
     def checkin(self, message: str = "", progress: float | None = None) -> None:
-        """Say how far the job is; see RunningJob.checkin."""
+        """Report the job's progress; see RunningJob.checkin."""
         self.job.checkin(message, progress)
 
 
@@ -189,5 +193,5 @@ running: ContextVar[RunningJob | None] = ContextVar("django_jobs_running", defau
 
 
 def current_job() -> RunningJob | None:
-    """The job this code runs in, or None: anywhere in the call stack of a job, sync or async."""
+    """Return the job in which this code runs, or None.  Works anywhere in the call stack of a job, sync or async."""
     return running.get()

@@ -1,4 +1,4 @@
-"""What is known of a job before it is ever enqueued: its function, its names, its options."""
+"""What is known of a job before it is enqueued: its function, its names, its options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
 
 
 class _Option(Generic[T]):
-    """An option as an attribute: what `@job` said, else JOB_DEFAULTS, else the default."""
+    """An option as an attribute: the value from `@job`, else from JOB_DEFAULTS, else the default."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -34,19 +34,21 @@ class _Option(Generic[T]):
 
 
 class JobDefinition:
-    """One registered job.  Calling it runs the function here and now.
+    """One registered job.  Calling it runs the function at once, in this process.
 
-    `name` is the name on the wire, `aliases` the older ones it answers to, `origin` the dotted place of the function.
+    `name` is the name on the wire; `aliases` are older names that still work; `origin` is the dotted path of the
+    function.
     All options of `@job` are attributes; durations are seconds.
     """
 
-    #: Templates call what is callable: without this, `{% if job %}` would run the job.
+    #: Templates call every callable: without this, `{% if job %}` would run the job.
     do_not_call_in_templates = True
-    #: Signals of which the definition itself is told, in addition to their receivers (events/signal_events.py).
+    #: The signals for which `tell` of this definition is called, in addition to their receivers
+    #: (events/signal_events.py).
     told_of: frozenset[str] = frozenset()
-    #: What is kept of a success says which worker process ran it.
+    #: If true, the stored result of a success names the worker process that ran it.
     keeps_worker = False
-    #: Its module was imported after the project had started: by a view, say.  Workers may not know it.
+    #: Its module was imported after the project had started, for example by a view.  Workers may not know it.
     is_late = False
 
     queue = _Option[str]()
@@ -101,13 +103,15 @@ class JobDefinition:
         return f"<job {self.name}>"
 
     def tell(self, signal_event: Any) -> None:
-        """One of the signals `told_of` is sent about a job of this definition (see events/signal_events.py)."""
+        """Called when one of the signals in `told_of` is sent about a job of this definition (see
+        events/signal_events.py)."""
 
     # -- options -------------------------------------------------------------
 
     @property
     def options(self) -> JobOptions:
-        """The options in force.  JOB_DEFAULTS is looked up late: jobs are defined before settings are complete."""
+        """The options in force.  JOB_DEFAULTS is read late, because jobs are defined before the settings are
+        complete."""
         return self.resolved()[1]
 
     @property
@@ -117,11 +121,12 @@ class JobDefinition:
 
     @property
     def stored_controls(self) -> Controls:
-        """What stores are told of each job of this definition, before anything that depends on its arguments."""
+        """The controls that stores get with each job of this definition, before those that depend on its arguments."""
         return self.resolved()[3]
 
     def resolved(self) -> tuple[Settings, JobOptions, Options, Controls]:
-        """The settings that these hold for, `options`, `stored_options` and `stored_controls`, in one look."""
+        """Return the settings in force, and the `options`, `stored_options` and `stored_controls` for them, in one
+        call."""
         settings = get_settings()
         read = self._read
         if read is None or read[0] is not settings:
@@ -144,12 +149,13 @@ class JobDefinition:
             raise InvalidArguments(f"{self.name}{self.signature} cannot be called like this: {error}.") from error
 
     def check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise InvalidArguments unless the function could be called like this.  Quick where it can be."""
+        """Raise InvalidArguments unless the function can be called with these arguments.  Takes a fast path where
+        possible."""
         if kwargs or self._limits is None or not self._limits[0] <= len(args) <= self._limits[1]:
             self.bind(args, kwargs)
 
     def hide(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments with HIDDEN in place of the sensitive ones, to be shown to people."""
+        """Return the arguments with HIDDEN in place of the sensitive ones, to show them to people."""
         if not (sensitive := self.sensitive):
             return list(args), dict(kwargs)
         shown: list[Any] = []
@@ -164,7 +170,7 @@ class JobDefinition:
         }
 
     def with_names(self, text: str) -> str:
-        """Return an error's text with the parameter's name beside the first `args[0]`."""
+        """Return an error's text with the parameter's name added after the first `args[0]`."""
         return re.sub(r"\bargs\[(\d+)\]", lambda at: f"{at[0]} ({self._parameter_at(int(at[1]))})", text, count=1)
 
     def _parameter_at(self, index: int) -> str:
@@ -174,7 +180,7 @@ class JobDefinition:
         return ""
 
     def _check_parameters(self) -> None:
-        """Options that name parameters must name some that exist."""
+        """Check that options which name parameters name existing ones."""
         parameters = self.signature.parameters
         open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         key = self.given.get("concurrency_key")
@@ -190,7 +196,7 @@ class JobDefinition:
 
 
 def check_name(name: Any, owner: str) -> None:
-    """Raise InvalidJob unless this may be the name of a job: it appears in keys, addresses and records."""
+    """Raise InvalidJob unless this is a valid job name: it appears in keys, addresses and records."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidJob(
             f"{owner}: the name {name!r} cannot be used. "
@@ -209,7 +215,7 @@ def _signature(func: Callable[..., Any], takes_context: bool, owner: str) -> ins
 
 
 def _positional_limits(signature: inspect.Signature) -> tuple[int, int] | None:
-    """Least and most positional arguments; None if only a full bind can tell."""
+    """Return the least and most positional arguments; None if only a full bind can tell."""
     parameters = signature.parameters.values()
     if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
         return None
@@ -232,7 +238,7 @@ def _stored_controls(options: JobOptions) -> Controls:
         priority=options.priority,
         alone=options.timeout is not None,
         at_most_once=options.delivery == "at_most_once",
-        # 0 stores no result, so there is nothing to keep: such a job stays as HISTORY says.
+        # 0 stores no result, so there is nothing to keep: such a job stays as long as HISTORY says.
         keep_result=round(options.keep_result * 1000) if options.keep_result else None,
     )
     return PLAIN if stored == PLAIN else stored

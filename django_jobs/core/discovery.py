@@ -1,4 +1,4 @@
-"""Which modules hold jobs and tasks: a worker imports them at its start, and finds nothing elsewhere."""
+"""Which modules hold jobs and tasks.  A worker imports them at its start and looks nowhere else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_jobs.conf import given_modules, task_backends
 
 
 def discover() -> None:
-    """Import them: of every installed app, and those that MODULES names in full."""
+    """Import the modules: those of every installed app, and those that MODULES gives by their full path."""
     for name in module_names():
         autodiscover_modules(name)
         if "." in name and _in_apps(name) == 0 and _exists(name):
@@ -21,7 +21,7 @@ def discover() -> None:
 
 
 def module_names() -> list[str]:
-    """MODULES; without it "jobs", and "tasks" where TASKS has a backend of ours."""
+    """Return MODULES; if it is not set, "jobs", and "tasks" if TASKS uses our backend."""
     given = given_modules()
     if given is not None:
         return given
@@ -29,17 +29,17 @@ def module_names() -> list[str]:
 
 
 def runs_tasks() -> bool:
-    """Does TASKS name our backend, or a subclass of it?"""
+    """Return whether TASKS names our backend or a subclass of it."""
     return any(_runs_as_jobs(path) for path in task_backends())
 
 
 def missing() -> list[str]:
-    """Dotted names in MODULES that neither an app has nor anybody else."""
+    """Return the dotted names in MODULES that exist neither in an app nor as modules of their own."""
     return [name for name in module_names() if "." in name and not _in_apps(name) and not _exists(name)]
 
 
 def remedy(module: str) -> str:
-    """How workers come to find what is defined in that module."""
+    """Say how to make workers find what is defined in that module."""
     app = apps.get_containing_app_config(module)
     if module == "__main__":
         return "Move it into a module that workers can import, such as jobs.py of an installed app."
@@ -52,11 +52,11 @@ def _runs_as_jobs(path: str) -> bool:
     try:
         return bool(getattr(import_string(path), "runs_as_jobs", False))
     except (ImportError, ImproperlyConfigured):
-        return False  # Django says so itself, when the backend is used
+        return False  # Django reports this itself when the backend is used
 
 
 def _in_apps(name: str) -> int:
-    """How many apps have such a module."""
+    """Return how many apps have such a module."""
     return sum(_exists(f"{config.name}.{name}") for config in apps.get_app_configs())
 
 

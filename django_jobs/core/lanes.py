@@ -1,4 +1,4 @@
-"""Where a queued job waits.  Pure."""
+"""In which lane a queued job waits.  Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from enum import StrEnum
 
 
 class Lane(StrEnum):
-    """`alone` holds jobs that must have a process to themselves while they run: those with a time limit (killing
-    the process must harm nobody else), those delivered at most once (claimed one by one, so that a dead worker
-    had started every job it held), and those whose last worker died (so that only the guilty is counted).  Where it
-    died whole, parent and all, they are suspects, of which each worker runs one at a time, for the same reason.
+    """`alone` holds jobs that must have a process to themselves while they run: those with a time limit (killing the
+    process must not harm another job), those delivered at most once (claimed one by one, so that a dead worker had
+    started every job it held), and those whose last worker died (so that only the job that caused it is blamed).  If
+    the whole worker died, parent and all, its jobs are suspects; each worker runs one suspect at a time, for the same
+    reason.
     """
 
     SHARED = "shared"

@@ -1,4 +1,4 @@
-"""The options of `@job`: their defaults, and what each may be."""
+"""The options of `@job`: their defaults and allowed values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from django_jobs.exceptions import InvalidJob
 Backoff = tuple[float, ...] | Callable[[int, BaseException], float]
 UNIQUE_MODES = ("queued", "running", "success")
 CONFLICTS = ("skip", "replace", "debounce", "raise")
-#: Parents look after time limits; a limit shorter than their own pace would be a lie.
+#: Parent processes enforce time limits; they check too rarely to keep a shorter one.
 SHORTEST_TIMEOUT = 0.01
-#: Ten years; beyond it a number is more likely a mistake of unit.
+#: Ten years.  A larger number is more likely a wrong unit.
 LONGEST = 3650 * 86_400.0
 
 
@@ -33,7 +33,7 @@ class JobOptions:
     discard_on: tuple[type[BaseException], ...] = ()
     on_exhausted: str = "dead"
     timeout: float | None = None
-    #: `should_stop` is true from then on, and an `async def` is cancelled.
+    #: `should_stop` becomes true after this time, and an `async def` is cancelled.
     soft_timeout: float | None = None
     expires_in: float | None = None
     delivery: str = "at_least_once"
@@ -48,20 +48,20 @@ class JobOptions:
     api: bool = False
     sensitive: tuple[str, ...] = ()
     cron: str | None = None
-    #: a model instance among the arguments is gone when the job starts: "fail" | "discard".
+    #: what to do if a model instance among the arguments no longer exists when the job starts: "fail" | "discard".
     on_missing: str = "fail"
 
 
 NAMES = tuple(f.name for f in fields(JobOptions))
-#: What `@job` takes: those, and what JobDefinition keeps for itself.
+#: What `@job` takes: these options, and what JobDefinition keeps for itself.
 KNOWN = frozenset(NAMES) | {"name", "aliases"}
-#: What a project may set for all its jobs; the others belong to one function.
+#: What a project may set for all its jobs.  The other options belong to one function.
 DEFAULTABLE = frozenset(NAMES) - {"concurrency_key", "unique_on", "takes_context", "cron"}
 DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(JobOptions) if f.default is not MISSING}
 
 
 def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str] = KNOWN) -> dict[str, Any]:
-    """Return `given` in the form JobOptions keeps.  Raises InvalidJob naming `owner`, the value and the remedy."""
+    """Return `given` in the form that JobOptions stores.  Raises InvalidJob with `owner`, the value and the remedy."""
     checked = {}
     for name, value in given.items():
         if name not in known:
@@ -77,7 +77,7 @@ def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str] = 
 
 
 def check_limits(options: Mapping[str, Any], owner: str) -> None:
-    """Raise InvalidJob if the warning would come no earlier than the end."""
+    """Raise InvalidJob if `soft_timeout` would not end before `timeout`."""
     soft, hard = options.get("soft_timeout"), options.get("timeout")
     if soft is not None and hard is not None and soft >= hard:
         raise InvalidJob(

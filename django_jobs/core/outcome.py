@@ -1,4 +1,4 @@
-"""What follows an attempt.  Pure: no clock, no store, no Django; worker and parent both decide here."""
+"""What follows an attempt.  Pure: no clock, no store, no Django.  Worker and parent process both use it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from django_jobs.core.values import Attempt
 from django_jobs.exceptions import Discard, Fail, Retry, Snooze
 
 DAY_MS = 86_400_000
-#: No delay is longer: ten years, so that a slip of units cannot make a number no clock can show.
+#: The longest delay: ten years.  A wrong unit must not produce a time that no clock can show.
 MAX_DELAY_MS = 3650 * DAY_MS
-#: Bytes of text kept of one failed attempt; more would let one bad error fill the store.
+#: At most this many bytes of text are kept per failed attempt: one large error must not fill the store.
 MAX_ERROR_BYTES = 2 * 1024
 MAX_TRACEBACK_BYTES = 12 * 1024
 
@@ -22,7 +22,7 @@ Backoff = Sequence[float] | Callable[[int, BaseException], float] | None
 
 
 class Succeeded(NamedTuple):
-    """The attempt ended well.  `result` is the JSON text of the value, b"" for None."""
+    """The attempt succeeded.  `result` is the JSON text of the value, b"" for None."""
 
     result: bytes = b""
 
@@ -35,19 +35,20 @@ class RetryIn(NamedTuple):
 
 
 class SnoozeFor(NamedTuple):
-    """Run again in `delay` ms, not counted."""
+    """Run again in `delay` ms, not counted as an attempt."""
 
     delay: int
 
 
 class Parked(NamedTuple):
-    """Wait for a worker that knows the name, not counted.  `knows`: the digest of what is known here."""
+    """Wait for a worker that knows the name, not counted as an attempt.  `knows`: the digest of the names known
+    here."""
 
     knows: str
 
 
 class Cancelled(NamedTuple):
-    """End here without going to dead."""
+    """End now, without going to dead."""
 
     attempt: Attempt
 
@@ -59,7 +60,7 @@ class Dead(NamedTuple):
 
 
 class HandedOver(NamedTuple):
-    """The attempt goes on elsewhere: `holder` has the claim from now on, for `lease` ms.  What a push job returns."""
+    """The attempt continues elsewhere: `holder` has the claim from now on, for `lease` ms.  A push job returns this."""
 
     holder: str
     lease: int
@@ -80,7 +81,7 @@ class Policy(Protocol):
 
 
 class AnyFailure:
-    """The policy of a job whose definition is not known here: as if every option were at its default."""
+    """The policy of a job whose definition is not known here: every option has its default."""
 
     backoff: Backoff = None
     retry_on: tuple[type[BaseException], ...] = (Exception,)
@@ -97,7 +98,7 @@ def after_failure(
     at_most_once: bool,
     jitter: float,
 ) -> Outcome:
-    """Decide what becomes of a job whose attempt raised `error`.
+    """Decide what happens to a job whose attempt raised `error`.
 
     `attempt` is the line for the log, made by `failed_attempt`; `jitter` is a random number in 0…1.
     """
@@ -126,12 +127,12 @@ def after_failure(
     try:
         return RetryIn(backoff_ms(policy.backoff, attempt.attempt, error, jitter), attempt)
     except Exception as wrong:
-        # backoff is user code: when it is wrong, the job still needs a next attempt and its author a word.
+        # backoff is user code.  If it is wrong, the job still needs a next attempt and its author a note.
         note = f"{attempt.error} (backoff failed: {type(wrong).__name__}: {clean(wrong, 200)})"
         return RetryIn(formula_ms(attempt.attempt, jitter), attempt._replace(error=note))
 
 
-#: What helps a job whose name is not known here, beside what UnknownJob says.
+#: What to do about a job whose name is not known here, in addition to what UnknownJob says.
 WAITS_FOR_ITS_WORKER = "It waits for a worker that knows it: restart workers that run older code."
 
 
@@ -147,12 +148,12 @@ def _refused(error: BaseException, reason: str) -> str:
 
 
 def _is_retried(error: BaseException, retry_on: tuple[type[BaseException], ...]) -> bool:
-    # SystemExit and its kind are no Exceptions, yet a job that ends that way has failed like any other.
+    # SystemExit and similar are not Exceptions, yet a job that ends that way has failed like any other.
     return isinstance(error, retry_on) or (not isinstance(error, Exception) and Exception in retry_on)
 
 
 def backoff_ms(backoff: Any, failures: int, error: BaseException, jitter: float) -> int:
-    """Milliseconds until the attempt after failure number `failures` (1 is the first)."""
+    """Return the milliseconds until the attempt after failure number `failures` (1 is the first)."""
     if backoff is None:
         return formula_ms(failures, jitter)
     if callable(backoff):
@@ -161,12 +162,12 @@ def backoff_ms(backoff: Any, failures: int, error: BaseException, jitter: float)
 
 
 def formula_ms(failures: int, jitter: float) -> int:
-    """n⁴ + 15 seconds and up to 10·(n + 1) more, at most a day: 16 s, 31 s, 96 s, 4 min, 11 min, 22 min, 40 min…"""
+    """Return n⁴ + 15 s plus up to 10·(n + 1) s, at most a day: 16 s, 31 s, 96 s, 4 min, 11 min, 22 min, 40 min…"""
     return min(int((failures**4 + 15 + jitter * 10 * (failures + 1)) * 1000), DAY_MS)
 
 
 def milliseconds(delay: Any) -> int:
-    """Seconds or timedelta → ms.  Raises ValueError for what is no delay."""
+    """Convert seconds or a timedelta to ms.  Raises ValueError for anything that is not a delay."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not isfinite(seconds) or seconds < 0:
         raise ValueError(f"a delay must be seconds ≥ 0 or a timedelta, not {delay!r:.100}")
@@ -179,9 +180,10 @@ def milliseconds(delay: Any) -> int:
 def failed_attempt(
     error: BaseException, *, number: int, at: int, run_ms: int = -1, worker: str = "", outcome: str = "failed"
 ) -> Attempt:
-    """The line of the attempts log for `error`; whatever is in it, the line can be stored and shown."""
+    """Return the line of the attempts log for `error`.  Whatever the error contains, the line can be stored and
+    shown."""
     kind = type(error)
-    # Code that gave up on purpose needs no traceback, and a job that snoozes hourly would carry hundreds.
+    # Code that ended the attempt on purpose needs no traceback; a job that snoozes hourly would collect hundreds.
     trace = "" if isinstance(error, Retry | Snooze | Discard) else _trace(error)
     name = f"{kind.__module__}.{kind.__qualname__}"
     return Attempt(number, outcome, at, run_ms, worker, clean(name, 200), clean(error, MAX_ERROR_BYTES), trace)
@@ -200,7 +202,7 @@ _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd
 
 
 def clean(value: object, limit: int, *, keep_end: bool = False) -> str:
-    """Text of anything, at most `limit` bytes of UTF-8, without control characters and lone surrogates."""
+    """Return any value as text: at most `limit` bytes of UTF-8, without control characters and lone surrogates."""
     try:
         text = value if isinstance(value, str) else str(value)
     except Exception as unprintable:

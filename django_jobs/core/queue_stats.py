@@ -1,4 +1,4 @@
-"""The numbers of one queue, as stores tell them.  Pure."""
+"""The numbers of one queue, as stores return them.  Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Pause(NamedTuple):
-    """A closed queue or job type.  `until` in ms; 0 = until resumed."""
+    """The pause of a queue or job type.  `until` in ms; 0 = until resumed."""
 
     reason: str = ""
     until: int = 0
@@ -18,10 +18,10 @@ class Pause(NamedTuple):
 class QueueStats:
     """Numbers of one queue at one moment.
 
-    `latency` = for how long (ms, by the store's clock) the oldest job waits that could run now, whatever its priority:
-    since it was enqueued, due, let in, revived or handed back (JobInfo.since), the last of these; but not before the
-    last pause of the queue ended.  Scheduled jobs and retries that are due count.  0 where no job could run: blocked
-    ones cannot, nor can any while the queue is paused."""
+    `latency` is how long (ms, by the store's clock) the oldest job that could run now has been waiting, whatever its
+    priority.  It counts from the last of these: enqueued, due, let in, revived or handed back (JobInfo.since); but
+    not from before the last pause of the queue ended.  Scheduled jobs and retries that are due count.  It is 0 if no
+    job could run: blocked jobs cannot run, and no job can while the queue is paused."""
 
     queue: str
     counts: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The jobs of this process by name.  Filled by `@job` at import; nothing runs that is not in here."""
+"""The jobs of this process by name.  `@job` fills it at import; only jobs in here can run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _digest: tuple[object, str] = (None, "")
 
 
 def register(definition: JobDefinition) -> None:
-    """Make a job known under its name and aliases.  The same function may come again (a reloaded module).
+    """Register a job under its name and aliases.  The same function may be registered again (a reloaded module).
 
     Raises InvalidJob if another function has one of the names.
     """
@@ -38,7 +38,8 @@ def register(definition: JobDefinition) -> None:
                     f"Two jobs are named {name!r}: {other.origin} and {definition.origin}. "
                     "Give one of them another name=…; names and aliases are unique in a project."
                 )
-        # A worker starts as any process of the project does.  What is imported later here, none of them may know.
+        # A worker starts like any other process of the project.  It may not know jobs that are imported later than
+        # that.
         before = _by_name.get(definition.name) or _by_name.get(definition.origin)  # a task has a name for each backend
         definition.is_late = apps.ready and (before is None or before.is_late)
         _by_name[definition.name] = definition
@@ -47,7 +48,7 @@ def register(definition: JobDefinition) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a job and its aliases; nothing happens if it is not known."""
+    """Forget a job and its aliases.  Does nothing if the job is not known."""
     global _changes
     with _lock:
         _changes += 1
@@ -57,7 +58,7 @@ def unregister(name: str) -> None:
 
 
 def get(name: str) -> JobDefinition:
-    """Return the job of that name or alias.  Raises UnknownJob, with the nearest name there is."""
+    """Return the job with that name or alias.  Raises UnknownJob, which suggests the nearest name."""
     definition = _by_name.get(name) or _by_name.get(_aliases.get(name, ""))
     if definition is None:
         for resolve in _resolvers:
@@ -70,7 +71,7 @@ def get(name: str) -> JobDefinition:
 
 
 def knows(name: str) -> bool:
-    """Is a job of exactly that name registered?  Asks no resolver and follows no alias."""
+    """Return whether a job of exactly that name is registered.  Asks no resolver and follows no alias."""
     return name in _by_name
 
 
@@ -79,7 +80,7 @@ def add_resolver(
 ) -> None:
     """Ask `resolve` for names that no `@job` has: job types that are data (remote jobs).
 
-    `names` returns those it knows now, where they do not follow from the names of `@job`."""
+    `names` returns the names it knows now, unless they follow from the names of `@job`."""
     if resolve not in _resolvers:
         _resolvers.append(resolve)
         if names is not None:
@@ -87,9 +88,9 @@ def add_resolver(
 
 
 def digest() -> str:
-    """What this process knows how to run, as a few characters: another as soon as it learns or forgets a name.
+    """Return a short digest of what this process can run.  It changes when the process learns or forgets a name.
 
-    Workers of one digest run the same jobs, so what one of them does not know, none of them does."""
+    Workers with the same digest run the same jobs: a job that one of them does not know, none of them knows."""
     global _digest
     made_of = (_changes, [names() for names in _further])
     if _digest[0] != made_of:
@@ -100,7 +101,7 @@ def digest() -> str:
 
 
 def names() -> list[str]:
-    """The names of all jobs, sorted; aliases are left out."""
+    """Return the names of all jobs, sorted, without aliases."""
     return sorted(_by_name)
 
 
