@@ -24,8 +24,7 @@ MAX_MESSAGE_BYTES = 1024
 
 
 class StopRequests:
-    """Which jobs of this process should stop: all of them (it drains), or single jobs (cancelled, or their claim was
-    lost)."""
+    """Which jobs of this process should stop: all (it drains), or single ones (cancelled, or their claim was lost)."""
 
     __slots__ = ("everybody", "jobs")
 
@@ -95,8 +94,7 @@ class RunningJob:
 
     @property
     def ready_at(self) -> datetime:
-        """When this attempt could first run.  The time from then until `claimed_at` is how long it waited for a
-        worker."""
+        """When this attempt could first run.  From then until `claimed_at` it waited for a worker."""
         return datetime.fromtimestamp(self.ready_ms / 1000, UTC)
 
     @property
@@ -180,8 +178,7 @@ class JobContext:
 
     @property
     def token(self) -> int:
-        """A number that grows with every later claim in this queue, so that other systems can refuse calls of older
-        attempts."""
+        """Grows with every later claim in this queue: other systems can refuse calls of an older attempt."""
         return self.job.token
 
     def checkin(self, message: str = "", progress: float | None = None) -> None:

@@ -110,8 +110,7 @@ class JobDefinition:
 
     @property
     def options(self) -> JobOptions:
-        """The options in force.  JOB_DEFAULTS is read late, because jobs are defined before the settings are
-        complete."""
+        """The options in force.  JOB_DEFAULTS is read late: jobs are defined before the settings are complete."""
         return self.resolved()[1]
 
     @property
@@ -125,8 +124,7 @@ class JobDefinition:
         return self.resolved()[3]
 
     def resolved(self) -> tuple[Settings, JobOptions, Options, Controls]:
-        """Return the settings in force, and the `options`, `stored_options` and `stored_controls` for them, in one
-        call."""
+        """Return the settings, and the `options`, `stored_options` and `stored_controls` that follow from them."""
         settings = get_settings()
         read = self._read
         if read is None or read[0] is not settings:
@@ -149,8 +147,7 @@ class JobDefinition:
             raise InvalidArguments(f"{self.name}{self.signature} cannot be called like this: {error}.") from error
 
     def check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise InvalidArguments unless the function can be called with these arguments.  Takes a fast path where
-        possible."""
+        """Raise InvalidArguments unless the function can be called like this.  Has a fast path."""
         if kwargs or self._limits is None or not self._limits[0] <= len(args) <= self._limits[1]:
             self.bind(args, kwargs)
 

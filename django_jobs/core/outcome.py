@@ -41,8 +41,7 @@ class SnoozeFor(NamedTuple):
 
 
 class Parked(NamedTuple):
-    """Wait for a worker that knows the name, not counted as an attempt.  `knows`: the digest of the names known
-    here."""
+    """Wait for a worker that knows the name, not counted as an attempt.  `knows`: the digest of this process."""
 
     knows: str
 
@@ -180,8 +179,7 @@ def milliseconds(delay: Any) -> int:
 def failed_attempt(
     error: BaseException, *, number: int, at: int, run_ms: int = -1, worker: str = "", outcome: str = "failed"
 ) -> Attempt:
-    """Return the line of the attempts log for `error`.  Whatever the error contains, the line can be stored and
-    shown."""
+    """Return the line of the attempts log for `error`; it can be stored and shown whatever the error contains."""
     kind = type(error)
     # Code that ended the attempt on purpose needs no traceback; a job that snoozes hourly would collect hundreds.
     trace = "" if isinstance(error, Retry | Snooze | Discard) else _trace(error)

@@ -1,4 +1,4 @@
-"""What a job is: its states, and the frozen values that move between the parts.  Pure: no clock, no I/O, no Django."""
+"""What a job is: its states, and the frozen values that the parts exchange.  Pure: no clock, no I/O, no Django."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_jobs.core.queue_stats import QueueStats as QueueStats
 
 
 class State(StrEnum):
-    """The nine states; a job is in exactly one (SPEC of states: docs/internals.md)."""
+    """The nine states; a job is in exactly one (described in docs/internals.md)."""
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"
@@ -25,14 +25,14 @@ class State(StrEnum):
     EXPIRED = "expired"
 
 
-#: No worker will touch a job in one of these again by itself.
+#: No worker will run a job in one of these states again by itself.
 FINISHED = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED, State.EXPIRED})
-#: The job waits: it may be cancelled, replaced or deleted at once.
+#: The job waits; it can be cancelled, replaced or deleted at once.
 WAITING = frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED})
-#: The job waits for something else than a free worker.
+#: The job waits for something other than a free worker.
 NOT_READY = WAITING - {State.QUEUED}
 
-#: The newest format of a record that this version reads, and the one that it writes (serialization/record.py).
+#: The newest format of a record that this version can read, and the one that it writes (serialization/record.py).
 RECORD_FORMAT = 1
 #: Highest and lowest `priority` inside a queue.
 MAX_PRIORITY = 100
@@ -40,23 +40,23 @@ MAX_PRIORITY = 100
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What a store must know of a job; the rest of a record is opaque to it.  Times and durations are integer ms."""
+    """What a store must know of a job.  It does not read the rest of a record.  Times and durations are integer ms."""
 
     priority: int = 0
     alone: bool = False
     at_most_once: bool = False
-    #: when it is too late to begin; an attempt that has begun is retried whatever the time.
+    #: the job may not begin after this time; an attempt that has begun is retried whatever the time.
     expires_at: int | None = None
     #: hex digest of the unique key; None = not unique.
     unique: str | None = None
     #: "queued" | "running" | "success" | "period": how long the lock is held.
     unique_mode: str = "queued"
-    #: with mode "period": the lock's life.
+    #: with mode "period": how long the lock lives.
     unique_for: int = 0
     #: jobs with the same key share the limit; None = no limit.
     limit_key: str | None = None
     limit: int = 0
-    #: keep the result this long whatever HISTORY says; None = as HISTORY says.
+    #: keep the result this long, whatever HISTORY says; None = as HISTORY says.
     keep_result: int | None = None
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, carried along
 
@@ -66,10 +66,10 @@ PLAIN = Controls()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is the same for every job of one definition, and travels with each."""
+    """What is the same for every job of one definition, and is stored with each."""
 
     max_attempts: int = 10
-    #: one attempt may take this long (ms); None = no limit.
+    #: time limit of one attempt (ms); None = no limit.
     timeout: int | None = None
     #: "dead" or "discard"
     on_exhausted: str = "dead"
@@ -80,22 +80,22 @@ DEFAULT_OPTIONS = Options()
 
 
 class Job(NamedTuple):
-    """One job as it was asked for.  `args` is JSON text `[[positional…], {keyword…}]`: see serialization/record.py."""
+    """One job as it was requested.  `args` is JSON text `[[positional…], {keyword…}]`: see serialization/record.py."""
 
     id: str
     queue: str
     name: str
     args: bytes
-    #: ms; 0 in a record that is sent: the store puts its time there.
+    #: ms; 0 in a record that is sent: the store fills in its own time.
     enqueued_at: int
     options: Options = DEFAULT_OPTIONS
     controls: Controls = PLAIN
-    #: what enqueue middleware wants to travel along: JSON values only.
+    #: what enqueue middleware sends with the job: JSON values only.
     meta: dict[str, Any] | None = None
 
 
 class NewJob(NamedTuple):
-    """What `Store.enqueue` takes.  `controls` repeats what `record` holds, for stores that do not read bytes."""
+    """What `Store.enqueue` takes.  `controls` repeats what `record` holds, for stores that do not parse records."""
 
     id: str
     record: bytes
@@ -106,41 +106,41 @@ class NewJob(NamedTuple):
     on_conflict: str = "skip"
     #: (schedule id, fire time in ms): added only if that schedule has not fired at or after that time.
     fire: tuple[str, int] | None = None
-    #: ms from when the store takes it, by the store's clock; instead of `run_at`.
+    #: ms from when the store takes the job, by the store's clock; used instead of `run_at`.
     run_in: int | None = None
-    #: ms after it could first run: the record has `expires_at` 0, and the store puts the time there by its clock.
+    #: ms after the job could first run.  The record has `expires_at` 0, and the store fills in the time by its clock.
     expires_in: int | None = None
-    #: what a repeated call is compared with; "" = the id is not remembered once the job has left the store.
+    #: what a repeated call is compared with; "" = the id is forgotten when the job leaves the store.
     digest: str = ""
 
 
 class Added(StrEnum):
-    """What became of one NewJob."""
+    """What happened to one NewJob."""
 
     ADDED = "added"
-    #: the id was there already; nothing changed.
+    #: the id existed already; nothing changed.
     EXISTS = "exists"
     #: an equal unique job waits; nothing changed.
     DUPLICATE = "duplicate"
-    #: an equal unique job waits and has the new arguments now.
+    #: an equal unique job was waiting, and now has the new arguments.
     REPLACED = "replaced"
     #: MAX_LENGTH is reached; nothing changed.
     FULL = "full"
-    #: the schedule has already fired for that time.
+    #: the schedule has already fired at or after that time.
     FIRED = "fired"
 
 
 class Edited(StrEnum):
-    """What became of an edit of one waiting job."""
+    """What happened to an edit of one waiting job."""
 
-    #: it has the new record, and waits where it did.
+    #: it has the new record, and still waits in the same place.
     EDITED = "edited"
     GONE = "gone"
-    #: it does not wait: it runs, or has ended; nothing changed.
+    #: it is not waiting: it runs or has ended; nothing changed.
     MOVED = "moved"
-    #: somebody else edited or replaced it meanwhile; nothing changed.
+    #: it was edited or replaced meanwhile; nothing changed.
     CHANGED = "changed"
-    #: an equal unique job has the key that it would have; nothing changed.
+    #: the edited job would have the same unique key as another job; nothing changed.
     DUPLICATE = "duplicate"
 
 
@@ -149,46 +149,46 @@ class Claim(NamedTuple):
 
     id: str
     queue: str
-    #: fencing number, greater at every claim of this queue; every settling call presents it.
+    #: fencing number, greater at every claim of this queue; every settling call passes it.
     token: int
     record: bytes
     failures: int = 0
     crashes: int = 0
-    #: ms since when this job waits for a worker that knows its name; 0 = it does not.
+    #: ms since when this job has been waiting for a worker that knows its name; 0 = it is not.
     parked_at: int = 0
     claimed_at: int = 0
     worker: str = ""
-    #: a worker that held it died whole.
+    #: a whole worker (parent and children) died while it held this job.
     suspect: bool = False
-    #: ms since when it could run, as JobInfo.since; 0 = since the time in its record.
+    #: ms since when it could run, as in JobInfo.since; 0 = since the time in its record.
     since: int = 0
 
     @property
     def attempt(self) -> int:
-        """1 for the first start.  Failures and lost workers count, hand-backs and snoozes do not."""
+        """1 for the first start.  Failures and lost workers count; hand-backs and snoozes do not."""
         return self.failures + self.crashes + 1
 
 
 class Claimed(NamedTuple):
-    """Answer of `Store.claim`."""
+    """What `Store.claim` returns."""
 
     claims: list[Claim]
-    #: (id, record) of jobs that were found expired and moved there by this call.
+    #: (id, record) of jobs that this call found expired and moved to "expired".
     expired: list[tuple[str, bytes]]
     left: int  # jobs left in that lane
-    #: ms until the next scheduled or retry job of the queue is due, or a pause ends (≥ 0); None = neither will be.
+    #: ms until the next scheduled or retry job of the queue is due or a pause ends (≥ 0); None = neither will happen.
     next_due: int | None
     now: int  # the store's clock, ms
-    others: bool = False  # jobs wait for a worker that knows their names, and this one got none
+    others: bool = False  # jobs wait for a worker that knows their names, and this call returned none of them
 
 
 class Killed(str):
-    """The id of a job whose attempt a person killed: its process has to end.  Store.extend tells of it."""
+    """The id of a job whose attempt a person killed, as Store.extend returns it: its process must end."""
 
     token: int
 
     def __new__(cls, id: str, token: int) -> Killed:
-        """`token` is the attempt's, as in its claim."""
+        """`token` is the token of that attempt's claim."""
         killed = super().__new__(cls, id)
         killed.token = token
         return killed
@@ -202,12 +202,12 @@ class Done(NamedTuple):
     run_ms: int = 0
     name: str = ""
     controls: Controls = PLAIN
-    #: ms between the moment when the job could run (see JobInfo.since) and its claim, for the charts.
+    #: ms from when the job could run (see JobInfo.since) to its claim, for the charts.
     wait_ms: int = 0
 
 
 class Attempt(NamedTuple):
-    """One line of a job's attempts log: how an attempt ended.  `run_ms` is -1 where unknown."""
+    """One line of a job's attempts log: how an attempt ended.  `run_ms` is -1 if unknown."""
 
     attempt: int
     #: "failed" | "timeout" | "worker_lost" | "misplaced" | "retried" | "discarded" | "unknown_job" | "corrupt" |
@@ -223,12 +223,12 @@ class Attempt(NamedTuple):
 
     @property
     def error_name(self) -> str:
-        """The class as Python prints it: nobody writes builtins.ValueError."""
+        """The class as Python prints it: without the module `builtins`."""
         return self.error_type.removeprefix("builtins.")
 
 
 class Recovered(NamedTuple):
-    """One claim that was taken from a lost worker: where the job went."""
+    """One claim that was taken from a lost worker, and where the job went."""
 
     id: str
     record: bytes
@@ -236,9 +236,9 @@ class Recovered(NamedTuple):
     state: State
     crashes: int
     worker: str
-    #: which attempt it held the job for.
+    #: the number of the attempt for which that worker held the job.
     attempt: int
-    #: ms by the store's clock: when that began, and when the claim was taken away.
+    #: ms by the store's clock: when that attempt began, and when the claim was taken away.
     claimed_at: int
     at: int
     #: as Claim.since.
@@ -246,11 +246,11 @@ class Recovered(NamedTuple):
 
 
 class Faults(NamedTuple):
-    """What no transition should leave in a queue, found by looking only."""
+    """Inconsistencies in a queue that no transition should leave, found by a read-only check."""
 
-    #: kind, as `reconcile` names it → ids of jobs; of "lock_without_job" digests, of "wrong_type" keys.
+    #: kind, as `reconcile` names it → ids of jobs; digests for "lock_without_job", keys for "wrong_type".
     found: dict[str, list[str]]
-    #: was everything looked at?
+    #: True if everything was checked.
     whole: bool
 
 
@@ -265,7 +265,7 @@ class JobInfo(NamedTuple):
     crashes: int = 0
     #: ms: run time of scheduled and retry jobs, end of finished ones, claim time of running ones, else 0.
     at: int = 0
-    #: running only.
+    #: for running jobs only.
     token: int = 0
     worker: str = ""
     #: JSON text of the returned value; None = none kept.
@@ -274,13 +274,14 @@ class JobInfo(NamedTuple):
     checkin: dict[str, Any] | None = None
     attempts: tuple[Attempt, ...] = ()
     parked_at: int = 0
-    #: ms since when it can run, or could before its last claim: when it was due, let in after it was blocked, revived,
-    #: handed back, or when the pause of its queue ended.  0: since it was enqueued (in its record), or it cannot yet.
+    #: ms since when it can run, or since when it could before its last claim: the time when it was due, let in after it
+    #: was blocked, revived or handed back, or when the pause of its queue ended.  0: since it was enqueued (time in its
+    #: record), or it cannot run yet.
     since: int = 0
 
 
 class WorkerInfo(NamedTuple):
-    """One `runworkers` parent as it last described itself (a JSON object), and when (ms)."""
+    """One `runworkers` parent: its last description of itself (a JSON object), and the time of it (ms)."""
 
     name: str
     seen_at: int

@@ -1,1 +1,1 @@
-"""The way in: from `@job` and its methods to the store."""
+"""How jobs are enqueued: from `@job` and its methods to the store."""

@@ -1,6 +1,6 @@
 """Async twins of every call that enqueues: `await send_receipt.aenqueue(7)`.
 
-They run on Django's thread for sync code, so a transaction that was opened there is seen and waited for.
+They run on Django's thread for sync code, so they see a transaction that was opened there and wait for its commit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 class AsyncCalls(Calls[P]):
-    """`a` before the name of a call of Calls: the same, awaited."""
+    """The calls of Calls with `a` before the name: the same, awaited."""
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Async twin of `enqueue`."""

@@ -34,13 +34,13 @@ class AllCalls(AsyncCalls[P]):
         `queue`, `priority`, `max_attempts`, `unique`, `unique_on`, `on_conflict` as for `@job`; `job_id` (text: a
         second job with that id is not added), `run_at` and `expires_at` (aware datetimes), `on_commit` (bool),
         `block_timeout` (seconds to wait for room in a queue with ON_FULL "block"), `meta` (dict of JSON values).
-        Raises InvalidArguments, InvalidJob or UnknownQueue, which name the value.
+        Raises InvalidArguments, InvalidJob or UnknownQueue; each error names the wrong value.
         """
         return Using(self._definition, {**self._overrides, **_overrides(self._definition, options)})
 
 
 class Using(AllCalls[P]):
-    """A job with options for the next call: what `using` returns.  It stays good for any number of calls."""
+    """A job with options for the next call, as `using` returns it.  It can be used for any number of calls."""
 
     def __init__(self, definition: JobDefinition, overrides: Mapping[str, Any]) -> None:
         self._definition, self._overrides = definition, overrides
@@ -50,14 +50,14 @@ class Using(AllCalls[P]):
 
 
 class JobFunction(JobDefinition, AllCalls[P], Generic[P, C, R]):
-    """A function under `@job`: callable as before, and with every call that enqueues."""
+    """A function decorated with `@job`: callable as before, and with every call that enqueues."""
 
     def __init__(self, func: Callable[C, R], **options: Any) -> None:
         super().__init__(func, **options)
         self._definition = self
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
-        """Run the function here and now, as if it were no job."""
+        """Run the function at once, in this process, as without `@job`."""
         return self.func(*args, **kwargs)  # type: ignore[no-any-return]
 
 
@@ -73,7 +73,7 @@ def job(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a module-level `def` or `async def` a job, as `@job` or `@job(**options)`.
 
     The options are those of JobOptions, `name` (the name on the wire, default "module.function") and `aliases` (older
-    names it answers to).  Raises InvalidJob, which says what to do, when the module is imported.
+    names that still work).  Raises InvalidJob at import of the module; the error says what to do.
     """
     if func is None:
         return lambda function: _define(function, options)
@@ -88,7 +88,7 @@ def _define(func: Any, options: dict[str, Any]) -> JobFunction[..., ..., Any]:
 
 
 def _check_function(func: Any) -> None:
-    """A worker finds a job by importing its module, so the function must stand there by name."""
+    """Check that a worker can find the job by importing its module: the function must be there under its name."""
     if isinstance(func, JobDefinition):
         raise InvalidJob(f"{func.origin} is a job already: use @job once.")
     if isinstance(func, str):
@@ -109,7 +109,7 @@ def _check_function(func: Any) -> None:
 
 
 def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of `using`, checked, as fields of NewJobRequest."""
+    """Return the checked options of `using` as fields of NewJobRequest."""
     shared = {name: value for name, value in options.items() if name not in _OF_ONE_CALL}
     if lasting := sorted(shared.keys() & frozenset(NAMES) - _SHARED):
         raise InvalidJob(

@@ -1,4 +1,4 @@
-"""A handle on one job: what enqueue returns and `get_job` finds."""
+"""A handle for one job: what enqueue returns and `get_job` finds."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from django_jobs.serialization.results import MissingResult, load_result
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.ends import End
 
-#: Handle states that are no states of a job: nothing is stored yet, or nothing was stored.
+#: Handle states that are not states of a job: the job is not stored yet, or was not stored.
 DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
 
 
 class JobHandle:
-    """One job, as last seen.  `refresh()` looks again; `wait()` waits until it has ended.
+    """One job, as last read from the store.  `refresh()` reads it again; `wait()` waits until it has ended.
 
-    `state` is one of the nine states, or "deferred" (waits for the commit), "duplicate" (an equal job waits already)
-    or "full" (the queue had no room); the last two were not stored.
+    `state` is one of the nine states, or "deferred" (waits for the commit), "duplicate" (an equal job waits already) or
+    "full" (the queue had no room).  Jobs with the last two were not stored.
     """
 
     __slots__ = ("_info", "_is_final", "added", "id", "name", "queue", "state")
@@ -36,10 +36,10 @@ class JobHandle:
     ) -> None:
         self.id, self.name, self.queue = id, name, queue
         self.state: str = state
-        #: what the store answered; None before it was asked.
+        #: the store's answer; None until it was asked.
         self.added: Added | None = None
         self._info = info
-        #: the store has nothing to add: the job ran where it was enqueued, or was cancelled before it was sent.
+        #: the store cannot add anything: the job ran where it was enqueued, or was cancelled before it was sent.
         self._is_final = False
 
     def __repr__(self) -> str:
@@ -54,10 +54,10 @@ class JobHandle:
     # -- looking -------------------------------------------------------------
 
     def refresh(self) -> JobHandle:
-        """Ask the store for the job as it is now, and return this handle.
+        """Read the job from the store again, and return this handle.
 
-        Raises JobNotFound if it is not there (any more).  A handle that is deferred, duplicate or full stays as it is,
-        and so does that of a job which ran where it was enqueued (EAGER) or was cancelled before its commit.
+        Raises JobNotFound if it is not there (any more).  A handle that is deferred, duplicate or full does not change;
+        nor does the handle of a job that ran where it was enqueued (EAGER) or was cancelled before its commit.
         """
         if self._is_final or self.state in (DEFERRED, DUPLICATE, FULL):
             return self
@@ -72,19 +72,19 @@ class JobHandle:
         self._info, self.state = info, info.state
 
     def show(self, info: JobInfo, *, final: bool = False) -> None:
-        """Take over what somebody else has looked up; `final`: nobody will ever know more."""
+        """Take over a JobInfo that was read elsewhere; `final`: it can never change again."""
         self._info, self.state, self._is_final = info, info.state, final
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """The attempts that did not succeed, oldest first, as of the last look."""
+        """The attempts that did not succeed, oldest first, as of the last read."""
         return self._seen().attempts
 
     @property
     def result(self) -> Any:
-        """What the function returned, as of the last look; None if it has not succeeded.
+        """What the function returned, as of the last read; None if the job has not succeeded.
 
-        A MissingResult, which is false and says why, where what it returned could not be stored or is not kept."""
+        If the returned value could not be stored or is not kept: a MissingResult, which is false and says why."""
         info = self._seen()
         if info.result:
             return load_result(info.result)
@@ -98,13 +98,13 @@ class JobHandle:
 
     @property
     def result_missing(self) -> str | None:
-        """Why the result is missing, as of the last look; None if it is not."""
+        """Why the result is missing, as of the last read; None if it is not."""
         result = self.result
         return result.reason if isinstance(result, MissingResult) else None
 
     @property
     def error(self) -> str | None:
-        """How the last failed attempt ended ("ValueError: no such order"), as of the last look; None if none failed."""
+        """How the last failed attempt ended ("ValueError: no such order"), as of the last read; None if none failed."""
         attempts = self._seen().attempts
         if not attempts:
             return None
@@ -113,7 +113,7 @@ class JobHandle:
 
     @property
     def checkin(self) -> dict[str, Any] | None:
-        """What the running job said last (`message`, `progress` 0…1, `at` in ms), as of the last look, or None."""
+        """The last check-in of the running job (`message`, `progress` 0…1, `at` in ms) or None, as of the last read."""
         return self._seen().checkin
 
     def _seen(self) -> JobInfo:
@@ -127,8 +127,8 @@ class JobHandle:
         """Wait until the job has ended and return its result.
 
         Raises JobFailed if it ended as dead, cancelled or expired, TimeoutError after `timeout` seconds (None = never),
-        JobNotFound if it has left the store, which is not so for a minute after a success, whatever it returned.
-        A handle that was not stored, or not yet, raises JobFailed at once.
+        JobNotFound if it has left the store (a succeeded job stays for at least a minute, whatever it returned).
+        Raises JobFailed at once if the job was not stored, or not yet.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (end := self._begin(deadline, timeout)) is not None:
@@ -142,14 +142,14 @@ class JobHandle:
         return self.result
 
     def _begin(self, deadline: float | None, timeout: float | None) -> End | None:
-        """Look, and begin to wait.  None: it has succeeded."""
+        """Read the job, and begin to wait.  Returns None if it has succeeded."""
         if self._look():
             return None
         _left(self, deadline, timeout)
         return get_store().end_of(self.queue, self.id)
 
     def _hear(self, info: JobInfo | None) -> bool:
-        """As `_look`, of what was told."""
+        """Do the same as `_look`, with a JobInfo that was delivered."""
         self._see(info)
         return self._has_succeeded()
 
@@ -157,7 +157,7 @@ class JobHandle:
         return TimeoutError(f"Job {self.name} {self.id} is {self.state} after {timeout} s.")
 
     def _look(self) -> bool:
-        """Has it succeeded?  Raises JobFailed if it has ended otherwise, or was not stored."""
+        """Return whether it has succeeded.  Raises JobFailed if it has ended otherwise, or was not stored."""
         if self.state in (DUPLICATE, FULL):
             raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
         if self.state == DEFERRED:
@@ -174,10 +174,10 @@ class JobHandle:
         return self.state == State.SUCCEEDED
 
     def cancel(self) -> bool:
-        """Cancel a waiting job; ask a running one to stop.  True if the job is cancelled now.
+        """Cancel a waiting job; ask a running one to stop.  Returns True if the job is cancelled now.
 
-        A running one is asked (`ctx.should_stop`) and ends as cancelled unless it succeeds; `refresh()` tells.
-        One that waits for its commit is never sent, and leaves no trace in the store."""
+        A running job is asked to stop (`ctx.should_stop`) and ends as cancelled unless it succeeds; `refresh()`
+        shows which. A job that waits for its commit is never sent, and leaves no trace in the store."""
         if self.state == DEFERRED:
             self.state, self._is_final = State.CANCELLED, True
         if self._is_final:
@@ -196,7 +196,7 @@ class JobHandle:
     async def await_result(self, timeout: float | None = None) -> Any:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        # A look takes a thread for as long as the store takes to answer; none is held after it.
+        # A read needs a thread until the store answers; no thread is held after that.
         begin = sync_to_async(self._begin, thread_sensitive=False)
         while (end := await begin(deadline, timeout)) is not None:
             try:
@@ -204,7 +204,7 @@ class JobHandle:
                 if not told:
                     raise self._too_late(timeout)
                 info = told.pop().result()
-                # Of one that has gone the store knows more, and is not asked on the loop.
+                # If the job has left, `_hear` asks the store again, which must not happen on the event loop.
                 hear = sync_to_async(self._hear, thread_sensitive=False) if info is None else self._hear
                 has_succeeded = hear(info)
                 if await has_succeeded if isawaitable(has_succeeded) else has_succeeded:
@@ -219,7 +219,7 @@ class JobHandle:
 
 
 def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> float | None:
-    """Seconds until the deadline.  Raises TimeoutError when there are none."""
+    """Return the seconds until the deadline.  Raises TimeoutError when it has passed."""
     left = None if deadline is None else deadline - time.monotonic()
     if left is not None and left <= 0:
         raise handle._too_late(timeout)
@@ -227,7 +227,7 @@ def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> f
 
 
 def get_job(id: str, queue: str | None = None) -> JobHandle:
-    """Return a handle on the job with that id.  Raises JobNotFound.  Naming its queue saves a search over all."""
+    """Return a handle for the job with that id.  Raises JobNotFound.  With `queue`, only that queue is searched."""
     from django_jobs.serialization.record import name_of
 
     store = get_store()
@@ -235,7 +235,7 @@ def get_job(id: str, queue: str | None = None) -> JobHandle:
         info = store.get(queue, id) or _left_behind(queue, id)
     else:
         configured = list(get_settings().queues)
-        # A queue may have left the settings before its last job left the queue.
+        # A queue may have been removed from the settings before its last job left it.
         info = store.find(configured, id) or store.find([q for q in store.queues() if q not in configured], id)
         info = info or next((left for name in configured if (left := _left_behind(name, id))), None)
     if info is None:
@@ -249,7 +249,7 @@ async def aget_job(id: str, queue: str | None = None) -> JobHandle:
 
 
 def _left_behind(queue: str, id: str) -> JobInfo | None:
-    """What is known of a job that is not there any more."""
+    """Return what is known of a job that is no longer there."""
     if get_store().has_returned_none(queue, id):
         return JobInfo(id, queue, b"", State.SUCCEEDED, result=b"null")
     return None

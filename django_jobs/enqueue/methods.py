@@ -17,7 +17,7 @@ Delay = float | timedelta
 
 
 class Calls(Generic[P]):
-    """All the ways to enqueue one job.  Signatures are those of the function, without its context."""
+    """All the ways to enqueue one job.  The signatures are those of the function, without its context."""
 
     _definition: JobDefinition
     _overrides: Mapping[str, Any] = {}
@@ -39,7 +39,7 @@ class Calls(Generic[P]):
     def try_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
         """Enqueue, or return None at once if the queue is full.
 
-        Inside atomic() nobody knows yet: the handle's state becomes "full" at the commit.
+        Inside atomic() this is not known yet: the handle's state becomes "full" at the commit.
         """
         handle = submit(self._request(args, kwargs, raise_when_full=False, block_timeout=0))
         return None if handle.state == FULL else handle
@@ -49,11 +49,11 @@ class Calls(Generic[P]):
     ) -> list[JobHandle]:
         """Enqueue one job per item: a tuple of positional or a dict of keyword arguments.  One round trip per 1,000.
 
-        All are checked before the first is stored.  If a queue has no room for a batch, QueueFull tells how many of the
-        earlier ones were `accepted`.
+        All are checked before the first is stored.  If a queue has no room for a batch, QueueFull has the number of
+        earlier jobs that were `accepted`.
 
-        `job_ids`: one of yours for each item; or those of the error (`error.job_ids`) with which a call for the same
-        items ended: then this one adds what is missing, and nothing twice.
+        `job_ids`: your own id for each item.  Or, to repeat a call that raised an error, that error's `error.job_ids`
+        with the same items: the call then adds the missing jobs, and none twice.
         """
         requests = [self._request_for_item(item) for item in calls]
         if job_ids is not None:
@@ -69,7 +69,7 @@ class Calls(Generic[P]):
     # -- unique ----------------------------------------------------------------
 
     def enqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
-        """Enqueue unless an equal job already waits; then return None."""
+        """Enqueue, unless an equal job already waits: then return None."""
         return self._unique(self._request(args, kwargs))
 
     def enqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
@@ -81,7 +81,7 @@ class Calls(Generic[P]):
         return self._unique(self._request(args, kwargs, run_at=moment(when, "when")))
 
     def enqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
-        """Enqueue under a key of yours (any JSON value).  If a job of that key waits, it gets these arguments, and
+        """Enqueue under your own key (any JSON value).  If a job with that key waits, it gets these arguments and
         None is returned."""
         return self._unique(self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key()))
 
@@ -121,7 +121,7 @@ class Calls(Generic[P]):
         return None if handle.state == DUPLICATE else handle
 
     def _conflict_by_key(self) -> str:
-        """A key of the caller's is there to replace arguments, unless the caller said otherwise."""
+        """A key of the caller's replaces the arguments, unless the caller chose otherwise."""
         chosen = self._overrides.get("on_conflict", self._definition.on_conflict)
         return "replace" if chosen == "skip" else chosen
 

@@ -1,4 +1,4 @@
-"""One job on its way in: what enqueue middleware see, and how it becomes what a store takes."""
+"""One job on its way to the store: the request that enqueue middleware gets, and its encoding."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from django_jobs.serialization import arguments
 from django_jobs.serialization import record as codec
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-#: Letters of a digest that are kept: enough to tell two calls apart, and there is one for each remembered id.
+#: Characters of a digest that are kept: enough to tell two calls apart.  Each remembered id costs one digest.
 DIGEST_LENGTH = 20
-#: Stands for "no key given": None is a key like any other.
+#: Means that no key was given; None is a valid key.
 NO_KEY: Any = object()
 
 
 @dataclass(slots=True)
 class NewJobRequest:
-    """One job as it was asked for.  Enqueue middleware get it, may change it, and pass it on.
+    """One job as it was requested.  Enqueue middleware gets it, may change it, and passes it on.
 
     Times are integer milliseconds since the epoch (`run_at` 0 = now).  A delay, `run_in`, is in milliseconds from the
-    call, by the store's clock; where `run_at` is set, that counts.  `meta` travels with the job (JSON values only) and
-    is there again as `RunningJob.meta`.
+    call, by the store's clock; `run_at`, if set, takes precedence.  `meta` is stored with the job (JSON values only)
+    and is available as `RunningJob.meta`.
     """
 
     definition: JobDefinition
@@ -42,7 +42,7 @@ class NewJobRequest:
     kwargs: Mapping[str, Any]
     queue: str
     priority: int
-    #: None: one is made.
+    #: None: an id is generated.
     id: str | None = None
     run_at: int = 0
     run_in: int | None = None
@@ -56,15 +56,15 @@ class NewJobRequest:
     unique_on: Sequence[str] | None = None
     unique_key: Any = field(default=NO_KEY)
     on_conflict: str = "skip"
-    #: seconds to wait for room in a full queue with ON_FULL "block"; None = as long as it takes, 0 = not at all.
+    #: seconds to wait for room in a full queue with ON_FULL "block"; None = without limit, 0 = do not wait.
     block_timeout: float | None = None
-    #: False: a full queue is told by the handle's state "full", not by QueueFull.
+    #: False: a full queue sets the handle's state to "full" and raises no QueueFull.
     raise_when_full: bool = True
     fire: tuple[str, int] | None = None
     meta: dict[str, Any] | None = None
     #: what a repeated call with the same id is compared with; None: name and arguments.
     digest: str | None = None
-    #: what the store was given, once it was encoded.
+    #: what was sent to the store; None until it was encoded.
     sent: NewJob | None = None
 
     @property
@@ -74,7 +74,7 @@ class NewJobRequest:
 
 
 def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
-    """Return what the store takes.  Everything that can be wrong with a request is found here, before the store."""
+    """Return what the store takes.  Raises every error that a request can have, before the store is called."""
     definition = request.definition
     definition.check_call(request.args, request.kwargs)
     try:
@@ -93,31 +93,31 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
         id = new_id(now)
     else:
         id = request.id
-        # Two callers with one id must not look like one call sent twice: only a re-send has the same bytes.
+        # Two callers that use one id must not look like one call sent twice: only a repeated send has the same bytes.
         meta = {**(meta or {}), "nonce": urandom(8).hex()}
     _, options, stored, controls = definition.resolved()
     if request.max_attempts is not None and request.max_attempts != stored.max_attempts:
         stored = replace(stored, max_attempts=request.max_attempts)
     controls = _controls(request, options, controls)
     run_in = None if request.run_at else request.run_in or None
-    # By the store's clock, which puts the time there.
+    # The store fills in the time, by its clock.
     expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
-    # The time of enqueueing is the store's to fill in, by its clock.
+    # The store fills in the time of enqueueing, by its clock.
     record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
     conflict = request.on_conflict if controls.unique else "skip"
-    # Nothing more for a job whose id was made here: it costs what it did.  One that must not run twice is no such job.
+    # A job with a generated id needs no digest and costs no more, except one that must not run twice.
     is_promise = request.id is not None or controls.at_most_once
     digest = (request.digest or digest_of_call(definition.name, data)) if is_promise else ""
     return NewJob(id, record, controls, request.run_at, conflict, request.fire, run_in, expires_in, digest)
 
 
 def digest_of_call(name: str, data: bytes) -> str:
-    """The same for the same call only."""
+    """Return a digest that is equal only for equal calls."""
     return sha256(name.encode() + b"\n" + data).hexdigest()[:DIGEST_LENGTH]
 
 
 def sent_later(new: NewJob, elapsed: int) -> NewJob:
-    """The same job, sent `elapsed` ms after the call, from which its delays count."""
+    """Return the same job for sending `elapsed` ms after the call.  Its delays count from the call."""
     if new.run_in is None and new.expires_in is None:
         return new
     run_in = new.run_in or 0
@@ -127,7 +127,7 @@ def sent_later(new: NewJob, elapsed: int) -> NewJob:
 
 
 def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -> Controls:
-    """What the store is told: the definition's part, and what depends on this call."""
+    """Return the controls for the store: the definition's part, and what depends on this call."""
     definition = request.definition
     changes: dict[str, Any] = {}
     if request.priority != controls.priority:
@@ -135,7 +135,7 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -
     if request.expires_at is not None:
         changes["expires_at"] = request.expires_at
     elif options.expires_in is not None:
-        changes["expires_at"] = 0  # the store's to fill in
+        changes["expires_at"] = 0  # the store fills it in
     if options.max_concurrency:
         changes["limit_key"] = limit_key(definition, request.args, request.kwargs)
         changes["limit"] = options.max_concurrency
@@ -153,7 +153,7 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -
 
 
 def new_id(now: int) -> str:
-    """Return 32 hex characters: 12 of the time in ms, 20 random.  Ids sort by time, which stores and people like."""
+    """Return 32 hex characters: 12 of the time in ms, 20 random.  Ids therefore sort by time."""
     return f"{now:012x}{urandom(10).hex()}"
 
 
@@ -163,14 +163,14 @@ def now_ms() -> int:
 
 
 def check_id(id: Any) -> str:
-    """Return the id.  Raises InvalidArguments if it cannot be one: it is part of keys and addresses."""
+    """Return the id.  Raises InvalidArguments if it is not valid: it becomes part of keys and addresses."""
     if not isinstance(id, str) or not _ID.fullmatch(id):
         raise InvalidArguments(f"job_id={id!r}: use 1 to 128 letters, digits and _ . : -")
     return id
 
 
 def moment(value: Any, name: str) -> int:
-    """Return an aware datetime in ms since the epoch.  Raises InvalidArguments for anything else."""
+    """Return an aware datetime as ms since the epoch.  Raises InvalidArguments for anything else."""
     if not isinstance(value, datetime):
         raise InvalidArguments(f"{name}={value!r}: use an aware datetime, as in timezone.now() + timedelta(hours=1).")
     if value.utcoffset() is None:
@@ -184,7 +184,7 @@ def moment(value: Any, name: str) -> int:
 
 
 def delay_ms(value: Any) -> int:
-    """Return seconds or a timedelta in ms.  Raises InvalidArguments for a negative delay or anything else."""
+    """Return seconds or a timedelta as ms.  Raises InvalidArguments for a negative delay or anything else."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
         raise InvalidArguments(f"delay={value!r}: use seconds (a number) or a timedelta.")
@@ -194,7 +194,7 @@ def delay_ms(value: Any) -> int:
 
 
 def check_patience(value: Any) -> float | None:
-    """Return `block_timeout`: seconds ≥ 0, or None to wait as long as it takes.  Raises InvalidArguments."""
+    """Return `block_timeout`: seconds ≥ 0, or None to wait without limit.  Raises InvalidArguments."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
         return value
     raise InvalidArguments(f"block_timeout={value!r}: use seconds, 0 or more, or None to wait as long as it takes.")
@@ -204,7 +204,7 @@ _LONGEST_DELAY = 100 * 366 * 86_400
 
 
 def unknown_queue(queue: str, settings: Settings) -> UnknownQueue:
-    """Return the error for a queue that is not configured, naming the nearest one."""
+    """Return the error for a queue that is not configured.  It suggests the nearest name."""
     close = get_close_matches(str(queue), settings.queues, n=1)
     hint = f"Did you mean {close[0]!r}?" if close else f"Add it there; now there are: {', '.join(settings.queues)}."
     return UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES']. {hint}")

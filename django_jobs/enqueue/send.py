@@ -1,4 +1,4 @@
-"""Hands encoded jobs to the store, and tells handles, receivers and callers what became of them."""
+"""Sends encoded jobs to the store, and tells handles, receivers and callers the result."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.batches import MAX_BATCH, MAX_BYTES, in_batches
 
-#: Pauses between two tries at a full queue, seconds.
+#: Shortest and longest pause between two tries at a full queue, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 
 
 class Ready(NamedTuple):
-    """A job that is encoded, and the handle its caller has."""
+    """An encoded job, and the handle that its caller has."""
 
     request: NewJobRequest
     new: NewJob
@@ -30,7 +30,7 @@ class Ready(NamedTuple):
 
 
 def send_one(ready: Ready, settings: Settings) -> None:
-    """Send one job: what every plain `enqueue()` costs.  Raises QueueFull, DuplicateJob or a StoreError."""
+    """Send one job, as every plain `enqueue()` does.  Raises QueueFull, DuplicateJob or a StoreError."""
     if settings.eager:
         return _run_eagerly(ready)
     queue = _queue(ready.handle.queue, settings)
@@ -42,7 +42,7 @@ def send_one(ready: Ready, settings: Settings) -> None:
 
 
 def _show_first(handle: JobHandle) -> None:
-    """The caller gets a handle on the first job of that id, which may have ended long ago, and left."""
+    """Give the caller a handle for the first job with that id, which may have ended and left long ago."""
     store = get_store()
     if (info := store.get(handle.queue, handle.id)) is not None:
         handle.show(info)
@@ -51,7 +51,7 @@ def _show_first(handle: JobHandle) -> None:
 
 
 def send(ready: list[Ready]) -> None:
-    """Send jobs with one call to the store per queue and batch.  Raises as `send_one`."""
+    """Send jobs with one call to the store per queue and batch.  Raises the errors of `send_one`."""
     settings = get_settings()
     if settings.eager:
         for each in ready:
@@ -72,7 +72,7 @@ def _send_all(ready: list[Ready], settings: Settings) -> None:
     accepted = 0
     for name, jobs in by_queue.items():
         queue = _queue(name, settings)
-        # The store takes or refuses a batch as a whole: one larger than the queue would never fit.
+        # The store takes or refuses a batch as a whole: one that is larger than the queue would never fit.
         most = min(MAX_BATCH, queue.max_length) if queue.max_length else MAX_BATCH
         for batch in in_batches(jobs, _bytes_of, most):
             accepted += _send_batch(queue, batch, accepted)
@@ -82,8 +82,9 @@ Refused = tuple[list[Ready], JobsError]
 
 
 def send_calls(calls: Sequence[list[Ready]], away: StoreUnavailable | None = None) -> list[Refused]:
-    """Send what several calls have left for one commit: together, with one wait for a store that is away, but each job
-    is refused for itself.  `away`: the store was just found to be that.  Returns what was refused, and why."""
+    """Send the jobs of several calls after one commit.  They are sent together, with one wait for an unreachable
+    store, but each job is refused separately.  `away`: the error, if the store was just found unreachable.  Returns
+    the refused jobs and why."""
     refused: list[Refused] = []
     for name, batches in _batches(calls, get_settings()).items():
         for batch in batches:
@@ -102,7 +103,7 @@ def send_calls(calls: Sequence[list[Ready]], away: StoreUnavailable | None = Non
 
 
 def _batches(calls: Sequence[list[Ready]], settings: Settings) -> dict[str, list[list[Ready]]]:
-    """Queue → what goes to the store in one call each."""
+    """Return, by queue, the batches that are sent with one call each."""
     by_queue: dict[str, list[list[Ready]]] = {}
     last: dict[str, int] = {}
     size: dict[str, int] = {}
@@ -110,7 +111,7 @@ def _batches(calls: Sequence[list[Ready]], settings: Settings) -> dict[str, list
         for each in call:
             batches = by_queue.setdefault(each.handle.queue, [[]])
             most = _queue(each.handle.queue, settings).max_length
-            # A batch fits into a bounded queue as a whole or not at all, and of several calls the first may fit.
+            # A bounded queue takes a batch as a whole or not at all; of several calls, the first may fit.
             is_full = len(batches[-1]) >= (min(most, MAX_BATCH) if most else MAX_BATCH)
             is_full = is_full or size.get(each.handle.queue, 0) >= MAX_BYTES
             if batches[-1] and (is_full or (most and last[each.handle.queue] != number)):
@@ -146,7 +147,7 @@ def _send_and_note(name: str, batch: list[Ready]) -> list[Refused]:
 
 def _send_batch(queue: QueueSettings, batch: list[Ready], accepted: int) -> int:
     answers = _ask_store(queue, batch)
-    # Every handle is told before the first complaint is raised: the caller may hold on to all of them.
+    # Update every handle before the first error is raised: the caller may still use all of them.
     for each, answer in zip(batch, answers, strict=True):
         _note(each, answer)
     taken = answers.count(Added.ADDED)
@@ -157,12 +158,12 @@ def _send_batch(queue: QueueSettings, batch: list[Ready], accepted: int) -> int:
 
 
 def _queue(name: str, settings: Settings) -> QueueSettings:
-    # Settings may have changed since a job was checked: it waited for its commit.
+    # The settings may have changed since the job was checked: it waited for its commit.
     return settings.queues.get(name) or QueueSettings(name)
 
 
 def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
-    """Ask until there is room, where the queue says so: the caller is held back (ON_FULL "block")."""
+    """Ask the store until there is room, if the queue says so: the caller has to wait (ON_FULL "block")."""
     store, new = get_store(), [each.new for each in batch]
     try:
         answers = store.enqueue(queue.name, new, max_length=queue.max_length)
@@ -185,7 +186,7 @@ def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
 
 
 def _note(each: Ready, answer: Added) -> None:
-    """Tell the handle and, of a job that was added, whoever listens."""
+    """Update the handle and, if the job was added, send the signal."""
     each.handle.added = answer
     if answer is Added.ADDED:
         if job_enqueued.receivers:
@@ -197,7 +198,7 @@ def _note(each: Ready, answer: Added) -> None:
 
 
 def _complain(queue: QueueSettings, each: Ready, answer: Added, accepted: int) -> None:
-    """Raise where the caller asked to be told by an error."""
+    """Raise an error where the caller wants one."""
     if answer is Added.FULL and each.request.raise_when_full:
         raise QueueFull(queue.name, queue.max_length, accepted)
     if answer in (Added.DUPLICATE, Added.REPLACED) and each.request.on_conflict == "raise":
@@ -222,5 +223,5 @@ def _announce(each: Ready) -> None:
 
 def _run_eagerly(each: Ready) -> None:
     _note(each, Added.ADDED)
-    # Running is above enqueueing; this is the one road back up, and only eager mode takes it.
+    # Execution is a layer above enqueueing; only eager mode calls upwards, and only here.
     import_string("django_jobs.execution.eager.run")(each.new, each.handle)

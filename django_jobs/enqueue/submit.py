@@ -1,4 +1,4 @@
-"""The only way in: every call that enqueues, whoever makes it, ends in `submit` or `submit_many`.
+"""The only way in: every call that enqueues ends in `submit` or `submit_many`.
 
 bound → enqueue middleware → encoded → now, or when the transaction commits → store → signal → handle
 """
@@ -30,14 +30,14 @@ from django_jobs.exceptions import JobsError, StoreUnavailable
 
 logger = logging.getLogger("django_jobs")
 
-#: Jobs of which it was said that workers may not find them.
+#: Jobs for which the warning that workers may not find them was logged.
 _warned: set[str] = set()
 
 GetHandle = Callable[[NewJobRequest], JobHandle]
 
 
 def submit(request: NewJobRequest) -> JobHandle:
-    """Enqueue one job.  Returns its handle; raises what is wrong with it, QueueFull, DuplicateJob or a StoreError."""
+    """Enqueue one job and return its handle.  Raises errors in the request, QueueFull, DuplicateJob or a StoreError."""
     settings = get_settings()
     return (
         _through_middleware(settings.enqueue_middleware, _add)(request)
@@ -47,9 +47,9 @@ def submit(request: NewJobRequest) -> JobHandle:
 
 
 def submit_many(requests: Iterable[NewJobRequest], answered: Collection[str] = ()) -> list[JobHandle]:
-    """Enqueue jobs with one call to the store per queue and MAX_BATCH.  Nothing is stored if one cannot be encoded.
+    """Enqueue jobs with one call to the store per queue and MAX_BATCH.  Stores nothing if one cannot be encoded.
 
-    All ids are fixed before the first call; a StoreError carries them.  `answered`: ids that an earlier call has sent.
+    All ids are fixed before the first call; a StoreError contains them.  `answered`: ids that an earlier call sent.
     """
     settings = get_settings()
     ready: list[Ready] = []
@@ -91,7 +91,7 @@ def enqueue_by_name(
     """Enqueue a registered job whose name is data: for commands, the HTTP API and schedules.
 
     `fire` is (schedule id, fire time in ms): the store adds the job only if that schedule has not fired since; the
-    handle's `added` says so.  Raises UnknownJob, and whatever `submit` raises.
+    handle's `added` shows it.  Raises UnknownJob and the errors of `submit`.
     """
     definition = registry.get(name)
     request = request_for(definition, list(args), dict(kwargs or {}))
@@ -113,10 +113,10 @@ def enqueue_by_name(
 
 
 def request_for(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJobRequest:
-    """Return the request that the definition alone makes: what `job.enqueue(*args, **kwargs)` asks for."""
+    """Return the request for `job.enqueue(*args, **kwargs)`, from the definition alone."""
     options = definition.options
     request = NewJobRequest(definition, args, kwargs, options.queue, options.priority)
-    # unique_on alone is for enqueue_unique().
+    # unique_on without unique is for enqueue_unique().
     request.unique, request.unique_on, request.on_conflict = options.unique, options.unique_on, options.on_conflict
     return request
 
@@ -143,7 +143,7 @@ def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
 
 
 def _warn_of_late(definition: JobDefinition, settings: Settings) -> None:
-    """Its jobs would wait for a worker that knows the name, without a word.  Said once for each, but not where the jobs
+    """Warn once per job that its jobs would wait silently for a worker that knows the name.  No warning if the jobs
     stay in this process."""
     if definition.name in _warned or settings.store == "memory" or settings.eager:
         return
@@ -166,7 +166,7 @@ def _middleware(paths: tuple[str, ...]) -> tuple[Callable[[GetHandle], GetHandle
 
 
 def _through_middleware(paths: tuple[str, ...], innermost: GetHandle) -> GetHandle:
-    """Wrap `innermost` in the middleware, the first of them outermost; each must return a handle."""
+    """Wrap `innermost` in the middleware, the first outermost; each must return a handle."""
     chain = innermost
     for path, middleware in zip(reversed(paths), reversed(_middleware(paths)), strict=True):
         try:
@@ -192,37 +192,37 @@ def _must_return_a_handle(path: str, layer: GetHandle, request: NewJobRequest) -
 
 
 def _waits_for_commit(request: NewJobRequest, settings: Settings) -> bool:
-    """Is the caller inside atomic(), and should the job wait for it?"""
+    """Return whether the caller is inside atomic() and the job should wait for the commit."""
     wanted = settings.on_commit if request.on_commit is None else request.on_commit
     return wanted and in_transaction(settings.database)
 
 
 def in_transaction(alias: str) -> bool:
-    """Is this thread inside atomic()?  Opens no connection, so it works where there is no database at all."""
+    """Return whether this thread is inside atomic().  Opens no connection, so it works without any database."""
     return connections[alias].in_atomic_block
 
 
 class _Call(NamedTuple):
-    """What one call left for the commit, and when (monotonic)."""
+    """The jobs that one call left for the commit, and when (monotonic)."""
 
     ready: list[Ready]
     asked_at: float
 
 
 class _Group:
-    """The calls of one transaction that a rollback takes away together, or none of them: they share a callback."""
+    """The calls of one transaction that a rollback discards together: they share one callback."""
 
     def __init__(self, commit: _Commit) -> None:
         self.calls: list[_Call] = []
         self.callback = partial(send_after_commit, self.calls, commit)
 
     def waits(self, callbacks: Sequence[tuple[Any, ...]]) -> bool:
-        """Is it still to be called?  Not after a commit, nor when its savepoint was rolled back."""
+        """Return whether its callback is still pending.  It is not after a commit or a rollback of its savepoint."""
         return any(entry[1] is self.callback for entry in callbacks)
 
 
 class _Commit:
-    """What the commit callbacks of one connection share: its savepoints' groups, the last one, and what was refused."""
+    """What the commit callbacks of one connection share: a group per savepoint, the last group, the errors."""
 
     def __init__(self) -> None:
         self.groups: dict[frozenset[Any], _Group] = {}
@@ -238,8 +238,8 @@ def _on_commit(ready: list[Ready], settings: Settings) -> None:
         each.handle.state = DEFERRED
     connection = connections[settings.database]
     commit = _commits.setdefault(connection, _Commit())
-    commit.refused.clear()  # of an earlier transaction whose last callback a savepoint took away; the log has them
-    # By these Django itself decides what a rollback takes away.
+    commit.refused.clear()  # left by an earlier transaction whose last savepoint was rolled back; the log has them
+    # Django itself uses these ids to decide what a rollback discards.
     savepoints = frozenset(connection.savepoint_ids)
     group = commit.groups.get(savepoints)
     if group is None or not group.waits(connection.run_on_commit):
@@ -251,9 +251,11 @@ def _on_commit(ready: list[Ready], settings: Settings) -> None:
 
 
 def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
-    """The transaction is committed: the jobs are due now, whatever went wrong, so whoever reads the log can act.
+    """Send the jobs of one group.  The transaction is committed, so all jobs are due now; every failure is logged, so
+    that operators can act.
 
-    Django stops at the first callback that raises, so a refusal waits until the transaction's last group had its turn.
+    Django stops at the first callback that raises; therefore an error is raised only after the transaction's last
+    group.
     """
     away = next((error for error in commit.refused if isinstance(error, StoreUnavailable)), None)
     for refused, error in send_calls(list(_due(calls)), away):
@@ -273,7 +275,7 @@ def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
 def _due(calls: list[_Call]) -> Iterator[list[Ready]]:
     now = new_job.now_ms()
     for call in calls:
-        # Not what was cancelled, nor what was sent: test tools may call the callbacks of a TestCase themselves.
+        # Skip cancelled and sent jobs: test tools may call the callbacks of a TestCase themselves.
         elapsed = int((monotonic() - call.asked_at) * 1000)
         ready = [
             each._replace(new=sent_later(each.new, elapsed)) for each in call.ready if each.handle.state == DEFERRED

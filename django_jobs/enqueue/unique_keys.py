@@ -1,4 +1,4 @@
-"""Unique keys: SHA-256 over canonical JSON, so that 1, 1.0, "1" and True differ and the order of arguments does not."""
+"""Unique keys: SHA-256 over canonical JSON.  1, 1.0, "1" and True differ; the order of arguments does not matter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django_jobs.core.definition import JobDefinition
 from django_jobs.exceptions import InvalidArguments, PayloadError
 from django_jobs.serialization.arguments import canonical
 
-#: A limit key up to this long is kept as text, which people can read in the admin.
+#: A limit key up to this length is kept as text, which people can read in the admin.
 _READABLE = 100
 
 
@@ -30,12 +30,12 @@ def digest_of_arguments(
 
 
 def digest_of_key(definition: JobDefinition, key: Any) -> str:
-    """Return the key of a call that is unique by a value of the caller's.  Raises PayloadError if it is no JSON."""
+    """Return the key of a call that is unique by a value of the caller's.  Raises PayloadError if it is not JSON."""
     return _digest(["key", definition.name, key])
 
 
 def limit_key(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return what `max_concurrency` counts this call under: the job's name, and the value of `concurrency_key`."""
+    """Return the key that `max_concurrency` counts this call under: the job's name and its `concurrency_key`."""
     key = definition.concurrency_key
     if key is None:
         return definition.name
@@ -51,7 +51,7 @@ def limit_key(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[st
 
 
 def _arguments_by_name(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by parameter; `**kwargs` are spread among them, `*args` stay together."""
+    """Return the arguments by parameter name; `**kwargs` become single entries, `*args` stay one entry."""
     bound = definition.bind(args, kwargs)
     given = set(bound.arguments)
     bound.apply_defaults()
@@ -66,7 +66,7 @@ def _arguments_by_name(definition: JobDefinition, args: Sequence[Any], kwargs: M
 
 
 def _can_be_stored(default: Any) -> bool:
-    """A default such as `object()` says nothing about the call, and never has to travel."""
+    """Return whether a default can be stored.  One such as `object()` says nothing about the call and is never sent."""
     try:
         canonical(default)
     except PayloadError:

@@ -1,4 +1,4 @@
-"""The only way operators act: admin, API and commands come here.  Every verb says what it moved."""
+"""All actions of operators: admin, API and commands call these.  Every verb returns which jobs it moved."""
 
 from django_jobs.operations.actions import (
     BATCH,

@@ -1,6 +1,6 @@
-"""The only way operators act: admin, API and commands come here.  Every verb says what it moved.
+"""All actions of operators: admin, API and commands call these.  Every verb returns which jobs it moved.
 
-Jobs a verb does not apply to are left alone; the answers name those that moved, so counts are exact.
+A verb leaves alone the jobs it does not apply to.  The result names the jobs that moved, so counts are exact.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from django_jobs.operations import edited
 from django_jobs.serialization.record import decode, name_of, waited_ms
 from django_jobs.stores import get_store
 
-#: Jobs moved by one call: a script over a thousand holds up a busy Redis for 20 ms and more, over so many for 2.
+#: Jobs moved by one call: a script over 1,000 blocks a busy Redis for 20 ms or more, one over 100 for 2 ms.
 BATCH = 100
-#: Times that an edit begins again because somebody else has edited the job in between.
+#: How often an edit starts again because the job was edited by someone else meanwhile.
 EDITS = 5
 
 
@@ -30,16 +30,16 @@ class Done:
     """What one call did to the jobs of one queue."""
 
     moved: Sequence[str] = ()
-    #: running jobs that were asked to stop and decide themselves when.
+    #: running jobs that were asked to stop; they decide themselves when.
     asked: Sequence[str] = ()
 
     @property
     def count(self) -> int:
-        """Jobs that moved or were asked to."""
+        """The number of jobs that moved or were asked to stop."""
         return len(self.moved) + len(self.asked)
 
 
-#: verb → the states it applies to, in the order people meet them.
+#: verb → the states it applies to, in display order.
 VERBS: Mapping[str, frozenset[State]] = {
     "retry": frozenset(
         {State.SCHEDULED, State.RETRY, State.BLOCKED, State.DEAD, State.CANCELLED, State.EXPIRED},
@@ -52,7 +52,7 @@ VERBS: Mapping[str, frozenset[State]] = {
 
 
 def act(verb: str, queue: str, ids: Sequence[str], *, run_at: int = 0, reason: str = "") -> Done:
-    """Do `verb` to these jobs of one queue, in batches.  `run_at` (ms) is for "reschedule", `reason` for "kill"."""
+    """Apply `verb` to these jobs of one queue, in batches.  `run_at` (ms) is for "reschedule", `reason` for "kill"."""
     total = Done()
     for batch in batches(ids):
         done = ACTS[verb](queue, batch, run_at, reason)
@@ -61,17 +61,17 @@ def act(verb: str, queue: str, ids: Sequence[str], *, run_at: int = 0, reason: s
 
 
 def retry(queue: str, ids: Sequence[str]) -> Done:
-    """Queue these jobs now.  Those that had ended start again with all their attempts."""
+    """Queue these jobs now.  Jobs that had ended start again with all their attempts."""
     return act("retry", queue, ids)
 
 
 def cancel(queue: str, ids: Sequence[str]) -> Done:
-    """Cancel jobs that wait; ask running ones to stop (`ctx.should_stop`)."""
+    """Cancel waiting jobs; ask running ones to stop (`ctx.should_stop`)."""
     return act("cancel", queue, ids)
 
 
 def delete(queue: str, ids: Sequence[str]) -> Done:
-    """Remove jobs with all that is known of them; running ones stay."""
+    """Remove jobs and all data about them; running jobs stay."""
     return act("delete", queue, ids)
 
 
@@ -81,7 +81,7 @@ def kill(queue: str, ids: Sequence[str], reason: str) -> Done:
 
 
 def reschedule(queue: str, ids: Sequence[str], run_at: int) -> Done:
-    """Let waiting jobs run at `run_at` (ms since the epoch)."""
+    """Move waiting jobs to the time `run_at` (ms since the epoch)."""
     return act("reschedule", queue, ids, run_at=run_at)
 
 
@@ -124,7 +124,7 @@ ACTS: Mapping[str, Callable[[str, Sequence[str], int, str], Done]] = {
 
 
 def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) -> None:
-    """Tell the receivers of `signal` (on a thread of their own), and the log, that a person ended these jobs."""
+    """Tell the receivers of `signal` (on a separate thread), and the log, that a person ended these jobs."""
     from django_jobs.events.receivers import deliver_here
     from django_jobs.events.signal_events import SignalEvent, is_wanted
 
@@ -136,16 +136,17 @@ def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) ->
         if is_wanted(signal_event):
             deliver_here(signal_event)
         wait_ms = waited_ms(info.record, info.since, until) if info.state not in NOT_READY else 0
-        # No error: nobody has to be woken up for what a person has just done.
+        # Not logged as an error: a person has just done this, so no alert is needed.
         Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator").log(state)
 
 
 def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Give a job that waits other arguments, JSON values as `payloads.arguments_of` shows them.  False: it has these.
+    """Give a waiting job other arguments: JSON values as `payloads.arguments_of` shows them.  False: it has these
+    already.
 
-    It keeps its place, its turn and its time; its unique key and its limit follow the arguments.  A masked value keeps
-    what is stored.  Raises InvalidArguments, PayloadError, JobNotFound, JobMoved when the job runs or has ended,
-    DuplicateJob when an equal job has the new key, CorruptRecord, UnknownJob."""
+    It keeps its place and its time; its unique key and its limit key are computed again.  A masked value keeps the
+    stored value.  Raises InvalidArguments, PayloadError, JobNotFound, JobMoved if the job runs or has ended,
+    DuplicateJob if an equal job has the new key, CorruptRecord, UnknownJob."""
     store = get_store()
     for _ in range(EDITS):
         info = store.get(queue, id)
@@ -165,10 +166,10 @@ def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 
 def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Queue a job now, with other arguments, as `edit` takes them.
+    """Queue a job now with other arguments, given as for `edit`.
 
-    Raises InvalidArguments where the function could not be called like this, PayloadError, JobNotFound when the job is
-    gone or in a state that cannot be retried, CorruptRecord, UnknownJob."""
+    Raises InvalidArguments if the function cannot be called with them, PayloadError, JobNotFound if the job is gone
+    or in a state that cannot be retried, CorruptRecord, UnknownJob."""
     store = get_store()
     info = store.get(queue, id)
     if info is None or info.state not in VERBS["retry"]:
@@ -179,12 +180,12 @@ def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str
 
 
 def retry_as_seen(info: JobInfo) -> bool:
-    """Queue a job now, if it is still as it was seen.  False: it has moved on, and perhaps come back."""
+    """Queue a job now if it has not changed since it was read.  False: it has moved on, and perhaps come back."""
     return bool(get_store().revive(info.queue, [info.id], at=info.at))
 
 
 def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
-    """Close a queue, or one job type in it, until somebody resumes it or until `until` (ms; 0 = open end)."""
+    """Close a queue, or one job type in it, until `until` (ms; 0 = no limit) or until it is resumed."""
     check_queue(queue)
     if name is not None:
         check_name(name, "pause")
@@ -192,26 +193,26 @@ def pause(queue: str, *, name: str | None = None, reason: str = "", until: int =
 
 
 def resume(queue: str, *, name: str | None = None) -> None:
-    """Open it again."""
+    """Open a paused queue or job type again."""
     check_queue(queue)
     get_store().resume(queue, name=name)
 
 
 def check_queue(queue: str) -> None:
-    """Raise UnknownQueue unless the queue is configured or has been enqueued to."""
+    """Raise UnknownQueue unless the queue is configured or jobs were enqueued to it."""
     if queue not in queue_names():
         raise UnknownQueue(f"There is no queue {queue!r}. Queues: {', '.join(queue_names()[:20])}.")
 
 
 def command_worker(worker: str, command: str) -> bool:
-    """Tell a worker to "stop" (finish what runs, then end) or to be "quiet" (claim nothing more)."""
+    """Send a worker the command "stop" (finish running jobs, then end) or "quiet" (claim no more jobs)."""
     if command not in {"stop", "quiet"}:
         raise ValueError(f"{command!r} is no command for workers. Use 'stop' or 'quiet'.")
     return get_store().command_worker(worker, command)
 
 
 def batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The ids, BATCH at a time, each once."""
+    """Yield the ids without duplicates, BATCH at a time."""
     unique = list(dict.fromkeys(ids))
     for start in range(0, len(unique), BATCH):
         yield unique[start : start + BATCH]

@@ -1,8 +1,8 @@
-"""One verb on all jobs that match, however many: in batches, in the background, resumable.
+"""One verb on all matching jobs, however many: in batches, in the background, resumable.
 
-An operation is entries of the fleet's document "bulk": what to do, how far it got, who drives it, and what each driver
-moved.  Whoever has time drives it: the maintenance process of a worker (`tick`), and the page that shows its progress.
-Two drivers at once do no harm: a job is moved, and so counted, by one of them only.
+An operation is stored as entries of the fleet's document "bulk": what to do, the position, who drives it, and what each
+driver moved.  Its drivers are the maintenance processes of workers (`tick`) and the page that shows its progress.  Two
+drivers at the same time do no harm: only one of them can move a job, and that one counts it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.contract.documents import BROKEN
 
 DOCUMENT = "bulk"
-#: A driver that has said nothing for so long (ms) has died; another goes on from its last batch.
+#: A driver that has not reported for this long (ms) is considered dead; another one continues after its last batch.
 DRIVER_LIFE = 30_000
-#: Operations that ended are listed so long, and so many of them.
+#: How long (ms), and how many, ended operations are listed.
 KEEP = 7 * 86_400_000
 KEEP_NUMBER = 50
 BATCH = 1_000
@@ -36,28 +36,28 @@ _BIRTH = uuid4().hex[:12]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A bulk operation as it stands."""
+    """A bulk operation in its current state."""
 
     id: str
     verb: str
     state: State
     match: Match
     queues: list[str]
-    #: who asked for it, as text.
+    #: the user who started it, as text.
     user: str
-    #: ms: jobs that came into the state later are left alone, so that none is done twice.
+    #: ms: jobs that came into the state later are left alone, so that no job is processed twice.
     started: int
-    #: jobs in the state when it started: what `seen` grows to, roughly.
+    #: number of jobs in the state when it started; `seen` grows to about this.
     total: int
     run_at: int = 0
     reason: str = ""
-    #: how far: index of the queue, cursor in it.
+    #: position: index of the queue, and the cursor in it.
     index: int = 0
     cursor: str = ""
-    #: ms; 0 = goes on.
+    #: ms; 0 = not finished.
     finished: int = 0
     stopped: bool = False
-    #: looked at, moved, asked to stop.
+    #: numbers of jobs that were looked at, moved, and asked to stop.
     seen: int = 0
     moved: int = 0
     asked: int = 0
@@ -73,7 +73,7 @@ class Operation:
 
 
 def start(verb: str, state: State, match: Match, *, user: str = "", run_at: int = 0, reason: str = "") -> Operation:
-    """Begin to do `verb` to every job in `state` that matches.  Nothing has moved when this returns."""
+    """Start an operation that applies `verb` to every matching job in `state`.  No job has moved when this returns."""
     if state not in operations.VERBS[verb]:
         raise ValueError(f"{verb!r} does not apply to jobs that are {state}.")
     if match.queue:
@@ -88,31 +88,31 @@ def start(verb: str, state: State, match: Match, *, user: str = "", run_at: int 
 
 
 def operations_list() -> list[Operation]:
-    """Every operation that is known, latest first."""
+    """Return every known operation, latest first."""
     document = get_store().get_document(DOCUMENT)
     found = [operation for key in document if "/" not in key and (operation := read(key, document))]
     return sorted(found, key=lambda operation: -operation.started)
 
 
 def unreadable() -> list[str]:
-    """The ids of those that somebody has broken.  Nobody goes on with them."""
+    """Return the ids of operations whose entries are damaged.  They are not continued."""
     document = get_store().get_document(DOCUMENT)
     return sorted(key for key in document if "/" not in key and read(key, document) is None)
 
 
 def get(id: str) -> Operation | None:
-    """One operation, or None."""
+    """Return one operation, or None."""
     document = get_store().get_document(DOCUMENT)
     return read(id, document) if id in document and "/" not in id else None
 
 
 def stop(id: str) -> None:
-    """Let it end after the batch it is in.  What has moved stays where it is."""
+    """Stop an operation after its current batch.  Moved jobs stay where they are."""
     get_store().update_document(DOCUMENT, {f"{id}/stopped": True})
 
 
 def tick(seconds: float = 0.5) -> bool:
-    """Drive what is unfinished for about `seconds`.  Returns whether anything is left to do."""
+    """Drive the unfinished operations for about `seconds`.  Returns whether anything is left to do."""
     unfinished = [operation for operation in operations_list() if not operation.finished]
     for operation in reversed(unfinished):
         drive(operation.id, seconds / len(unfinished))
@@ -120,7 +120,7 @@ def tick(seconds: float = 0.5) -> bool:
 
 
 def drive(id: str, seconds: float) -> None:
-    """Do batches of one operation for about `seconds`, at least one, unless somebody else does."""
+    """Do at least one batch of one operation, for about `seconds`, unless another driver is active."""
     store, me = get_store(), f"{_BIRTH}-{get_native_id()}"
     deadline = monotonic() + seconds
     operation = read(id, store.get_document(DOCUMENT))
@@ -136,13 +136,13 @@ def drive(id: str, seconds: float) -> None:
 
 
 def claim_wheel(id: str, me: str) -> None:
-    """Say that this thread drives.  The last to say so is believed."""
+    """Record that this thread is the driver.  The last one to record it is the driver."""
     store = get_store()
     store.update_document(DOCUMENT, {f"{id}/driver": [me, store.now() + DRIVER_LIFE]})
 
 
 def step(operation: Operation, me: str) -> None:
-    """One batch: walk, choose, act, and write down how far and how many."""
+    """Do one batch: walk, choose, act, and record the position and the counts."""
     store, id = get_store(), operation.id
     if operation.stopped or operation.index >= len(operation.queues):
         store.update_document(DOCUMENT, {f"{id}/finished": store.now(), f"{id}/driver": None})
@@ -154,7 +154,7 @@ def step(operation: Operation, me: str) -> None:
     done = operations.act(operation.verb, queue, chosen, run_at=operation.run_at, reason=operation.reason)
     document = store.get_document(DOCUMENT)
     if f"{id}/doing/{me}" not in document:
-        return  # held up for longer than a driver may be: another has taken over and counted this batch
+        return  # delayed longer than DRIVER_LIFE: another driver has taken over and counted this batch
     mine = document.get(f"{id}/by/{me}", [0, 0, 0])
     sums = [mine[0] + len(ids), mine[1] + len(done.moved), mine[2] + len(done.asked)]
     changes: dict[str, Any] = {f"{id}/by/{me}": sums, f"{id}/doing/{me}": None}
@@ -166,14 +166,14 @@ def step(operation: Operation, me: str) -> None:
 
 
 def settle(operation: Operation) -> None:
-    """Count what drivers that died in the middle of a batch had moved: their jobs that are where they were no more."""
+    """Count the jobs of dead drivers' unfinished batches that are no longer in their old state."""
     store, id = get_store(), operation.id
     for key, entry in store.get_document(DOCUMENT).items():
         if not key.startswith(f"{id}/doing/"):
             continue
         try:
             queue, chosen = entry
-        except (TypeError, ValueError):  # somebody broke it: what it moved stays uncounted
+        except (TypeError, ValueError):  # damaged entry: what it moved stays uncounted
             store.update_document(DOCUMENT, {key: None})
             continue
         left = {info.id for info in look_at(queue, chosen) if belongs(operation, info)}
@@ -184,7 +184,7 @@ def settle(operation: Operation) -> None:
 
 
 def look_at(queue: str, ids: Sequence[str]) -> Iterator[JobInfo]:
-    """These jobs.  Few are read at first, and no more at once than MAX_BYTES have room for by the largest so far."""
+    """Yield these jobs.  Reads few at first, then as many as MAX_BYTES allows for the largest record so far."""
     at, most, largest = 0, FIRST_READ, 1
     while at < len(ids):
         infos = get_store().get_many(queue, ids[at : at + most])
@@ -195,7 +195,7 @@ def look_at(queue: str, ids: Sequence[str]) -> Iterator[JobInfo]:
 
 
 def belongs(operation: Operation, info: JobInfo) -> bool:
-    """Was this job in the state when the operation started?  A job it moved may have come back since."""
+    """Return whether this job was in the state when the operation started.  A moved job may have come back since."""
     if info.state is not operation.state:
         return False
     if info.state in FINISHED:
@@ -204,7 +204,7 @@ def belongs(operation: Operation, info: JobInfo) -> bool:
 
 
 def read(id: str, document: dict[str, Any]) -> Operation | None:
-    """An operation from the entries of the document; None if they are not what we wrote."""
+    """Read an operation from the document's entries; None if they are damaged."""
     try:
         operation = _read(id, document)
     except BROKEN:
@@ -246,7 +246,7 @@ def _read(id: str, document: dict[str, Any]) -> Operation:
 
 
 def forget_old(document: dict[str, Any], now: int) -> dict[str, None]:
-    """The removal of operations that ended long ago, or of the oldest when there are too many."""
+    """Return the changes that remove operations that ended long ago, or the oldest if there are too many."""
     ended = sorted(
         (at, key.partition("/")[0]) for key, at in document.items() if key.endswith("/finished") and isinstance(at, int)
     )

@@ -1,4 +1,4 @@
-"""The record of a job with other arguments: what they must fit, and what follows them.  Asks no store."""
+"""A job's record with other arguments: checks them, and computes what depends on them.  Uses no store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from django_jobs.serialization.record import encode
 
 
 def record_with(job: Job, call: list[Any]) -> bytes | None:
-    """The record with the arguments `call`, JSON values as `arguments_of` shows them; None: it has these already.
+    """Return the record with the arguments `call` (JSON values as `arguments_of` shows them); None if it has these
+    already.
 
-    Masked values stay what they are.
+    Masked values keep the stored value.
 
     Raises InvalidArguments, PayloadError, UnknownJob."""
     definition = registry.get(job.name)
@@ -34,16 +35,16 @@ def record_with(job: Job, call: list[Any]) -> bytes | None:
 
 
 def _controls(definition: JobDefinition, job: Job, text: bytes) -> Controls:
-    """The job's controls: a unique key that was made of the arguments, and a limit key, are made again."""
+    """Return the job's controls with a new limit key and, if it was made of the arguments, a new unique key."""
     controls = job.controls
     if controls.limit_key is not None and definition.max_concurrency:
         controls = replace(controls, limit_key=limit_key(definition, *_loaded(text)))
     if controls.unique is not None:
-        # A record does not say what its key was made of.  A key of the caller's own stays what it is.
+        # A record does not say what its key was made of.  A key that the caller chose stays as it is.
         for only in (definition.unique_on, None):
             try:
                 made_so = controls.unique == digest_of_arguments(definition, *_loaded(job.args), only)
-            except InvalidArguments:  # the function has changed since, or a row is gone
+            except InvalidArguments:  # the function has changed since, or a model instance no longer exists
                 continue
             if made_so:
                 return replace(controls, unique=digest_of_arguments(definition, *_loaded(text), only))
@@ -53,12 +54,12 @@ def _controls(definition: JobDefinition, job: Job, text: bytes) -> Controls:
 def _loaded(text: bytes) -> tuple[list[Any], dict[str, Any]]:
     try:
         return arguments.load(text)
-    except Signal as error:  # what a job would end with, whose row is gone
+    except Signal as error:  # how the job would end if a model instance no longer exists
         raise InvalidArguments(str(error)) from error
 
 
 def unmask(stored: Any, shown: Any, edited: Any) -> Any:
-    """The edited call with what is stored wherever the mask was left."""
+    """Return the edited call with the stored value wherever the mask was left."""
     args, kwargs = edited
     old_args, old_kwargs = stored
     was_hidden = shown is not None
