@@ -1,4 +1,5 @@
-"""Jobs that other programs run: known by rows of RemoteJobType, posted to a URL (push) or fetched over HTTP (pull)."""
+"""Jobs that other programs run: defined by rows of RemoteJobType, posted to a URL (push) or fetched over HTTP
+(pull)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of a job for programs that are not ours: JSON without the marks of serialization/json_types.py."""
+"""Job arguments for programs in other languages: JSON without the tags of serialization/json_types.py."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 
 def stored_data(call: bytes) -> Any:
-    """`data` of a stored call of a remote job: its only argument.  Raises ValueError or TypeError if it is none."""
+    """Return `data` of a stored call of a remote job, its only argument.  Raises ValueError or TypeError if there is
+    none."""
     args, kwargs = json.loads(call)
     return plain(args[0] if len(args) == 1 and not kwargs else [args, kwargs] if kwargs else args or None)
 
 
 def plain(value: Any) -> Any:
-    """Stored JSON without the marks of serialization/json_types.py: dates become text, tuples become lists."""
+    """Return stored JSON without the tags of serialization/json_types.py: dates become text, tuples become lists."""
     if isinstance(value, list):
         return [plain(item) for item in value]
     if not isinstance(value, dict):

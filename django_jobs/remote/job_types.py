@@ -1,4 +1,4 @@
-"""One remote job type: its row, and the job definition that is made of it."""
+"""One remote job type: its row, and the job definition that is made from it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from django_jobs.core.outcome import SnoozeFor
 from django_jobs.remote.models import RemoteJobType
 from django_jobs.remote.push import push
 
-#: Milliseconds until a pull job that a Django worker met is offered again: its worker may be reading its queue by then.
+#: Delay (ms) before a pull job that a Django worker has claimed is offered again to the workers that can run it.
 LEAVE_FOR = 5_000
 
 
 class RemoteType(NamedTuple):
-    """One row of RemoteJobType.  `timeout` is seconds; without a `url` its jobs are fetched."""
+    """One row of RemoteJobType.  `timeout` is in seconds; without a `url`, workers fetch its jobs."""
 
     name: str
     queue: str
@@ -33,7 +33,7 @@ class RemoteType(NamedTuple):
 
 
 def read_rows() -> list[RemoteType]:
-    """Ask the database; where an event loop runs, on a thread, as Django wants it used."""
+    """Read the rows from the database; if an event loop is running, on a thread, as Django requires."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -54,12 +54,12 @@ def _rows_and_close() -> list[RemoteType]:
 
 
 def django_queues() -> set[str]:
-    """The queues in which jobs for `runworkers` can be expected, whatever remote types there are."""
+    """Return the queues in which jobs for `runworkers` can be expected, whatever remote types exist."""
     return {definition.queue for definition in registry.all_definitions()} | {"default"}
 
 
 def pull_only(types: Iterable[RemoteType]) -> frozenset[str]:
-    """Queues of pull types in which nothing else can be expected.  In others each side passes the other's jobs on."""
+    """Return the queues that hold only jobs of pull types.  In other queues, each side puts back the other's jobs."""
     queues: dict[bool, set[str]] = {True: set(), False: set()}
     for kind in types:
         queues[bool(kind.url)].add(kind.queue)
@@ -67,7 +67,7 @@ def pull_only(types: Iterable[RemoteType]) -> frozenset[str]:
 
 
 def make_definition(kind: RemoteType) -> JobDefinition:
-    """What the registry gives out for it."""
+    """Return the job definition of a remote type, for the registry."""
     return JobDefinition(
         _pusher(kind) if kind.url else _leave,
         name=kind.name,
@@ -76,7 +76,7 @@ def make_definition(kind: RemoteType) -> JobDefinition:
         delivery=kind.delivery_strategy,
         max_concurrency=kind.concurrency,
         api=True,
-        # The time limit of a remote attempt is the lease of its claim, not the life of a process of ours.
+        # The lease of its claim is the time limit of a remote attempt; no process of ours has to be limited.
         timeout=None,
     )
 
@@ -89,6 +89,6 @@ def _pusher(kind: RemoteType) -> Callable[[Any], Any]:
 
 
 def _leave(data: Any = None) -> SnoozeFor:
-    """Only workers that fetch their jobs over HTTP run this one.  It has not started here, so one that is delivered at
-    most once may wait for them, too: no `raise Snooze`, which would end it."""
+    """Put the job back: only workers that fetch over HTTP can run it.  It has not started here, so a job delivered
+    at most once may wait, too.  Therefore not `raise Snooze`, which would end such a job."""
     return SnoozeFor(LEAVE_FOR)

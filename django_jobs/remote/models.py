@@ -11,7 +11,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.remote.targets import ForbiddenAddress, parse_target
 
-#: What may be a name of a job type, a queue or a job id wherever one comes from outside.
+#: Allowed names of job types, queues and job ids that come from outside.
 NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}\Z"
 
 
@@ -23,7 +23,7 @@ class Delivery(models.TextChoices):
 
 
 class RemoteJobType(models.Model):
-    """A kind of job that is posted to a URL (push), or fetched by workers in another language (pull: no URL)."""
+    """A job type that is posted to a URL (push), or fetched by workers in another language (pull: no URL)."""
 
     name = models.CharField(_("name"), max_length=128, unique=True, validators=[RegexValidator(NAME_PATTERN)])
     queue = models.CharField(_("queue"), max_length=128, default="default", validators=[RegexValidator(NAME_PATTERN)])
@@ -70,7 +70,7 @@ class RemoteJobType(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Refuse what no worker could run."""
+        """Refuse values that no worker could run."""
         settings = get_settings()
         if self.name in registry.names():
             raise ValidationError({"name": _("A job of this project has this name.")})

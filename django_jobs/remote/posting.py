@@ -1,4 +1,4 @@
-"""One HTTP POST, as careful as a server that posts to addresses from a form must be (see remote/targets.py)."""
+"""One HTTP POST to an address that came from a form, with the necessary precautions (see remote/targets.py)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from django_jobs.remote.targets import Target, parse_target, resolve
 
-#: Seconds for everything after the name is resolved: a server that sends a byte now and then gains nothing.
+#: Seconds for everything after name resolution: a server cannot extend it by sending one byte now and then.
 TIME_LIMIT = 10.0
 
 
 def post(url: str, body: bytes, authorization: str | None, trusted_hosts: Collection[str]) -> int:
-    """Send `body` (JSON) and return the status code.  The answer's body is never read, redirects never followed.
+    """Send `body` (JSON) and return the status code.  Never reads the answer's body and never follows redirects.
 
     Raises ForbiddenAddress, OSError (TimeoutError after TIME_LIMIT seconds) or http.client.HTTPException.
     """
@@ -34,16 +34,16 @@ def post(url: str, body: bytes, authorization: str | None, trusted_hosts: Collec
 
 
 class PinnedConnection(HTTPConnection):
-    """Connects to the address that was checked, and to no other, whatever the name resolves to by now.
+    """Connects only to the address that was checked, whatever the name resolves to by now.
 
-    Host header, SNI and certificate are those of the name.
+    Host header, SNI and certificate check use the name.
     """
 
     default_port = 0
 
     def __init__(self, target: Target, addresses: list[str]) -> None:
         default = 443 if target.tls else 80
-        # http.client writes the port into the Host header unless it is the default one.
+        # http.client adds the port to the Host header unless it is the default port.
         self.default_port = default
         super().__init__(f"[{target.host}]" if ":" in target.host else target.host, target.port, timeout=TIME_LIMIT)
         self.target, self.addresses = target, addresses
@@ -70,7 +70,7 @@ class PinnedConnection(HTTPConnection):
 
 
 class DeadlineSocket:
-    """A socket of which every operation ends at one moment, together, not each after a time-out of its own."""
+    """A socket with one deadline for all its operations together, instead of a time-out for each."""
 
     def __init__(self, plain: socket.socket, deadline: float) -> None:
         self.plain, self.deadline = plain, deadline
@@ -101,7 +101,7 @@ class DeadlineReader(io.RawIOBase):
 
 
 def left(deadline: float) -> float:
-    """Seconds until then.  Raises TimeoutError when there are none."""
+    """Return the seconds until the deadline.  Raises TimeoutError when it has passed."""
     seconds = deadline - monotonic()
     if seconds <= 0:
         raise TimeoutError(f"No answer within {TIME_LIMIT:.0f} s.")

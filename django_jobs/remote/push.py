@@ -1,4 +1,4 @@
-"""Delivers one job to its URL, and leaves it there: the claim waits for the report without a thread."""
+"""Posts one job to its URL.  Its claim then waits for the report without holding a thread."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from django_jobs.remote.data import plain
 from django_jobs.remote.posting import post
 from django_jobs.serialization.arguments import dump_value
 
-#: Holders whose name starts with this report over HTTP: no lease of theirs is renewed by a parent process.
+#: A holder whose name starts with this reports over HTTP; no parent process renews its lease.
 HOLDER = "remote:"
-#: Seconds before each further try when the other side answers 503 or cannot be reached.  One second in all: a thread is
-#: held meanwhile; what lasts longer is a failed attempt, which waits without one.
+#: Seconds before each further try when the other side answers 503 or cannot be reached.  They add up to one second,
+#: because a thread is held meanwhile; after that the attempt fails, and its retry waits without a thread.
 PAUSES = (0.1, 0.3, 0.6)
 UNAVAILABLE = 503
 
@@ -41,13 +41,13 @@ def push(url: str, credentials: str, timeout: float, data: Any) -> HandedOver:
 
 
 def body_of(job: RunningJob, data: Any) -> bytes:
-    """What a push worker is sent."""
+    """Return the body that a push worker is sent."""
     described = {"id": job.id, "name": job.name, "data": None, "attempt": job.attempt, "token": job.token}
     return json.dumps({**described, "data": plain(json.loads(dump_value(data)))}).encode()
 
 
 def authorization(name: str) -> str | None:
-    """The Authorization header for a name in API["CREDENTIALS"]; None where the type has none."""
+    """Return the Authorization header for a name in API["CREDENTIALS"]; None if the type has no credentials."""
     if not name:
         return None
     entry = (get_settings().api or {}).get("CREDENTIALS", {}).get(name)
@@ -65,7 +65,7 @@ def _post_patiently(url: str, body: bytes, authorization: str | None, trusted_ho
         try:
             status = post(url, body, authorization, trusted_hosts)
         except ConnectionRefusedError as error:
-            # Like 503: the other side certainly has not got it, so asking again is safe for at-most-once jobs too.
+            # Like 503: the other side has certainly not received it, so a retry is safe even for at-most-once jobs.
             if pause is None:
                 raise NotAccepted(f"{url} cannot be reached: {error}") from error
         except (OSError, HTTPException) as error:

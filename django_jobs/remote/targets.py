@@ -1,4 +1,4 @@
-"""Which addresses we may post jobs to: rules that keep a URL from reaching into our own network."""
+"""Which addresses jobs may be posted to.  These rules keep a URL from reaching into our own network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from django_jobs.exceptions import JobsError
 
-#: Prefixes that carry an IPv4 address inside an IPv6 one: what counts is the address inside.
+#: Prefixes of IPv6 addresses that contain an IPv4 address; the rules apply to the address inside.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -20,21 +20,21 @@ class ForbiddenAddress(JobsError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart, after the checks that need no network."""
+    """A parsed URL that has passed the checks that need no network."""
 
     host: str
     port: int
     #: path and query, as sent in the request line.
     path: str
     tls: bool
-    #: named in REMOTE_HOSTS: may be private, may be plain http.
+    #: named in REMOTE_HOSTS: may have a private address and may use plain http.
     trusted: bool
 
 
 def parse_target(url: str, trusted_hosts: Collection[str]) -> Target:
-    """Take `url` apart; ForbiddenAddress if it can never be posted to.
+    """Parse `url`.  Raises ForbiddenAddress if jobs can never be posted to it.
 
-    http is for hosts in `trusted_hosts` only: jobs and credentials do not cross the Internet in clear.
+    http is only for hosts in `trusted_hosts`: jobs and credentials do not cross the Internet unencrypted.
     """
     try:
         parts = urlsplit(url)
@@ -58,7 +58,7 @@ def parse_target(url: str, trusted_hosts: Collection[str]) -> Target:
 
 
 def is_public(text: str) -> bool:
-    """Is this IP address one of the public Internet, for us and for whatever it embeds?"""
+    """Return whether this IP address is public, and any address that it contains is public as well."""
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
@@ -70,9 +70,9 @@ def is_public(text: str) -> bool:
 
 
 def resolve(target: Target) -> list[str]:
-    """The IP addresses of a target, all of them allowed.
+    """Return the IP addresses of a target; all of them are allowed.
 
-    One private address among them refuses all: whoever answers the name chooses which we would get next time.
+    One private address refuses them all: the name's owner controls which address the next look-up returns.
     Raises OSError if the name does not resolve.
     """
     found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)

@@ -1,5 +1,6 @@
-"""What this process knows of the remote job types.  A web process reads them; the processes of `runworkers` are told by
-their maintenance process (worker/maintenance/process.py), so that a database that does not answer holds up no job.
+"""The remote job types that this process knows.  A web process reads them from the database.  The processes of
+`runworkers` get them from their maintenance process (worker/maintenance/process.py), so that a database that does not
+answer delays no job.
 """
 
 from __future__ import annotations
@@ -20,39 +21,39 @@ from django_jobs.remote.job_types import RemoteType, django_queues, make_definit
 
 logger = logging.getLogger("django_jobs.remote")
 
-#: Seconds between two readings: a new type is known everywhere within this time and the length of a claim.
+#: Seconds between two reads: a new type is known everywhere within this time plus the length of a claim.
 REFRESH = 3.0
-#: Seconds for which a name that was not there is remembered; longer than a job of that name is put off.
+#: For how many seconds an unknown name is remembered; longer than a job of that name is delayed.
 MISSED = 15.0
-#: How many are remembered: this many may be looked for at once.
+#: How many unknown names are remembered, and so can be looked for at the same time.
 MOST_MISSED = 1000
 
-#: Called with when a reading began (monotonic, one clock for all processes of a machine) and what it found.
+#: Called with the time when a read began (monotonic, one clock for all processes of a machine) and its result.
 Listener = Callable[[float, Sequence[RemoteType]], object]
 
 
 class Known:
-    """What was read last, and the definitions made of it."""
+    """The types of the last read, and the definitions made from them."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
         self.lock = Lock()
-        #: True where others read: then nobody here waits for a database.
+        #: True if another process reads: then nothing in this process waits for a database.
         self.is_told = False
         self.listener: Listener | None = None
-        #: when a reading last began, and when the last one that worked did; None: never.
+        #: when the last read began, and when the last successful one began; None: never.
         self.tried_at: float | None = None
         self.read_at: float | None = None
         self.types: Mapping[str, RemoteType] = {}
         self.names: frozenset[str] = frozenset()
         self.pull_queues: frozenset[str] = frozenset()
         self.definitions: dict[RemoteType, JobDefinition] = {}
-        #: name → when it was first asked for and not there.
+        #: name → when it was first asked for and not found.
         self.missed: dict[str, float] = {}
         self._complaint = ""
 
     def refresh(self, oldest: float = REFRESH) -> Mapping[str, RemoteType]:
-        """Return the types, read again if the last reading is `oldest` seconds old and reading is done here."""
+        """Return the types.  Reads them again if this process reads and the last read is `oldest` seconds old."""
         if get_settings().api is None:
             return {}
         if self._is_due(oldest):
@@ -65,12 +66,12 @@ class Known:
         return not self.is_told and (self.tried_at is None or self.clock() - self.tried_at >= oldest)
 
     def read(self) -> None:
-        """Ask the database; what was known stays where it has no answer."""
+        """Read from the database; if that fails, the known types stay."""
         self.tried_at = began = self.clock()
         try:
             types = read_rows()
         except ImproperlyConfigured:
-            types = []  # there is no database in this project, so there are no rows in it
+            types = []  # this project has no database, so there are no rows
         except Error as error:
             if self._complaint != str(error):
                 self._complaint = str(error)
@@ -82,7 +83,7 @@ class Known:
             self.listener(began, types)
 
     def learn(self, at: float, types: Iterable[RemoteType]) -> None:
-        """These are the types, as a reading that began at `at` found them."""
+        """Replace the types by those that a read which began at `at` found."""
         self.types = {kind.name: kind for kind in types}
         self.names = frozenset(self.types)
         self.pull_queues = pull_only(self.types.values())
@@ -90,9 +91,9 @@ class Known:
         self.read_at = at
 
     def definition_of(self, name: str) -> JobDefinition | None:
-        """The definition of a remote type, the same object until its row changes; None if there is no such type.
+        """Return the definition of a remote type, the same object until its row changes; None if there is no such type.
 
-        Raises NotKnownYet: a job may come sooner after its type than the next reading.
+        Raises NotKnownYet if the types were not read since the name was first asked for: the type may be new.
         """
         if get_settings().api is None:
             return None
@@ -110,7 +111,7 @@ class Known:
         return definition
 
     def _missed_at(self, name: str) -> float:
-        """When this name was first asked for.  Where reading is done here, it is then done again at once."""
+        """Return when this name was first asked for.  If it is new and this process reads, read again at once."""
         now = self.clock()
         first = self.missed.get(name)
         if first is not None and now - first < MISSED:
@@ -124,7 +125,7 @@ class Known:
         return now
 
     def theirs(self, queues: Iterable[str]) -> frozenset[str]:
-        """Those of these queues that only pull workers look into; before anything was read, all that may be theirs."""
+        """Return those of these queues that only pull workers serve; before the first read, all that may be theirs."""
         if get_settings().api is None:
             return frozenset()
         self.refresh()
@@ -135,38 +136,38 @@ _known = Known()
 
 
 def known() -> Mapping[str, RemoteType]:
-    """The remote job types by name."""
+    """Return the remote job types by name."""
     return _known.refresh()
 
 
 def definition_of(name: str) -> JobDefinition | None:
-    """How jobs of a remote type run and are enqueued; None if there is no such type.  For registry.add_resolver."""
+    """Return the job definition of a remote type; None if there is no such type.  For registry.add_resolver."""
     return _known.definition_of(name)
 
 
 def type_names() -> frozenset[str]:
-    """The names of the types as they were last read.  For registry.add_resolver."""
+    """Return the names of the types as of the last read.  For registry.add_resolver."""
     return _known.names
 
 
 def is_pulled(name: str) -> bool:
-    """Are jobs of that name fetched by workers over HTTP?"""
+    """Return whether workers fetch jobs of that name over HTTP."""
     kind = known().get(name)
     return kind is not None and not kind.url
 
 
 def pull_queues() -> frozenset[str]:
-    """The queues that are known to belong to pull workers alone."""
+    """Return the queues that are known to be served by pull workers only."""
     return _known.pull_queues if known() else frozenset()
 
 
 def theirs(queues: Iterable[str]) -> frozenset[str]:
-    """Those of these queues that `runworkers` must leave to workers that fetch over HTTP."""
+    """Return those of these queues that `runworkers` must leave to workers that fetch over HTTP."""
     return _known.theirs(queues)
 
 
 def forget() -> None:
-    """Read again at the next question: a type was just written, or the settings changed."""
+    """Read again at the next call: a type was just written, or the settings changed."""
     _known.tried_at = None
 
 
@@ -174,20 +175,20 @@ def forget() -> None:
 
 
 def be_told() -> None:
-    """From now on this process, and those it forks, read nothing by themselves."""
+    """From now on, this process and those that it forks do not read the database themselves."""
     _known.is_told = True
 
 
 def learn(at: float, rows: Iterable[Sequence[Any]]) -> None:
-    """Take in what was told: the arguments of a listener, after a way through JSON."""
+    """Take over types from another process: the arguments of a listener, after a round trip through JSON."""
     _known.learn(at, [RemoteType(*row) for row in rows])
 
 
 def tell(listener: Listener) -> None:
-    """Call `listener` after each reading."""
+    """Call `listener` after each read."""
     _known.listener = listener
 
 
 def read() -> None:
-    """Read now, and tell."""
+    """Read now, and call the listener."""
     _known.read()

@@ -1,4 +1,4 @@
-"""Periodic jobs: where they are written, when they run, and the calls that operators and your code use."""
+"""Periodic jobs: where they are defined, when they run, and the functions for operators and your code."""
 
 from django_jobs.schedules.listing import (
     database_entries,

@@ -1,7 +1,7 @@
 """When a cron expression fires, in a time zone, through both clock changes.  Pure: no clock, no Django.
 
-croniter matches wall-clock times and nothing else: it is only ever asked about naive times, where there is no clock
-change, and where its versions agree.  What a wall-clock time means in a zone is decided here.
+croniter matches wall-clock times only.  It is always given naive times, which have no clock change and on which its
+versions agree.  What a wall-clock time means in a zone is decided here.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from django_jobs.schedules.cron_text import normalise
 
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)
-#: An expression that cannot match after this moment matches never: there is no field for years.
+#: An expression with no match after this moment never matches: there is no field for years.
 LONG_AGO = datetime(2000, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A valid expression.  `fields` is what croniter is given, seconds first where there are six."""
+    """A valid expression.  `fields` is what croniter gets, with the seconds first if there are six."""
 
     text: str
     fields: str
-    #: it fires in every hour of the day, so it follows real time through a clock change, not the wall clock.
+    #: True if it fires in every hour of the day: it then follows real time through a clock change, not the wall clock.
     hourly: bool
 
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Cron:
-    """Read five fields (classic), six (seconds first), or an alias such as @daily.
+    """Parse five fields (classic), six (seconds first), or an alias such as @daily.
 
-    Raises InvalidCron, naming the value and the remedy, also for a date that never comes."""
+    Raises InvalidCron with the value and the remedy, also for a date that never comes."""
     fields = normalise(text)
     try:
         hours = croniter.expand(f"0 {fields.split()[-4]} * * *")[0][1]
         _matcher(fields, LONG_AGO).get_next(datetime)
     except (ValueError, KeyError, IndexError) as error:
-        # croniter's errors are ValueErrors; on some malformed fields it fails with the others.
+        # croniter's errors are ValueErrors; for some malformed fields it raises the others.
         raise InvalidCron(
             f"The cron expression {text!r} cannot be read, or never comes true ({error}). Write minute, hour, day of "
             "month, month and day of week, such as '*/5 * * * *', with seconds before them if needed."
@@ -52,11 +52,11 @@ def parse(text: str) -> Cron:
 
 
 def next_fire(text: str, after: datetime, zone: tzinfo) -> datetime:
-    """The first fire time later than `after` (aware), in UTC.
+    """Return the first fire time later than `after` (aware), in UTC.
 
-    A schedule of every hour fires at each real moment whose wall-clock time matches.  Any other names wall-clock
-    times: one that does not exist fires at the first moment that does, one that exists twice fires the first time.
-    Raises InvalidCron, and ValueError for a naive `after`."""
+    A schedule of every hour fires at each real moment whose wall-clock time matches.  For any other schedule, a
+    wall-clock time that does not exist fires at the first moment that does, and one that exists twice fires the
+    first time.  Raises InvalidCron, and ValueError for a naive `after`."""
     if after.tzinfo is None:
         raise ValueError(f"{after!r} has no time zone. Pass an aware datetime.")
     cron = parse(text)
@@ -64,7 +64,7 @@ def next_fire(text: str, after: datetime, zone: tzinfo) -> datetime:
 
 
 def fires_between(text: str, after: datetime, until: datetime, zone: tzinfo) -> Iterator[datetime]:
-    """Every fire time later than `after` and not later than `until`, in UTC, strictly increasing."""
+    """Yield every fire time later than `after` and not later than `until`, in UTC, strictly increasing."""
     moment = next_fire(text, after, zone)
     while moment <= until:
         yield moment
@@ -75,9 +75,9 @@ def fires_between(text: str, after: datetime, until: datetime, zone: tzinfo) -> 
 
 
 def latest_fires(text: str, after: datetime, until: datetime, zone: tzinfo, limit: int) -> list[datetime]:
-    """The last `limit` fire times later than `after` and not later than `until`, oldest first.
+    """Return the last `limit` fire times later than `after` and not later than `until`, oldest first.
 
-    Found by halving, so that a month of a schedule of every second costs no more than an hour of it."""
+    Uses bisection: for a schedule of every second, a month costs no more than an hour."""
     found: list[datetime] = []
     end = until
     while len(found) < limit and (moment := _latest(text, after, end, zone)) is not None:
@@ -87,7 +87,7 @@ def latest_fires(text: str, after: datetime, until: datetime, zone: tzinfo, limi
 
 
 def jitter_ms(schedule: str, fire: int, jitter: float) -> int:
-    """How many ms the fire at `fire` ms is put off: 0 … `jitter` seconds, the same in every process."""
+    """Return by how many ms the fire at `fire` ms is delayed: 0 … `jitter` seconds, the same in every process."""
     if jitter <= 0:
         return 0
     digest = hashlib.sha256(f"{schedule}:{fire}".encode()).digest()
@@ -99,7 +99,7 @@ def _matcher(fields: str, start: datetime) -> croniter:
 
 
 def _next_match(cron: Cron, wall: datetime) -> datetime:
-    """The first wall-clock time (naive) later than `wall` that matches."""
+    """Return the first wall-clock time (naive) later than `wall` that matches."""
     match: datetime = _matcher(cron.fields, wall.replace(tzinfo=None, microsecond=0, fold=0)).get_next(datetime)
     return match
 
@@ -108,17 +108,17 @@ def _next_wall(cron: Cron, after: datetime, zone: tzinfo) -> datetime:
     wall = after.astimezone(zone)
     while True:
         wall = _next_match(cron, wall)
-        # Not later than `after`: the second pass through an hour that exists twice.
+        # Not later than `after`: this is the second pass through an hour that exists twice.
         if (moment := _first_moment(wall, zone)) > after:
             return moment
 
 
 def _first_moment(wall: datetime, zone: tzinfo) -> datetime:
-    """The moment of a naive wall-clock time in UTC: the first of two, or the end of the gap it falls into."""
+    """Return the moment of a naive wall-clock time in UTC: the first of two, or the end of the gap it falls into."""
     moment = wall.replace(tzinfo=zone).astimezone(UTC)
     if moment.astimezone(zone).replace(tzinfo=None) == wall:
         return moment
-    # In a gap: fold=1 reads the time with the offset after the change, which lands before it.
+    # In a gap: fold=1 uses the offset after the change, which gives a moment before the change.
     before = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
     return _change(before, moment, zone)
 
@@ -131,7 +131,7 @@ def _next_real(cron: Cron, after: datetime, zone: tzinfo) -> datetime:
         change = _first_change(after, moment, zone)
         if change is None:
             return moment
-        # The offset held only up to the change; a fire at the very moment of the change must still be found.
+        # The offset was valid only until the change; a fire at the very moment of the change must still be found.
         after = change - SECOND
         offset = change.astimezone(zone).utcoffset() or timedelta()
         moment = (_next_match(cron, after + offset) - offset).replace(tzinfo=UTC)
@@ -141,7 +141,7 @@ def _next_real(cron: Cron, after: datetime, zone: tzinfo) -> datetime:
 
 
 def _first_change(after: datetime, until: datetime, zone: tzinfo) -> datetime | None:
-    """The first moment later than `after`, not later than `until`, at which the offset has changed."""
+    """Return the first moment later than `after`, not later than `until`, from which another offset holds."""
     offset = after.astimezone(zone).utcoffset()
     while after < until:
         step = min(after + DAY, until)
@@ -152,7 +152,7 @@ def _first_change(after: datetime, until: datetime, zone: tzinfo) -> datetime | 
 
 
 def _change(before: datetime, after: datetime, zone: tzinfo) -> datetime:
-    """The first whole second in (before, after] with another offset than `before` has."""
+    """Return the first whole second in (before, after] whose offset differs from that of `before`."""
     offset = before.astimezone(zone).utcoffset()
     low, high = int(before.timestamp()), int(after.timestamp())
     while high - low > 1:
@@ -169,9 +169,9 @@ def _latest(text: str, after: datetime, until: datetime, zone: tzinfo) -> dateti
     if found > until:
         return None
     if next_fire(text, found, zone) > until:
-        return found  # usual: workers look often
+        return found  # the usual case: workers check often
     low, high = int(found.timestamp()), int(until.timestamp())
-    # The last fire is mostly near the end: go back from there in growing steps before halving.
+    # The last fire is usually near the end: go back from there in growing steps before the bisection.
     back = 60
     while high - back > low:
         if next_fire(text, datetime.fromtimestamp(high - back, UTC), zone) <= until:

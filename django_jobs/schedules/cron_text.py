@@ -1,4 +1,4 @@
-"""The written form of a cron expression: what is refused, and what is rewritten so that every croniter agrees."""
+"""The text of a cron expression: what is refused, and what is rewritten so that all versions of croniter agree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = re.compile(r"(?<![A-Za-z])(?!(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|
 
 
 def normalise(text: str) -> str:
-    """Five or six fields that croniter 6 and 7 read alike.  Raises InvalidCron for anything else."""
+    """Return five or six fields that croniter 6 and 7 read alike.  Raises InvalidCron for anything else."""
     stripped = text.strip() if isinstance(text, str) else ""
     if stripped.startswith("@"):
         return _alias(stripped)
@@ -63,7 +63,7 @@ def _field(field: str, highest: int, text: str) -> str:
 
 
 def _part(part: str, highest: int, text: str) -> str:
-    """Rewrite what croniter reads amiss: `5-5` as every value, `5/15` in 6 unlike in 7 where 5 is the highest."""
+    """Rewrite what croniter misreads: `5-5` as every value, and `5/15` in 6 other than in 7 if 5 is the highest."""
     values, slash, step = part.partition("/")
     first, dash, last = values.lower().partition("-")
     if dash and first == last:

@@ -1,4 +1,4 @@
-"""One periodic job, wherever it was written: a frozen value, and what can be wrong with it."""
+"""One periodic job from any source: a frozen value, and the check of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entry:
     timezone: str = "UTC"
     missed: str = "one"
     overlap: str = "allow"
-    #: each fire is put off by 0 … so many seconds, the same for every process.
+    #: each fire is delayed by 0 … this many seconds, the same in every process.
     jitter: float = 0
     enabled: bool = True
     #: "job" (a decorator) | "settings" | "database"
@@ -44,16 +44,16 @@ class Entry:
 
     @property
     def zone(self) -> ZoneInfo:
-        """The zone its wall-clock times are in."""
+        """The time zone of its wall-clock times."""
         return ZoneInfo(self.timezone)
 
     @property
     def times(self) -> str:
-        """Names when it fires: another expression or zone is another sequence of fire times."""
+        """Identifies the sequence of fire times: it differs for another expression or zone."""
         return hashlib.sha256(f"{self.cron} {self.timezone}".encode()).hexdigest()[:8]
 
     def job_id(self, fire: int) -> str:
-        """The id of the job of one fire time (ms): the same in every process."""
+        """Return the id of the job of one fire time (ms), the same in every process."""
         plain = f"cron:{self.id}:{fire}"
         if _JOB_ID.fullmatch(plain):
             return plain
@@ -61,7 +61,7 @@ class Entry:
 
 
 def check_entry(entry: Entry) -> None:
-    """Raise InvalidSchedule, naming the option, the value and the remedy, if the schedule cannot run."""
+    """Raise InvalidSchedule with the option, the value and the remedy if the schedule cannot run."""
     try:
         cron.parse(entry.cron)
     except JobsError as error:

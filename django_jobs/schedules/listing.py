@@ -1,4 +1,4 @@
-"""All periodic jobs: from `@job(cron=…)`, from DJANGO_JOBS["SCHEDULES"], from the Schedule table."""
+"""All periodic jobs: from `@job(cron=…)`, DJANGO_JOBS["SCHEDULES"] and the Schedule table."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from django_jobs.schedules.models import Schedule
 from django_jobs.schedules.sources import code_entries
 from django_jobs.stores import get_store
 
-#: Next runs told of each schedule.
+#: Number of next runs described for each schedule.
 NEXT = 3
 
 
 def entries() -> list[Entry]:
-    """Every schedule there is, those of the code first.  Reads the database."""
+    """Return every schedule, those from code and settings first.  Reads the database."""
     return [*code_entries(), *database_entries()]
 
 
 def database_entries() -> list[Entry]:
-    """The rows of the Schedule table."""
+    """Return the rows of the Schedule table."""
     return [row.entry() for row in Schedule.objects.all()]
 
 
 def get_entry(name: str) -> Entry:
-    """The schedule with that id ("settings:nightly"), or that label if only one has it.  Raises UnknownSchedule."""
+    """Return the schedule with that id ("settings:nightly"), or that label if it is unique.  Raises UnknownSchedule."""
     everything = entries()
     found = [each for each in everything if each.id == name] or [each for each in everything if each.label == name]
     if len(found) == 1:
@@ -42,9 +42,9 @@ def get_entry(name: str) -> Entry:
 
 
 def next_runs(entry: Entry, n: int = 5, after: datetime | None = None) -> list[datetime]:
-    """The next `n` fire times (UTC, jitter left out) after a moment, by default the store's now.
+    """Return the next `n` fire times (UTC, without jitter) after a moment, by default now by the store's clock.
 
-    Raises InvalidSchedule if there can be none."""
+    Raises InvalidSchedule if there are none."""
     check_entry(entry)
     moment = after or from_ms(get_store().now())
     found: list[datetime] = []
@@ -55,26 +55,26 @@ def next_runs(entry: Entry, n: int = 5, after: datetime | None = None) -> list[d
 
 
 def last_run(entry: Entry) -> datetime | None:
-    """The last fire time that was enqueued, or None.  Raises UnknownJob if nobody knows the job."""
+    """Return the last fire time that was enqueued, or None.  Raises UnknownJob if no such job is registered."""
     at = get_store().fired(registry.get(entry.job).queue).get(entry.id)
     return None if at is None else from_ms(at)
 
 
 def queue_of(entry: Entry) -> str:
-    """Where its jobs go.  Raises InvalidSchedule or UnknownJob."""
+    """Return the queue of its jobs.  Raises InvalidSchedule or UnknownJob."""
     check_entry(entry)
     return registry.get(entry.job).queue
 
 
 def run_now(entry: Entry, *, job_id: str | None = None, on_commit: bool | None = None) -> JobHandle:
-    """Enqueue its job once, now, beside the fire times.  Raises what is wrong with it, or a StoreError."""
+    """Enqueue its job once, now, in addition to the fire times.  Raises what is wrong with it, or a StoreError."""
     check_entry(entry)
     meta = {"schedule": entry.id}
     return enqueue_by_name(entry.job, entry.args, entry.kwargs, job_id=job_id, on_commit=on_commit, meta=meta)
 
 
 def pause(entry: Entry) -> None:
-    """Stop its fires in the whole fleet; jobs that are enqueued already run.  One that is paused stays as it is."""
+    """Stop its fires in the whole fleet; enqueued jobs still run.  Does nothing if it is paused already."""
     store = get_store()
     if schedule_state.read_state(store).paused_at(entry) is not None:
         return
@@ -82,9 +82,9 @@ def pause(entry: Entry) -> None:
 
 
 def resume(entry: Entry) -> None:
-    """Let it fire again from now on; what was missed in the pause is not made up for.
+    """Let it fire again from now on.  Fire times missed in the pause are not made up for.
 
-    One that is not paused stays as it is: a second call must not pass over what was due since the first."""
+    Does nothing if it is not paused: a second call must not skip fire times that became due since the first."""
     store = get_store()
     if schedule_state.read_state(store).paused_at(entry) is None:
         return
@@ -92,7 +92,7 @@ def resume(entry: Entry) -> None:
 
 
 def paused_at(entry: Entry) -> datetime | None:
-    """Since when it is paused, or None."""
+    """Return since when it is paused, or None."""
     at = schedule_state.read_state(get_store()).paused_at(entry)
     return None if at is None else from_ms(at)
 
@@ -100,7 +100,7 @@ def paused_at(entry: Entry) -> datetime | None:
 def described(
     entry: Entry, state: schedule_state.ScheduleState, now: datetime, fired: dict[str, dict[str, int]]
 ) -> dict[str, Any]:
-    """One schedule for programs: a JSON object.  `fired` remembers what each queue was asked for."""
+    """Describe one schedule as a JSON object.  `fired` caches the last fires of each queue."""
     problem, runs = "", []
     try:
         runs = [run.isoformat() for run in next_runs(entry, NEXT, now)]
@@ -133,5 +133,5 @@ def _last_run(entry: Entry, fired: dict[str, dict[str, int]]) -> str | None:
 
 
 def from_ms(at: int) -> datetime:
-    """A store's time as people's."""
+    """Convert a store's time (ms) to a datetime."""
     return datetime.fromtimestamp(at / 1000, UTC)

@@ -1,4 +1,4 @@
-"""Which fire times are to be enqueued now: those just due, and of those that were missed what the policy says."""
+"""Which fire times to enqueue now: those just due and, depending on the policy, missed ones."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from django_jobs.schedules.cron import latest_fires
 from django_jobs.schedules.entry import Entry
 from django_jobs.schedules.listing import from_ms
 
-#: After an outage of any length no schedule enqueues more than this.
+#: After an outage of any length, no schedule enqueues more jobs than this.
 CATCH_UP = 100
-#: Fires this old are due, not missed: a parent looks at its schedules at least this often.
+#: Fires up to this old are due, not missed: a parent process checks its schedules at least this often.
 FRESH = timedelta(seconds=5)
-#: With missed="skip" a fire may still start this late: a short outage must not cost a nightly run.
+#: With missed="skip" a fire may still start this late: a short outage must not cancel a nightly run.
 STILL_IN_TIME = timedelta(seconds=60)
 
 
 def due_fires(entry: Entry, cursor: int, now: int) -> list[int]:
-    """Fire times in ms later than `cursor` and not later than `now`, oldest first.
+    """Return the fire times (ms) later than `cursor` and not later than `now`, oldest first.
 
-    "all": each, the last 100.  "one": those just due, else the last that was missed.  "skip": the same, but none that
-    is older than a minute."""
+    "all": each of them, at most the last 100.  "one": those just due, else the last missed one.  "skip": as "one",
+    but none older than a minute."""
     after, until = from_ms(cursor), from_ms(now)
     if entry.missed == "all":
         fires = latest_fires(entry.cron, after, until, entry.zone, CATCH_UP)

@@ -71,7 +71,7 @@ class Schedule(models.Model):
         return self.name
 
     def entry(self) -> Entry:
-        """The row as every other schedule is seen."""
+        """Return the row as an Entry, the form of every schedule."""
         return Entry(
             id=f"db:{self.pk}",
             job=self.job,
@@ -88,7 +88,7 @@ class Schedule(models.Model):
         )
 
     def clean(self) -> None:
-        """Refuse what could never run."""
+        """Refuse a schedule that could never run."""
         if None in (self.args, self.kwargs, self.jitter):
             return  # the field itself has said what is wrong
         try:

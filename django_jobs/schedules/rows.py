@@ -1,4 +1,4 @@
-"""The rows of the Schedule table as a worker sees them: read every few seconds, the last known ones in an outage."""
+"""The rows of the Schedule table for a worker: read every few seconds; during an outage, the last known ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ScheduleRows:
         self._complaint = ""
 
     def entries(self) -> list[Entry]:
-        """The rows; never an error: what a broken database last said still holds."""
+        """Return the rows.  Never raises: if the database fails, the rows of the last read still apply."""
         if self._time() - self._read_at >= RELOAD:
             self._read_at = self._time()
             self._read()
@@ -49,7 +49,8 @@ class ScheduleRows:
             self._close()
 
     def _close(self) -> None:
-        """The parent forks: it holds no connection in between.  Inside a transaction it belongs to somebody else."""
+        """Close the connection, because the parent process forks.  Not inside a transaction: then it is someone
+        else's."""
         try:
             connection = connections[router.db_for_read(Schedule)]
             if not connection.in_atomic_block:

@@ -1,4 +1,4 @@
-"""Enqueues periodic jobs, each fire time once in the fleet, without a leader: the store keeps the cursor."""
+"""Enqueues periodic jobs, each fire time once in the fleet.  It needs no leader: the store keeps the cursor."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Seconds between two looks when nothing is due: pauses and changed rows are seen this late.
+#: Longest time in seconds between two checks; pauses and changed rows take effect after at most this time.
 LONGEST = 5.0
 
 
 class Periodic:
-    """The schedules as one worker parent sees them.  Decides by the store's clock only."""
+    """The schedules as one parent process sees them.  Uses the store's clock only."""
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
         self._rows = ScheduleRows(time)
-        #: entry → (cursor it was computed from, its next fire in ms): what need not be computed again.
+        #: entry → (cursor it was computed from, its next fire in ms): saves computing it again.
         self._next: dict[str, tuple[Entry, int, int]] = {}
-        #: entry id → what was last said to be wrong with it.
+        #: entry id → the last problem that was logged for it.
         self._reported: dict[str, str] = {}
 
     def tick(self) -> float:
-        """Enqueue what is due.  Returns the seconds until the next look.  Raises StoreError if the store is away."""
+        """Enqueue what is due.  Returns the seconds until the next check.  Raises StoreError if the store is
+        unreachable."""
         store = get_store()
         entries = [*code_entries(), *self._rows.entries()]
-        # Read before the clock: a schedule that began after this moment is not taken for a new one.
+        # Read this before the clock: a schedule that began after this moment must not be taken for a new one.
         state = schedule_state.read_state(store)
         now = store.now()
         round_ = _Round(store, state, now)
@@ -50,7 +51,7 @@ class Periodic:
         return max(0.0, min([LONGEST, *waits]))
 
     def _look_after(self, entry: Entry, round_: _Round) -> float:
-        """One schedule; a fault in it is reported and stays its own."""
+        """Handle one schedule; an error in it is reported and does not affect the others."""
         try:
             wait = self._fire(entry, round_)
         except StoreError:
@@ -102,27 +103,27 @@ class Periodic:
             del self._next[id]
 
     def _report(self, entry: Entry, problem: str) -> None:
-        """Say it once, and again only when it changes: a tick comes every few seconds."""
+        """Log a problem once, and again only when it changes: a tick happens every few seconds."""
         if self._reported.get(entry.id) != problem:
             self._reported[entry.id] = problem
             logger.error("Schedule %s does not run: %s", entry.id, problem)
 
 
 class _Round:
-    """One tick: what the store said at its start."""
+    """One tick, with the state of the store at its start."""
 
     def __init__(self, store: Store, state: ScheduleState, now: int) -> None:
         self.store, self.state, self.now = store, state, now
         self._fired: dict[str, dict[str, int]] = {}
 
     def fired(self, queue: str) -> dict[str, int]:
-        """schedule id → last fire in ms; asked once per tick, and only when something is due."""
+        """Return schedule id → last fire in ms; read once per tick, and only when something is due."""
         if queue not in self._fired:
             self._fired[queue] = self.store.fired(queue)
         return self._fired[queue]
 
     def enqueue(self, entry: Entry, fire: int, last: int) -> int:
-        """Enqueue one fire time unless the last one's job must end first.  Returns the last fire time now."""
+        """Enqueue one fire time, unless the last one's job must end first.  Returns the new last fire time."""
         definition = registry.get(entry.job)
         if entry.overlap == "skip" and self._unfinished(definition.queue, entry.job_id(last)):
             logger.info("Schedule %s: the job of its last fire has not ended; this one is left out", entry.id)
@@ -131,13 +132,13 @@ class _Round:
         request = request_for(definition, entry.args, entry.kwargs)
         request.id, request.fire, request.meta = entry.job_id(fire), (entry.id, fire), {"schedule": entry.id}
         request.on_commit = False
-        # A full queue must not hold up the worker that would empty it.
+        # A full queue must not block the worker that would empty it.
         request.block_timeout = 0
         if put_off := jitter_ms(entry.id, fire, entry.jitter):
             request.run_at = fire + put_off
         added = submit(request).added
         if added not in (Added.ADDED, Added.FIRED):
-            # An equal unique job waits: this fire is served, and must not come again when that one has run.
+            # An equal unique job waits: this fire is done, and must not fire again when that job has run.
             schedule_state.pass_over(self.store, entry, fire)
         return fire
 

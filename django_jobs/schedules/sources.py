@@ -1,4 +1,4 @@
-"""The schedules that come with the code: `@job(cron=…)` and DJANGO_JOBS["SCHEDULES"]."""
+"""The schedules from code and settings: `@job(cron=…)` and DJANGO_JOBS["SCHEDULES"]."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from django_jobs.core.definition import check_name
 from django_jobs.exceptions import InvalidJob, InvalidSchedule
 from django_jobs.schedules.entry import Entry, check_entry
 
-#: What an entry of SCHEDULES may hold.
+#: The options that an entry of SCHEDULES may have.
 OPTIONS = frozenset(each.name for each in fields(Entry)) - {"id", "source", "label"}
 
 
 def code_entries() -> list[Entry]:
-    """Those that come with the code: they change only when it is deployed.  What is wrong with one is not said here."""
+    """Return the schedules from code and settings; they change only by a deployment.  Skips invalid ones silently."""
     settings = get_settings()
     decorated = [
         Entry(f"job:{each.name}", each.name, each.cron, timezone=settings.time_zone, source="job", label=each.name)
@@ -28,7 +28,7 @@ def code_entries() -> list[Entry]:
 
 
 def settings_entry(key: str, options: Mapping[str, Any]) -> Entry:
-    """One entry of SCHEDULES; options that do not exist are left to the system check."""
+    """Return one entry of SCHEDULES.  Ignores unknown options: the system check reports them."""
     known = {name: value for name, value in options.items() if name in OPTIONS}
     zone = known.pop("timezone", None) or get_settings().time_zone
     given = {"job": "", "cron": "", **known}
@@ -36,7 +36,7 @@ def settings_entry(key: str, options: Mapping[str, Any]) -> Entry:
 
 
 def schedule_problems(key: Any, options: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with one entry of SCHEDULES that has a job and a cron: a sentence each, for the system check."""
+    """Yield one sentence per problem of an entry of SCHEDULES that has a job and a cron, for the system check."""
     place = f"DJANGO_JOBS['SCHEDULES'][{key!r}]"
     try:
         check_name(key, place)

@@ -1,6 +1,6 @@
-"""What the fleet remembers of schedules beside their last fire: since when they are known, pauses, fires left out.
+"""What the fleet remembers of schedules in addition to their last fire: when each began, pauses, skipped fires.
 
-All of it is in one small document of the store, an entry per fact, so that processes never overwrite each other's.
+All of it is in one small document of the store, one entry per fact, so that processes do not overwrite each other.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ DOCUMENT = "schedules"
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """The document as it was read."""
+    """The document as of one read."""
 
     facts: dict[str, Any]
 
     def since(self, entry: Entry) -> int | None:
-        """ms: fire times up to then are no concern of this schedule; None = it was never seen."""
+        """ms: earlier fire times do not count for this schedule; None = it was never seen."""
         return self._ms(_since(entry))
 
     def passed_over(self, entry: Entry) -> int:
-        """ms: the last fire time that was left out on purpose; 0 = none."""
+        """ms: the last fire time that was skipped on purpose; 0 = none."""
         return self._ms(f"passed:{entry.id}") or 0
 
     def paused_at(self, entry: Entry) -> int | None:
@@ -33,38 +33,38 @@ class ScheduleState:
         return self._ms(f"paused:{entry.id}")
 
     def _ms(self, fact: str) -> int | None:
-        """What is no time counts as unknown: one damaged entry must stop no schedule."""
+        """Return a time (ms).  An invalid one counts as unknown: one damaged entry must not stop a schedule."""
         value = self.facts.get(fact)
         return value if isinstance(value, int) else None
 
 
 def read_state(store: Store) -> ScheduleState:
-    """One read."""
+    """Read the document."""
     return ScheduleState(store.get_document(DOCUMENT))
 
 
 def begin(store: Store, entry: Entry, now: int) -> None:
-    """The schedule counts from now: it is new, was changed, or was resumed.  Nothing before was missed."""
+    """Start the schedule now, because it is new, was changed or was resumed: earlier fire times were not missed."""
     store.update_document(DOCUMENT, {_since(entry): now})
 
 
 def forget(store: Store, entry: Entry) -> None:
-    """The schedule is switched off: switched on again it begins anew."""
+    """Forget a schedule that was switched off: when switched on again, it starts anew."""
     store.update_document(DOCUMENT, {_since(entry): None, f"passed:{entry.id}": None})
 
 
 def pass_over(store: Store, entry: Entry, fire: int) -> None:
-    """This fire time is left out, and not made up for later."""
+    """Skip this fire time for good."""
     store.update_document(DOCUMENT, {f"passed:{entry.id}": fire})
 
 
 def pause(store: Store, entry: Entry, now: int) -> None:
-    """No more fires, in the whole fleet, from the next tick on."""
+    """Stop its fires in the whole fleet, from the next tick on."""
     store.update_document(DOCUMENT, {f"paused:{entry.id}": now})
 
 
 def resume(store: Store, entry: Entry, now: int) -> None:
-    """Fires go on; those of the pause are not made up for."""
+    """Let it fire again; fire times of the pause are not made up for."""
     store.update_document(DOCUMENT, {_since(entry): now, f"paused:{entry.id}": None})
 
 

@@ -1,1 +1,1 @@
-"""Values, arguments, results and records, to and from bytes and JSON."""
+"""Values, arguments, results and records: conversion to and from bytes and JSON."""

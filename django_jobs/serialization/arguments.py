@@ -1,7 +1,7 @@
-"""Arguments and results ⇄ JSON bytes, exactly: what goes in comes out with the same type and value.
+"""Arguments and results ⇄ JSON bytes.  Exact: every value comes back with the same type.
 
-Plain JSON values are written by the C encoder as they are.  Values that JSON lacks are written as an object of one key
-that starts with "$": see json_types.py.  A dict of the user's with such a key is written as pairs.
+The C encoder writes plain JSON values as they are.  Values that JSON does not have are written as an object with one
+key that starts with "$": see json_types.py.  A user's dict with such a key is written as pairs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from django_jobs.exceptions import PayloadError
 from django_jobs.serialization.json_types import tag, untag
 
-#: Containers inside containers; deeper values are mistakes more often than data, and readers recurse.
+#: Limit of nested containers.  Deeper values are usually mistakes, and readers recurse.
 MAX_DEPTH = 32
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -21,9 +21,10 @@ _STR = frozenset({str})
 
 
 def _compact_encoder() -> Callable[[Any], str]:
-    """Compact JSON in UTF-8.  One C encoder for all calls: JSONEncoder.encode makes a new one each time, at 2 µs."""
+    """Return an encoder for compact JSON.  All calls share one C encoder: JSONEncoder.encode makes a new one, at 2
+    µs."""
     general = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
-    # None where Python has no C accelerator.
+    # None if Python has no C accelerator.
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return general.encode
@@ -40,14 +41,14 @@ _NO_ARGUMENTS = b"[[],{}]"
 def dump(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     """Return the JSON of a call: `[[positional…], {keyword…}]`.
 
-    Raises PayloadError, which names the argument (`kwargs['items'][3]`), if a value cannot be stored.
+    Raises PayloadError with the place of the value (`kwargs['items'][3]`) if a value cannot be stored.
     """
     if not args and not kwargs:
         return _NO_ARGUMENTS
     if _is_plain(args, 0) and (not kwargs or _is_plain(kwargs, 0)):
         try:
             return _encode((args, kwargs)).encode()
-        except (ValueError, RecursionError):  # NaN, a lone surrogate or a huge int: the slow way names it or tags it
+        except (ValueError, RecursionError):  # NaN, a lone surrogate or a huge int: the slow path names or tags it
             pass
     positional = [tag(value, f"args[{i}]", MAX_DEPTH) for i, value in enumerate(args)]
     keyword = tag(dict(kwargs), "kwargs", MAX_DEPTH + 1)
@@ -57,11 +58,11 @@ def dump(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
 def load(data: bytes, *, on_missing: str = "fail") -> tuple[list[Any], dict[str, Any]]:
     """Return (args, kwargs) of a call that `dump` wrote.
 
-    Reads the database if the arguments refer to model instances (see `needs_database`).  For a row that is gone, raises
-    Fail, or Discard with `on_missing="discard"`.  Raises PayloadError if the bytes are no call.
+    Reads the database if the arguments refer to model instances (see `needs_database`).  If a row no longer exists,
+    raises Fail, or Discard with `on_missing="discard"`.  Raises PayloadError if the bytes are not a call.
     """
     try:
-        loaded = json.loads(data.decode())  # text spares json a guess at the encoding
+        loaded = json.loads(data.decode())  # as text, so that json need not detect the encoding
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"The stored arguments are not JSON: {error}") from error
     if not (isinstance(loaded, list) and len(loaded) == 2 and isinstance(loaded[0], list)):
@@ -76,7 +77,7 @@ def load(data: bytes, *, on_missing: str = "fail") -> tuple[list[Any], dict[str,
 
 
 def dump_value(value: Any, path: str = "value") -> bytes:
-    """Return the JSON of one value, a result for instance.  Raises PayloadError that names the place in it."""
+    """Return the JSON of one value, for example a result.  Raises PayloadError with the place in the value."""
     if type(value) in _SCALARS or _is_plain(value, 1):
         try:
             return _encode(value).encode()
@@ -95,17 +96,17 @@ def load_value(data: bytes, *, on_missing: str = "fail") -> Any:
 
 
 def canonical(value: Any, path: str = "value") -> bytes:
-    """Return JSON that is equal for equal values only, whatever the order of keys: what unique keys are made of."""
+    """Return JSON that is equal only for equal values, whatever the order of keys.  Unique keys are made from it."""
     return _encode_sorted(tag(value, path, MAX_DEPTH, ordered=True)).encode()
 
 
 def needs_database(data: bytes) -> bool:
-    """Do these arguments refer to model instances, so that `load` reads the database?  May err towards yes."""
+    """Return whether `load` reads the database, as the arguments refer to model instances.  May be wrongly True."""
     return b'"$model"' in data
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Would the C encoder write this so that it comes back the same?  Looks at a whole level per step, in C."""
+    """Return whether the C encoder writes this without loss.  Checks a whole level per step, in C."""
     kind = type(value)
     if kind is dict:
         if set(map(type, value)) - _STR or any(key[:1] == "$" for key in value):

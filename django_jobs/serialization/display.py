@@ -7,12 +7,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-#: Longer values are cut: a page shows many.
+#: Longer values are cut: a page shows many of them.
 LENGTH = 2_000
 
 
 def readable(value: Any) -> str:
-    """One argument or result, at most LENGTH characters."""
+    """Return one argument or result as text of at most LENGTH characters."""
     text = value if isinstance(value, str) else json.dumps(untagged(value), ensure_ascii=False, indent=None)
     if isinstance(value, dict) and isinstance(untagged(value), str):
         text = str(untagged(value))
@@ -20,7 +20,7 @@ def readable(value: Any) -> str:
 
 
 def untagged(value: Any) -> Any:
-    """The value with every tagged one written as plain text; what is malformed stays as it is."""
+    """Return the value with each tagged value as plain text; malformed ones stay unchanged."""
     if isinstance(value, list):
         return [untagged(item) for item in value]
     if not isinstance(value, dict):

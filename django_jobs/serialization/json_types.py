@@ -1,4 +1,4 @@
-"""Values that JSON lacks, as objects of one key: `{"$date": "2026-03-29"}`.  The slow half of arguments.py."""
+"""Values that JSON does not have, as objects of one key: `{"$date": "2026-03-29"}`.  The slow path of arguments.py."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from django_jobs.exceptions import PayloadError
 from django_jobs.serialization.model_references import dump_reference, load_reference
 
 _AS_THEY_ARE = frozenset({str, bool, type(None)})
-#: From here on Python refuses to write an int as decimal digits (sys.int_info.default_max_str_digits = 4300).
+#: From this size on, Python refuses to write an int as decimal digits (sys.int_info.default_max_str_digits = 4300).
 _BIG_INT_BITS = 14_000
 
 
 def tag(value: Any, path: str, depth: int, *, ordered: bool = False) -> Any:
-    """Return `value` in terms of JSON.  `depth` containers may follow; `ordered` makes equal dicts equal lists.
+    """Return `value` as JSON values.  `depth` more containers may be nested; with `ordered`, equal dicts give equal
+    lists.
 
-    Raises PayloadError naming `path` for what cannot be stored.
+    Raises PayloadError naming `path` for a value that cannot be stored.
     """
     kind = type(value)
     if kind is str:
@@ -123,7 +124,7 @@ def _first(pair: list[Any]) -> str:
 
 
 def _write_moment(value: datetime | time, path: str) -> Any:
-    """Text with an offset; [text, zone name, fold] where the offset alone would lose something."""
+    """Return text with an offset, or [text, zone name, fold] if the offset alone would lose information."""
     zone = value.tzinfo
     if isinstance(zone, ZoneInfo):
         if zone.key is None:

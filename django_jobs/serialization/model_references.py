@@ -27,7 +27,7 @@ def dump_reference(instance: Model, path: str) -> list[Any]:
 
 
 def load_reference(reference: Any, on_missing: str) -> Model:
-    """Return the row as it is now.  A row that is gone raises Fail, or Discard with `on_missing="discard"`."""
+    """Return the row as it is now.  If it no longer exists, raises Fail, or Discard with `on_missing="discard"`."""
     try:
         label, text, *alias = reference
         model = apps.get_model(label)

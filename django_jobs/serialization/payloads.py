@@ -1,6 +1,6 @@
-"""A job as people and programs are shown it: JobInfo → plain JSON values.  Loads no model and runs no job code.
+"""A job as people and programs see it: JobInfo → plain JSON values.  Loads no model and runs no job code.
 
-Sensitive arguments are masked here, so that no page, command or endpoint can forget to.
+Sensitive arguments are masked here, so that no page, command or endpoint can omit it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from django_jobs.serialization.results import why_missing, without_worker, worke
 
 __all__ = ["HIDDEN", "arguments_of", "definition_of", "job_payload", "meta_of", "named_arguments", "searchable_text"]
 
-#: Kept in `meta` to tell a second call with one id from one call that was sent twice.
+#: Entries of `meta` that distinguish a second call with the same id from one call that was sent twice.
 OWN_META = frozenset({"nonce", "put"})
 
 
 def job_payload(info: JobInfo, *, show_arguments: bool = True) -> dict[str, Any]:
-    """One job as the HTTP API and `jobs show --json` give it.  Times are ISO 8601 in UTC, durations seconds.
+    """Return one job as the HTTP API and `jobs show --json` give it.  Times are ISO 8601 in UTC, durations seconds.
 
-    A record that cannot be read gives `corrupt` with the reason and `raw` with its bytes as text."""
+    For a record that cannot be read, `corrupt` is the reason and `raw` its bytes as text."""
     payload: dict[str, Any] = {
         "id": info.id,
         "name": name_of(info.record),
@@ -46,7 +46,7 @@ def job_payload(info: JobInfo, *, show_arguments: bool = True) -> dict[str, Any]
 
 
 def record_part(job: Job, show_arguments: bool) -> dict[str, Any]:
-    """What was fixed when the job was enqueued."""
+    """Return what was fixed when the job was enqueued."""
     part: dict[str, Any] = {
         "priority": job.controls.priority,
         "max_attempts": job.options.max_attempts,
@@ -61,17 +61,17 @@ def record_part(job: Job, show_arguments: bool) -> dict[str, Any]:
 
 
 def ready_ms(info: JobInfo, job: Job) -> int:
-    """Since when the job can run, or could before its last attempt (ms); 0 while it cannot."""
+    """Return since when the job can run, or could before its last attempt (ms); 0 while it cannot."""
     return 0 if info.state in NOT_READY else max(info.since, job.enqueued_at)
 
 
 def meta_of(job: Job) -> dict[str, Any] | None:
-    """What the project let travel with the job, without what this package adds."""
+    """Return the job's meta without the entries that this package adds."""
     return {key: value for key, value in (job.meta or {}).items() if key not in OWN_META} or None
 
 
 def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
-    """What has happened to it since."""
+    """Return what has happened to the job since it was enqueued."""
     at = iso(info.at)
     last = info.attempts[-1] if info.attempts else None
     part: dict[str, Any] = {
@@ -95,7 +95,7 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
 
 
 def attempt_payload(attempt: Attempt) -> dict[str, Any]:
-    """One line of the log of attempts."""
+    """Return one line of the attempts log."""
     payload = attempt._asdict()
     payload["at"] = iso(attempt.at)
     payload["run_time"] = attempt.run_ms / 1000 if attempt.run_ms >= 0 else None
@@ -104,7 +104,7 @@ def attempt_payload(attempt: Attempt) -> dict[str, Any]:
 
 
 def definition_of(name: str) -> JobDefinition | None:
-    """The job of that name, if this process knows it."""
+    """Return the job with that name if this process knows it."""
     try:
         return registry.get(name)
     except UnknownJob:
@@ -112,9 +112,9 @@ def definition_of(name: str) -> JobDefinition | None:
 
 
 def arguments_of(job: Job) -> tuple[list[Any], dict[str, Any]] | None:
-    """The stored arguments with the sensitive ones masked, as JSON values (a date stays `{"$date": …}`).
+    """Return the stored arguments as JSON values (a date stays `{"$date": …}`), with the sensitive ones masked.
 
-    None if they are no call."""
+    None if they are not a valid call."""
     call = as_json(job.args)
     if not (isinstance(call, list) and len(call) == 2 and isinstance(call[0], list) and isinstance(call[1], dict)):
         return None
@@ -123,7 +123,7 @@ def arguments_of(job: Job) -> tuple[list[Any], dict[str, Any]] | None:
 
 
 def named_arguments(job: Job) -> list[tuple[str, str]] | None:
-    """The arguments by parameter name, as text for people; None if they are no call."""
+    """Return the arguments by parameter name, as text for people; None if they are not a valid call."""
     call = arguments_of(job)
     if call is None:
         return None
@@ -136,7 +136,7 @@ def named_arguments(job: Job) -> list[tuple[str, str]] | None:
 
 
 def searchable_text(info: JobInfo) -> str:
-    """Everything a search may find this job by: id, name, arguments as shown, the last error."""
+    """Return the text in which a search looks for this job: id, name, arguments as shown, the last error."""
     last = info.attempts[-1] if info.attempts else None
     error = f"{last.error_type} {last.error}" if last else ""
     try:
@@ -149,7 +149,7 @@ def searchable_text(info: JobInfo) -> str:
 
 
 def as_json(data: bytes | None) -> Any:
-    """The JSON value, or its text where it is none."""
+    """Return the JSON value, or the text if it is not valid JSON."""
     if not data:
         return None
     data = without_worker(data)
@@ -160,7 +160,7 @@ def as_json(data: bytes | None) -> Any:
 
 
 def iso(ms: int) -> str | None:
-    """A stored time for programs; None for 0 and for what no calendar holds."""
+    """Return a stored time for programs; None for 0 and for times that no calendar can represent."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") if ms else None
     except (ValueError, OverflowError, OSError):

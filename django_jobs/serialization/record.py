@@ -1,7 +1,7 @@
-"""A job's record: Job ⇄ bytes.  The store keeps these bytes and never rewrites them, only replaces the last line.
+"""A job's record: Job ⇄ bytes.  The store keeps these bytes unchanged; it can only replace the last line.
 
-Seven lines; the first five are short so that a script finds what it needs without parsing JSON.  Lines 1 to 4 keep
-their meaning in every format, because the scripts of older workers read them:
+A record has seven lines.  The first five are short, so that a script finds what it needs without parsing JSON.  Lines 1
+to 4 have the same meaning in every format, because the scripts of older workers read them:
 
     -                     what of line 4 matters where the job starts: "+" look there, "<1000 key" a limit and nothing
                           else, "=" nothing; "-" where it is empty
@@ -12,9 +12,9 @@ their meaning in every format, because the scripts of older workers read them:
     {"request": "…"}      meta, or empty
     [[7], {}]             arguments: the rest, newlines and all
 
-A field of Options or Controls that this version does not know is carried along and has no effect here.  A record that
-must not be run without knowing something new (a field, a type of argument) is written in a new format: workers that do
-not know the format leave the job to those that do.
+A field of Options or Controls that this version does not know is kept and has no effect here.  If a record must not run
+without knowledge of something new (a field, a type of argument), it is written in a new format: workers that do not
+know the format leave the job to those that do.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from django_jobs.exceptions import CorruptRecord, NewerRecord
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
-#: In a line of Controls; inside another value its quotes would be escaped.
+#: Matches only in a line of Controls: inside another value its quotes would be escaped.
 _DIGEST = re.compile(rb'"unique":"([0-9a-f]+)"')
 _EXPIRY = re.compile(rb'"expires_at":\d+')
-#: First bytes of records whose fourth line has something.
+#: First bytes of records whose fourth line is not empty.
 _WITH_CONTROLS = (b"+", b"<", b"=")
 
 
 def _differing(value: Any) -> str:
-    """The fields of a dataclass that are not at their default, as JSON; "" if none."""
+    """Return the fields of a dataclass that differ from the default, as JSON; "" if none."""
     changed = {f.name: v for f in fields(value) if (v := getattr(value, f.name)) != f.default}
     more = json.loads(changed.pop("more", "{}"))
     return _dumps(changed | more) if changed or more else ""
@@ -48,7 +48,7 @@ def _differing(value: Any) -> str:
 _options_line = lru_cache(maxsize=1024)(_differing)
 
 
-#: Field → the names of the types it may have, as they are declared.
+#: Field → the names of its allowed types, as declared.
 _TYPES = {
     each.name: str(each.type).split(" | ")
     for kind in (Options, Controls)
@@ -58,7 +58,8 @@ _TYPES = {
 
 
 def _given(line: bytes) -> dict[str, Any]:
-    """The fields in a line.  Raises TypeError where one has a type that would only be noticed where it is used."""
+    """Return the fields in a line.  Raises TypeError for a wrong type that would otherwise be noticed only at its
+    use."""
     given = json.loads(line)
     more = {name: given.pop(name) for name in [name for name in given if name not in _TYPES]}
     for name, value in given.items():
@@ -72,7 +73,7 @@ def _options(line: bytes) -> Options:
     return Options(**_given(line))
 
 
-# Jobs of one type have the same line but for the digest, unless they have a time: those pass through.
+# Jobs of one type share this line, apart from the digest.  Jobs with a time do not, and are not cached.
 _shared = lru_cache(maxsize=512)(_given)
 _alike = lru_cache(maxsize=512)(lambda line: Controls(**_given(line)))
 
@@ -93,7 +94,7 @@ def _meta(line: bytes) -> dict[str, Any]:
 
 
 def encode(job: Job) -> bytes:
-    """Return the record of `job`.  `job.name` must not hold a newline (names are checked at definition)."""
+    """Return the record of `job`.  `job.name` must not contain a newline (names are checked at definition)."""
     options = "" if job.options is DEFAULT_OPTIONS else _options_line(job.options)
     controls = "" if job.controls is PLAIN else _differing(job.controls)
     meta = _dumps(job.meta) if job.meta else ""
@@ -102,7 +103,7 @@ def encode(job: Job) -> bytes:
 
 
 def _flag(controls: Controls) -> str:
-    """The first line where there are controls: what a claim need not read further for."""
+    """Return the first line for a job with controls: what a claim needs to know without reading further."""
     if controls.expires_at is not None or (controls.unique is not None and controls.unique_mode == "queued"):
         return "+"
     key = controls.limit_key
@@ -112,12 +113,12 @@ def _flag(controls: Controls) -> str:
 
 
 def has_controls(record: bytes) -> bool:
-    """Does a record differ from PLAIN?  Known from its first byte."""
+    """Return whether the controls of a record differ from PLAIN.  The first byte shows it."""
     return record[:1] in _WITH_CONTROLS
 
 
 def decode(id: str, queue: str, record: bytes) -> Job:
-    """Return the job whose record this is; raise CorruptRecord, which names the reason, if it is none."""
+    """Return the job of this record.  Raises CorruptRecord with the reason if it cannot be read."""
     try:
         _, named, options, controls, enqueued_at, meta, args = record.split(b"\n", 6)
         name, _, number = named.decode().partition("\t")
@@ -143,7 +144,7 @@ def decode(id: str, queue: str, record: bytes) -> Job:
 
 
 def with_expiry(record: bytes, at: int) -> bytes:
-    """The record with another `expires_at`, where it has one."""
+    """Return the record with another `expires_at`, if it has one."""
     lines = record.split(b"\n", 4)
     if len(lines) == 5:
         lines[3] = _EXPIRY.sub(b'"expires_at":%d' % at, lines[3], count=1)
@@ -151,7 +152,7 @@ def with_expiry(record: bytes, at: int) -> bytes:
 
 
 def with_time(record: bytes, at: int) -> bytes:
-    """The record with another time of enqueueing."""
+    """Return the record with another time of enqueueing."""
     lines = record.split(b"\n", 5)
     if len(lines) == 6 and lines[4].isdigit():
         lines[4] = b"%d" % at
@@ -159,18 +160,18 @@ def with_time(record: bytes, at: int) -> bytes:
 
 
 def name_of(record: bytes) -> str:
-    """The name in a record, or "" if there is none to be read: for lists that must show everything."""
+    """Return the name in a record, or "" if it cannot be read, for lists that must show every job."""
     return name_line(record).partition("\t")[0]
 
 
 def name_line(record: bytes) -> str:
-    """The name and, from format 2 on, the format: what a worker must know to run the job."""
+    """Return the name and, from format 2 on, the format: what a worker must know to run the job."""
     parts = record.split(b"\n", 2)
     return parts[1].decode(errors="replace") if len(parts) == 3 else ""
 
 
 def enqueued_ms(record: bytes, otherwise: int) -> int:
-    """The time in a record (ms), or `otherwise` if there is none to be read."""
+    """Return the time of enqueueing in a record (ms), or `otherwise` if it cannot be read."""
     try:
         return int(record.split(b"\n", 5)[4])
     except (IndexError, ValueError):
@@ -178,5 +179,5 @@ def enqueued_ms(record: bytes, otherwise: int) -> int:
 
 
 def waited_ms(record: bytes, since: int, until: int) -> int:
-    """How long a job with this record waited until then (ms): from `since`, as in JobInfo, or from its enqueueing."""
+    """Return how long the job had waited at `until` (ms): from `since`, as in JobInfo, or from its enqueueing."""
     return max(0, until - max(since, enqueued_ms(record, until if not since else 0)))

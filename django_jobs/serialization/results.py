@@ -1,6 +1,6 @@
-"""What a function returned, as it is kept: the value, or why there is none.
+"""The stored form of what a function returned: the value, or why it is missing.
 
-A function that returned has done its work.  Whatever it returned, nothing here raises: the job succeeds all the same.
+A function that returned has done its work.  Nothing in this module raises, so the job succeeds in any case.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from django_jobs.conf import get_settings
 from django_jobs.exceptions import PayloadError
 from django_jobs.serialization.arguments import dump_value, load_value
 
-#: Begins what is kept instead of a result.  No value is written like this: json_types.py tags a dict with such a key.
+#: First bytes of what is stored instead of a result.  No value starts like this: json_types.py tags such dicts.
 _MISSING = b'{"$missing":'
-#: Begins a result that says which worker process ran the job: {"$by":["name",value]}.  Tagged like the above.
+#: First bytes of a result that names the worker process: {"$by":["name",value]}.  No value starts like this either.
 _BY = b'{"$by":['
-#: Characters of a reason: it may quote what was returned.
+#: Maximum characters of a reason: it may quote the returned value.
 _LONGEST_REASON = 500
 
 
 class MissingResult:
-    """Stands for a result that is not there, and says why: `str(result)`.  It is false, as None is."""
+    """Stands for a missing result and says why: `str(result)`.  It is false, like None."""
 
     __slots__ = ("reason",)
 
@@ -46,9 +46,9 @@ class MissingResult:
 
 
 def dump_result(value: Any, worker: str | None = None) -> tuple[bytes, str]:
-    """What is stored of a returned value, and why it is missing: "" if it is not.
+    """Return what to store for a returned value, and why it is missing ("" if it is not).
 
-    With `worker` it says so, and something is stored of None, too."""
+    With `worker`, the stored bytes name the worker, also for None."""
     if worker is not None:
         stored, why = (b"null", "") if value is None else dump_result(value)
         return (stored, why) if why else (_BY + json.dumps(worker).encode() + b"," + stored + b"]}", "")
@@ -60,25 +60,25 @@ def dump_result(value: Any, worker: str | None = None) -> tuple[bytes, str]:
         if len(stored) <= limit:
             return stored, ""
         why = f"The result takes {len(stored)} bytes; MAX_PAYLOAD is {limit}. Return a reference instead."
-    except BaseException as error:  # an encoder or a __repr__ of the value's own may raise anything
+    except BaseException as error:  # an encoder or a __repr__ in the value may raise anything
         why = _why(value, error)
     return _MISSING + json.dumps(why).encode() + b"}", why
 
 
 def load_result(stored: bytes) -> Any:
-    """The value, or a MissingResult.  `stored` is not empty."""
+    """Return the value, or a MissingResult.  `stored` is not empty."""
     stored = without_worker(stored)
     why = why_missing(stored)
     return load_value(stored) if why is None else MissingResult(why)
 
 
 def worker_of(stored: bytes) -> str:
-    """The worker process that the result names, "" where it names none."""
+    """Return the worker process that the result names; "" if it names none."""
     return _parts(stored)[0]
 
 
 def without_worker(stored: bytes) -> bytes:
-    """The result alone.  It may have been cut for a page."""
+    """Return the result without the worker's name.  It may have been cut for a page."""
     return _parts(stored)[1]
 
 
@@ -94,7 +94,7 @@ def _parts(stored: bytes) -> tuple[str, bytes]:
 
 
 def why_missing(stored: bytes | None) -> str | None:
-    """Why the result is missing; None if it is not."""
+    """Return why the result is missing; None if it is not."""
     if not stored or not stored.startswith(_MISSING):
         return None
     try:
@@ -112,7 +112,7 @@ def _why(value: Any, error: BaseException) -> str:
     try:
         if isinstance(error, PayloadError):
             return str(error).replace(" Pass ", " Return ")[:_LONGEST_REASON]
-    except BaseException:  # the text quotes the value
+    except BaseException:  # the text quotes the value, whose __repr__ may raise anything
         pass
     return (
         f"The result is of type {kind.__module__}.{kind.__qualname__}; encoding it raised {type(error).__qualname__}."
