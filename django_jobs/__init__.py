@@ -70,7 +70,7 @@ __all__ = [
     "job",
 ]
 
-#: Where each name is, looked up at first use: `import django_jobs` must cost nothing and need no settings.
+#: The module of each name, imported at first use: `import django_jobs` must be cheap and need no settings.
 _HOMES = {
     "django_jobs.core.context": ("JobContext", "RunningJob", "current_job"),
     "django_jobs.core.values": ("State",),

@@ -1,6 +1,6 @@
-"""System checks: what is wrong with DJANGO_JOBS and with the jobs, before anything runs.  Never asks the network.
+"""System checks: finds errors in DJANGO_JOBS and in the jobs before anything runs.  Never uses the network.
 
-The ids are listed in docs/reference/checks.md; an id that was released keeps its meaning.
+The ids are listed in docs/reference/checks.md; a released id keeps its meaning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TAG = "django_jobs"
 
 
 def register_checks() -> None:
-    """Make the checks known to Django; called once, by the app."""
+    """Register the checks with Django; the app calls this once."""
     checks.register(check_settings, TAG)
     checks.register(check_jobs, TAG)
     checks.register(check_modules, TAG)
@@ -41,12 +41,12 @@ def register_checks() -> None:
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E001–E008, E012, E013 and W001: is DJANGO_JOBS as the reference says?"""
+    """E001–E008, E012, E013 and W001: Does DJANGO_JOBS follow the reference?"""
     raw = raw_setting()
     if not isinstance(raw, Mapping):
         return [
             Error(
-                # Its type only: text is most likely an address, with a password.
+                # Only the type is shown: a text is most likely an address with a password.
                 f"DJANGO_JOBS is of type {type(raw).__name__}, not a dict.",
                 hint="Write DJANGO_JOBS = {'STORE': 'redis://localhost:6379/0'}.",
                 id=_id("E001"),
@@ -73,7 +73,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """E009–E011, E014, E016 and W003: does each job fit the settings?"""
     if any(message.is_serious() for message in check_settings()):
-        return []  # the settings come first; jobs cannot be read without them
+        return []  # the settings come first; without them the jobs cannot be checked
     found: list[CheckMessage] = []
     settings = get_settings()
     for definition in registry.all_definitions():
@@ -95,9 +95,9 @@ def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) ->
 
 
 def check_modules(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E017 and W004: do workers find all jobs and tasks?
+    """E017 and W004: Do workers find all jobs and tasks?
 
-    Only those are known that something has imported by now: the URL configuration, to begin with, as views enqueue."""
+    Knows only the jobs of modules that are imported by now, among them the URL configuration, because views enqueue."""
     found: list[CheckMessage] = [
         Error(
             f"DJANGO_JOBS['MODULES'] names {name!r}, which no installed app has, and which is no module by itself.",
@@ -106,7 +106,7 @@ def check_modules(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any)
         )
         for name in discovery.missing()
     ]
-    with suppress(Exception):  # what is wrong with it, Django's own check says
+    with suppress(Exception):  # if it is wrong, Django's own check reports it
         _ = get_resolver().url_patterns
     for definition in registry.all_definitions():
         if definition.is_late:
@@ -176,7 +176,7 @@ def _authorizer(api: Any) -> Iterator[CheckMessage]:
     try:
         find_authorizer(path)
     except Exception as error:
-        # Whatever the import raises: requests would meet it one by one, each with a 500.
+        # The import can raise anything.  Without this check, every request would answer 500.
         hint = f"Let {path!r} be a function of the request that returns a Principal or None, or a class with one."
         place = "DJANGO_JOBS['API']['AUTHORIZER']"
         yield Error(f"{place} cannot be used: {type(error).__name__}: {error}.", hint=hint, id=_id("E013"))
@@ -195,7 +195,7 @@ def _cron(owner: str, cron: str | None, obj: Any = None) -> list[CheckMessage]:
 
 
 def _call_by_cron(definition: JobDefinition) -> list[CheckMessage]:
-    """A schedule on the job itself has no arguments to give."""
+    """A schedule on the job itself cannot pass arguments."""
     try:
         if definition.cron is not None:
             definition.check_call((), {})
@@ -231,7 +231,7 @@ def _schedule(name: str, schedule: Any) -> Iterator[CheckMessage]:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, known, n=1)
-    # A key in small letters is the usual slip, and too far away for a comparison of letters.
+    # Lower case is the usual mistake, and too different for a comparison of characters.
     close = close or get_close_matches(name.upper(), known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(sorted(known))}."
 

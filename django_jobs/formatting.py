@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 
 def moment(ms: int) -> SafeString | str:
-    """A stored time as "3 minutes ago", with the exact time to point at; a dash for none."""
+    """Return a stored time as "3 minutes ago", with the exact time as a tooltip; a dash if there is none."""
     try:
         at = datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError, TypeError):
@@ -25,7 +25,7 @@ def moment(ms: int) -> SafeString | str:
 
 
 def exact(ms: int) -> str:
-    """A stored time in full; a dash for none."""
+    """Return a stored time in full; a dash if there is none."""
     try:
         return exactly(datetime.fromtimestamp(ms / 1000, UTC)) if ms else "—"
     except (ValueError, OverflowError, OSError, TypeError):
@@ -33,13 +33,13 @@ def exact(ms: int) -> str:
 
 
 def exactly(at: datetime) -> str:
-    """Date and time to the second, in the current time zone."""
+    """Return date and time to the second, in the current time zone."""
     local = localtime(at)
     return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
 
 
 def relative(ms: int) -> str:
-    """How far from now, by this machine's clock."""
+    """Return the distance from now, by this machine's clock."""
     now = datetime.now(UTC)
     at = datetime.fromtimestamp(ms / 1000, UTC)
     seconds = (now - at).total_seconds()
@@ -53,7 +53,7 @@ def relative(ms: int) -> str:
 
 
 def duration(ms: float) -> str:
-    """A length of time in at most two units: "340 ms", "2.5 s", "3 min 20 s", "4 h 5 min", "2 d 3 h"."""
+    """Return a duration in at most two units: "340 ms", "2.5 s", "3 min 20 s", "4 h 5 min", "2 d 3 h"."""
     if ms is None or ms < 0:
         return "—"
     if ms < 1:

@@ -1,4 +1,4 @@
-"""Django middleware: a full queue is told to the client as 503 with Retry-After, so that it tries again later."""
+"""Django middleware that answers a full queue with 503 and Retry-After, so that the client tries again later."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from django.utils.translation import gettext as _
 
 from django_jobs.exceptions import QueueFull
 
-#: Seconds.  Long enough for a queue to move, short enough that a person still waits.
+#: Seconds: long enough for some jobs to run, short enough for a person to wait.
 RETRY_AFTER = 5
 
 
 class QueueFullMiddleware:
     """Answers 503 with Retry-After where a view raises QueueFull.  Works in WSGI and ASGI projects.
 
-    With ATOMIC_REQUESTS, a job that a view enqueues is handed over after the commit: what the view saved stays saved,
-    the job is not enqueued, and the answer is 503 all the same.
+    With ATOMIC_REQUESTS, a job that a view enqueues is sent after the commit.  If the queue is full then, what the view
+    saved stays saved, the job is not enqueued, and the answer is 503 nevertheless.
     """
 
     sync_capable = True
@@ -33,7 +33,7 @@ class QueueFullMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Called by Django for what a view raised, and for what its transaction's commit raised."""
+        """Django calls this for errors raised by a view or by the commit of its transaction."""
         if not isinstance(error, QueueFull):
             return None
         return HttpResponse(

@@ -1,4 +1,4 @@
-"""The line of a job that ended; and for your LOGGING setting, the job's id on every record logged inside a job."""
+"""The log line of a job that ended, and a filter for LOGGING that adds the job's id to every record logged in a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("django_jobs.worker")
 
 
 class Ended(NamedTuple):
-    """How one attempt ended, or a job that had none (attempt 0).  Arguments are never logged."""
+    """How one attempt ended, or a job that had no attempt (attempt 0).  Arguments are never logged."""
 
     name: str
     id: str
@@ -22,7 +22,7 @@ class Ended(NamedTuple):
     why: str = ""
 
     def log(self, state: str, level: int = logging.INFO) -> None:
-        """The one line of its end."""
+        """Log the line for the end of the attempt."""
         if logger.isEnabledFor(level):
             logger.log(
                 level,
@@ -30,7 +30,7 @@ class Ended(NamedTuple):
                 *self[:3],
                 state,
                 self.attempt,
-                # The clocks of two machines may differ; a run that never was takes -1.
+                # The clocks of two machines may differ, and a job that never ran has -1.
                 max(self.wait_ms, 0),
                 max(self.run_ms, 0),
                 self.why and f": {self.why}",
@@ -38,7 +38,7 @@ class Ended(NamedTuple):
             )
 
     def log_death(self) -> None:
-        """The same as `log("dead")`, and an error for those whose alerts listen for errors: nobody wanted it dead."""
+        """Log `log("dead")` and in addition an error, for alerts on errors: nobody asked for this job's death."""
         self.log("dead")
         text = "%s %s on %s runs no more after attempt %d (%s). See `manage.py jobs show %s`"
         logger.error(text, *self[:4], self.why, self.id, extra=self._extra())
@@ -48,10 +48,10 @@ class Ended(NamedTuple):
 
 
 class JobContextFilter(logging.Filter):
-    """Adds `job_id`, `job_name`, `job_queue` and `job_attempt` to each record; "-" and 0 outside of a job.
+    """Adds `job_id`, `job_name`, `job_queue` and `job_attempt` to each record; outside a job they are "-" and 0.
 
-    Use it on a handler: `"filters": {"job": {"()": "django_jobs.logs.JobContextFilter"}}`.  A record that says for
-    itself which job it is about keeps that.
+    Use it on a handler: `"filters": {"job": {"()": "django_jobs.logs.JobContextFilter"}}`.  A record that already has
+    these attributes keeps them.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -1,6 +1,6 @@
-"""Prometheus metrics, read from the store at scrape time: no state in processes, so restarts lose nothing.
+"""Prometheus metrics, read from the store at scrape time: processes keep no state, so restarts lose nothing.
 
-Extra `metrics`.  `register()` adds the numbers to a registry of yours; the HTTP API serves them at `metrics`.
+Extra `metrics`.  `register()` adds the metrics to your own registry; the HTTP API serves them at `metrics`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from django_jobs.remote import known
 from django_jobs.stores import get_store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: Names that no code here knows share one label: whoever can enqueue must not be able to fill Prometheus.
+#: Names that this process does not know share one label, so that a caller who can enqueue cannot flood Prometheus.
 OTHER = "other"
-#: event of the store's totals → metric, help; with a `status` where one metric has several.
+#: event in the store's totals → metric, help; plus a `status` if several events share one metric.
 COUNTERS = (
     ("enqueued", "django_jobs_enqueued", "Jobs that were accepted.", ""),
     ("succeeded", "django_jobs_processed", "Attempts that ended, by how.", "succeeded"),
@@ -32,10 +32,10 @@ QUEUE_COUNTERS = ("cancelled", "expired", "recovered", "trimmed_dead")
 
 
 class JobsCollector:
-    """What `prometheus_client` calls at every scrape."""
+    """A collector: `prometheus_client` calls it at every scrape."""
 
     def collect(self) -> Iterator[Any]:
-        """All metrics, from one look at the store."""
+        """Yield all metrics, from one read of the store."""
         store = get_store()
         queues = store.stats(queue_names())
         yield from counters(queues, {*registry.names(), *known()})
@@ -51,12 +51,12 @@ class JobsCollector:
         )
 
     def describe(self) -> list[Any]:
-        """Nothing: so registering does not need the store."""
+        """Return nothing, so that registering does not need the store."""
         return []
 
 
 def counters(queues: Iterable[QueueStats], names: set[str]) -> Iterator[Any]:
-    """What only grows, per queue and job name."""
+    """Yield the counters, per queue and job name."""
     from prometheus_client.core import CounterMetricFamily
 
     all_child_processes: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def counters(queues: Iterable[QueueStats], names: set[str]) -> Iterator[Any]:
 
 
 def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:
-    """How it is now, per queue."""
+    """Yield the gauges, per queue."""
     yield _gauge(
         "django_jobs_queue_depth", "Queued jobs.", ["queue"], [([q.queue], q.counts.get("queued", 0)) for q in queues]
     )
@@ -101,7 +101,7 @@ def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:
 
 
 def _per_job(queue: QueueStats, event: str, names: set[str]) -> dict[str, int]:
-    """Counts of one event by job name; what carries no known name is under OTHER, so that sums are right."""
+    """Return the counts of one event by job name; unknown names are under OTHER, so that sums are right."""
     counts: dict[str, int] = {}
     named = 0
     for key, count in queue.totals.items():
@@ -126,7 +126,7 @@ def _gauge(name: str, text: str, labels: list[str], samples: Iterable[tuple[list
 
 
 def register(target: Any = None) -> JobsCollector:
-    """Add the metrics to a prometheus_client registry (default: its global one), so your own exporter serves them."""
+    """Add the metrics to a prometheus_client registry (default: the global one), for your own exporter."""
     collector = JobsCollector()
     if target is None:
         target = _client().REGISTRY
@@ -135,7 +135,7 @@ def register(target: Any = None) -> JobsCollector:
 
 
 def text() -> bytes:
-    """All metrics in Prometheus' text format."""
+    """Return all metrics in Prometheus' text format."""
     client = _client()
     own = client.CollectorRegistry()
     own.register(JobsCollector())

@@ -1,4 +1,4 @@
-"""pytest plugin: the fixture `jobs`.  Imports no Django before a test asks for it."""
+"""pytest plugin with the fixture `jobs`.  Does not import Django before a test uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def jobs() -> Iterator[Jobs]:
-    """Jobs in memory, looked at and run by the test itself: see django_jobs.testing.Jobs."""
+    """Jobs in memory that the test itself inspects and runs: see django_jobs.testing.Jobs."""
     from django_jobs.testing import Jobs
 
     with Jobs() as jobs:

@@ -1,12 +1,12 @@
-"""Signals, sent with send_robust after the fact: a receiver sees what is so, and cannot fail a job.
+"""Signals, sent with send_robust after the event: a receiver sees what has happened and cannot make a job fail.
 
-Each job signal has as sender the JobDefinition (None where the name is not known) and these keyword arguments:
+The sender of each job signal is the JobDefinition (None if the name is not known).  All have these arguments:
 
     job_id, name, queue   strings
     attempt               1 for the first start; 0 where none was made
     job                   the RunningJob where this process ran it, else None
 
-and of its own:
+Each signal has arguments of its own:
 
     job_enqueued     handle (JobHandle; where it is sent in bulk, once per job)
     job_succeeded    run_ms, wait_ms
@@ -15,7 +15,7 @@ and of its own:
     job_dead         error, outcome ("failed", "timeout", "worker_lost", "unknown_job", "corrupt")
     job_cancelled    error (the reason)
 
-worker_started and worker_stopped have the worker's name as `name`, and are sent in the parent with sender None.
+worker_started and worker_stopped have the worker's name as `name`; the parent process sends them with sender None.
 """
 
 from __future__ import annotations

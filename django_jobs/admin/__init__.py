@@ -1,4 +1,4 @@
-"""The operations console inside Django's admin: pages over browse, changes through operations."""
+"""The operations console inside Django's admin: its pages read through browse and act through operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DashboardAdmin", "register"]
 
 
 def register(site: AdminSite) -> None:
-    """Put the console into an admin site of your own."""
+    """Add the console to an admin site of your own."""
     site.register(Dashboard, DashboardAdmin)
     site.register(ArchivedJob, ArchivedJobAdmin)
     site.register(ApiToken, ApiTokenAdmin)

@@ -1,5 +1,5 @@
-"""The HTTP API (extra `api`): `path("jobs/", include("django_jobs.api.urls"))`.  A thin skin over enqueue, browse and
-operations; it answers nobody until DJANGO_JOBS["API"] is set."""
+"""The HTTP API (extra `api`): `path("jobs/", include("django_jobs.api.urls"))`.  A thin layer over enqueue, browse
+and operations; it refuses all requests until DJANGO_JOBS["API"] is set."""
 
 from __future__ import annotations
 

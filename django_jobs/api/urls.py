@@ -24,7 +24,7 @@ OPENAPI = "v1/openapi.json"
 
 
 class StrictParser(Parser):
-    """JSON as RFC 8259 has it: NaN and Infinity are none."""
+    """JSON as in RFC 8259: without NaN and Infinity."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         return json.loads(request.body, parse_constant=_no_constant)
@@ -35,7 +35,7 @@ def _no_constant(name: str) -> None:
 
 
 def make_api() -> NinjaAPI:
-    """All endpoints, and one way for errors."""
+    """Return the API with all endpoints and one error handler."""
     api = NinjaAPI(
         title="django_jobs",
         version=VERSION,
@@ -55,19 +55,19 @@ def make_api() -> NinjaAPI:
 
 
 api = make_api()
-# Who serves the API will need its store: better imported with the URLconf than in the first request.
+# A process that serves the API needs the store: import it with the URLconf, not in the first request.
 maker_of(get_settings())
 
 
 def openapi(request: HttpRequest) -> HttpResponse:
-    """The OpenAPI document, for whoever has any token."""
+    """Return the OpenAPI document, to callers with any token."""
     authenticate(request)
     document = api.get_openapi_schema(path_prefix=request.path.removesuffix(OPENAPI))
     return HttpResponse(json.dumps(describe_errors(document)), content_type="application/json")
 
 
 def describe_errors(document: dict[str, Any]) -> dict[str, Any]:
-    """Add what ninja cannot know: how callers prove who they are, and what any error looks like."""
+    """Add what ninja cannot know: how callers authenticate, and the form of errors."""
     schema = ProblemDocument.model_json_schema()
     document["components"]["schemas"]["Problem"] = schema
     document["components"]["securitySchemes"] = {

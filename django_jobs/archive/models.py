@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class ArchivedJob(models.Model):
-    """One finished job, written by a worker's archiver; never changed by hand."""
+    """One finished job, written by a worker's archiver and never changed by hand."""
 
     job_id = models.CharField(_("id"), max_length=255)
     queue = models.CharField(_("queue"), max_length=128)

@@ -1,4 +1,4 @@
-"""Finished jobs in the database: JobInfo → row when they end, row → JobInfo when they are looked for."""
+"""Finished jobs in the database: JobInfo → row when they end, row → JobInfo when they are read."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import without_worker, worker_of
 
-#: Rows of one INSERT or DELETE: short transactions, and below the limit of variables of every database.
+#: Rows per INSERT or DELETE: transactions stay short, and below every database's limit of variables.
 BATCH = 500
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Cursor(NamedTuple):
-    """A place in the history: where the last page ended."""
+    """A position in the history: where the last page ended."""
 
     ended_at: datetime
     pk: int
 
     @classmethod
     def read(cls, text: str) -> Cursor:
-        """The reverse of str().  Raises ValueError."""
+        """Read what str() wrote.  Raises ValueError."""
         moment, _, pk = text.partition("_")
         if not re.fullmatch(r"\d{1,17}_\d{1,18}", text):
             raise ValueError(f"{text!r:.50} is no cursor.")
@@ -42,12 +42,12 @@ class Cursor(NamedTuple):
 
 
 def write(infos: Sequence[JobInfo]) -> int:
-    """Write finished jobs; those that are there stay as they are, unless they ended again later.  Returns new rows."""
+    """Write finished jobs.  Keeps existing rows, unless the job ended again later.  Returns the number of new rows."""
     latest = {(info.queue, info.id): row_of(info) for info in sorted(infos, key=lambda info: info.at)}
     written = 0
     rows = list(latest.values())
     for start in range(0, len(rows), BATCH):
-        # What was written a moment ago must be seen: never a replica.
+        # Rows written a moment ago must be visible, so never read from a replica.
         alias = router.db_for_write(ArchivedJob)
         with transaction.atomic(using=alias):
             written += _write_batch(ArchivedJob.objects.using(alias), rows[start : start + BATCH])
@@ -63,10 +63,10 @@ def _write_batch(table: QuerySet[ArchivedJob], rows: list[ArchivedJob]) -> int:
     for queue, job_id, pk, ended_at in found:
         row = wanted.pop((queue, job_id), None)
         if row is not None and row.ended_at > ended_at:
-            # A person revived it, and it has ended again.
+            # A person revived the job, and it has ended again.
             row.pk = pk
             older.append(row)
-    # Another archiver may be writing the same: the constraint decides, and both are right.
+    # Another archiver may be writing the same jobs: the constraint decides, and both rows are right.
     table.bulk_create(list(wanted.values()), ignore_conflicts=True)
     if older:
         fields = [field.name for field in ArchivedJob._meta.concrete_fields if not field.primary_key]
@@ -75,21 +75,21 @@ def _write_batch(table: QuerySet[ArchivedJob], rows: list[ArchivedJob]) -> int:
 
 
 def prune(days: float, limit: int = BATCH) -> int:
-    """Delete rows that ended more than `days` ago, at most `limit`.  Returns how many."""
+    """Delete rows that ended more than `days` ago, at most `limit`.  Returns how many were deleted."""
     old = ArchivedJob.objects.filter(ended_at__lt=timezone.now() - timedelta(days=days)).order_by("ended_at", "pk")
     keys = list(old.values_list("pk", flat=True)[:limit])
     return ArchivedJob.objects.filter(pk__in=keys).delete()[0] if keys else 0
 
 
 def at(queue: str, id: str) -> JobInfo | None:
-    """The archived job of this queue with this id.  Every PUT asks this: see ApiToken.objects.with_secret."""
+    """Return the archived job of this queue with this id.  Every PUT calls this: see ApiToken.objects.with_secret."""
     query = f"SELECT * FROM {ArchivedJob._meta.db_table} WHERE queue = %s AND job_id = %s"
     row = next(iter(ArchivedJob.objects.raw(query, [queue, id])), None)
     return info_of(row) if row is not None else None
 
 
 def find(id: str, queue: str | None = None) -> JobInfo | None:
-    """The archived job with this id, the newest where several queues had it; None if there is none."""
+    """Return the archived job with this id, the newest if several queues had one; None if there is none."""
     rows = ArchivedJob.objects.filter(job_id=id, **({"queue": queue} if queue is not None else {}))
     row = rows.order_by("-ended_at", "-pk").first()
     return info_of(row) if row is not None else None
@@ -98,7 +98,7 @@ def find(id: str, queue: str | None = None) -> JobInfo | None:
 def page(
     *, names: Iterable[str] = (), status: str = "", cursor: Cursor | None = None, limit: int = 50
 ) -> tuple[list[JobInfo], Cursor | None]:
-    """A page of the history, newest first, and where the next one begins (None = this is the last)."""
+    """Return a page of the history, newest first, and where the next one begins (None = this is the last)."""
     rows: QuerySet[ArchivedJob] = ArchivedJob.objects.order_by("-ended_at", "-pk")
     if wanted := list(names):
         rows = rows.filter(name__in=wanted)
@@ -112,7 +112,7 @@ def page(
 
 
 def row_of(info: JobInfo) -> ArchivedJob:
-    """A row, not saved, whose every value fits its column whatever is in the record."""
+    """Return an unsaved row whose values all fit their columns, whatever is in the record."""
     last = info.attempts[-1] if info.attempts else None
     try:
         enqueued_at = moment(decode(info.id, info.queue, info.record).enqueued_at)
@@ -138,7 +138,7 @@ def row_of(info: JobInfo) -> ArchivedJob:
 
 
 def info_of(row: ArchivedJob) -> JobInfo:
-    """The job as the store described it when it ended."""
+    """Return the job as the store described it when it ended."""
     return JobInfo(
         row.job_id,
         row.queue,
@@ -155,24 +155,24 @@ def info_of(row: ArchivedJob) -> JobInfo:
 
 
 def as_stored(value: datetime) -> datetime:
-    """As the database wants it: without a zone where the project says USE_TZ = False."""
+    """Return a time as the database needs it: without a zone if the project sets USE_TZ = False."""
     if timezone.is_aware(timezone.now()):
         return value
     return timezone.make_naive(value, timezone.get_default_timezone())
 
 
 def as_aware(value: datetime) -> datetime:
-    """As the database gave it, with its zone."""
+    """Return a time from the database with its zone."""
     return value if timezone.is_aware(value) else timezone.make_aware(value, timezone.get_default_timezone())
 
 
 def text(value: str, limit: int | None = None) -> str:
-    """What a database takes as text: PostgreSQL has no NUL."""
+    """Return text that a database accepts: PostgreSQL refuses NUL."""
     return value.replace("\x00", "\ufffd")[:limit]
 
 
 def moment(ms: int) -> datetime | None:
-    """A stored time, or None for 0 and for what no calendar holds."""
+    """Return a stored time, or None for 0 and for times that no calendar can represent."""
     try:
         return as_stored(datetime.fromtimestamp(ms / 1000, UTC)) if ms > 0 else None
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""The only way operators look: admin, API and commands read here.  Never changes a job."""
+"""Reads for operators: admin, API and commands read only here.  Never changes a job."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.documents import BROKEN
 
-#: So many queues are asked directly; beyond it the snapshot that workers publish answers, so that a page costs the
-#: same with 500 queues as with 20.
+#: Up to this many queues are counted in the store.  With more, the snapshot that workers publish is used, so that a
+#: page costs the same for 500 queues as for 20.
 LIVE_QUEUES = 20
-#: An older snapshot is not believed: no worker runs.
+#: An older snapshot (ms) is not used: it means that no worker runs.
 SNAPSHOT_LIFE = 60_000
 MINUTE = 60_000
 QUARTER = 15 * MINUTE
-#: period → (how far back, width of a bucket), ms.
+#: period → (length, width of a bucket), in ms.
 PERIODS = {"hour": (60 * MINUTE, MINUTE), "day": (96 * QUARTER, QUARTER)}
 EVENTS = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
@@ -30,22 +30,22 @@ Buckets = dict[int, dict[str, int]]
 class JobCounts:
     """What is known of all queues at one moment."""
 
-    #: state → jobs, over the queues that were counted.
+    #: state → number of jobs, in the queues that were counted.
     counts: dict[str, int]
-    #: queue → its numbers, for those that were counted.
+    #: queue → its numbers, for the queues that were counted.
     queues: dict[str, QueueStats]
-    #: every queue there is.
+    #: all queues.
     names: list[str]
     #: ms when a worker counted; 0 = counted now.
     at: int = 0
 
     @property
     def missing(self) -> int:
-        """How many queues were not counted: there are many, and no worker publishes numbers."""
+        """The number of queues that were not counted, because there are many and no worker publishes numbers."""
         return len(self.names) - len(self.queues)
 
     def holding(self, state: State) -> list[str]:
-        """The queues that have jobs in that state, fullest first."""
+        """Return the queues that have jobs in that state, fullest first."""
         full = [(stats.counts.get(state, 0), name) for name, stats in self.queues.items()]
         return [name for count, name in sorted(full, key=lambda pair: (-pair[0], pair[1])) if count]
 
@@ -63,23 +63,23 @@ class Series:
 
 
 def queue_names() -> list[str]:
-    """Every queue: the configured ones in their order, then others that were enqueued to."""
+    """Return every queue: the configured ones in their order, then other queues that jobs were enqueued to."""
     configured = list(get_settings().queues)
     return configured + sorted(set(get_store().queues()) - set(configured))
 
 
 def queue_stats(queues: Sequence[str]) -> list[QueueStats]:
-    """The numbers of these queues, asked now."""
+    """Return the current numbers of these queues."""
     return get_store().stats(queues)
 
 
 def job_counts(names: Sequence[str] | None = None) -> JobCounts:
-    """Count everything; with many queues, as a worker counted it some seconds ago."""
+    """Count the jobs of all queues; with many queues, return what a worker counted some seconds ago."""
     names = list(queue_names() if names is None else names)
     if len(names) <= LIVE_QUEUES:
         return count(get_store().stats(names), names)
     document = get_store().get_document("snapshot")
-    with suppress(*BROKEN):  # it counts as none, and workers write the next
+    with suppress(*BROKEN):  # a damaged snapshot counts as none, and workers write the next
         if document and 0 <= get_store().now() - document.get("at", 0) <= SNAPSHOT_LIFE:
             stats = [read_stats(name, document["queues"][name]) for name in names if name in document["queues"]]
             return count(stats, names, document["at"])
@@ -87,26 +87,26 @@ def job_counts(names: Sequence[str] | None = None) -> JobCounts:
 
 
 def count(stats: Iterable[QueueStats], names: list[str], at: int = 0) -> JobCounts:
-    """Add the queues up."""
+    """Add up the numbers of the queues."""
     queues = {entry.queue: entry for entry in stats}
     totals = {state.value: sum(entry.counts.get(state, 0) for entry in queues.values()) for state in State}
     return JobCounts(totals, queues, names, at)
 
 
 def write_stats(stats: QueueStats) -> dict[str, Any]:
-    """One queue as an entry of the snapshot."""
+    """Return one queue's numbers as an entry of the snapshot."""
     paused = [stats.paused.reason, stats.paused.until, stats.paused.since] if stats.paused else None
     return {"counts": {k: v for k, v in stats.counts.items() if v}, "latency": stats.latency, "paused": paused}
 
 
 def read_stats(queue: str, entry: Mapping[str, Any]) -> QueueStats:
-    """The reverse of write_stats."""
+    """Read what write_stats wrote."""
     counts = {state.value: entry["counts"].get(state, 0) for state in State}
     return QueueStats(queue, counts, entry["latency"], Pause(*entry["paused"]) if entry["paused"] else None)
 
 
 def read_buckets(document: Mapping[str, Any], period: str) -> Buckets:
-    """A series of the snapshot; none if it cannot be read."""
+    """Return a series of the snapshot; an empty one if it cannot be read."""
     with suppress(*BROKEN):
         return {
             int(start): {str(event): int(number) for event, number in events.items()}
@@ -116,7 +116,7 @@ def read_buckets(document: Mapping[str, Any], period: str) -> Buckets:
 
 
 def series(period: str = "hour", queues: Sequence[str] | None = None) -> Series:
-    """Events of the last "hour" (per minute) or "day" (per quarter), of these queues or of all."""
+    """Return the events of the last "hour" (per minute) or "day" (per 15 minutes), of these queues or of all."""
     span, width = PERIODS[period]
     now = get_store().now()
     names = list(queue_names() if queues is None else queues)
@@ -132,7 +132,7 @@ def series(period: str = "hour", queues: Sequence[str] | None = None) -> Series:
 
 
 def collect(queues: Sequence[str], since: int, width: int) -> Buckets:
-    """Add up the minutes of these queues, from `since`, in buckets of `width` ms."""
+    """Add up the minutes of these queues since `since`, in buckets of `width` ms."""
     buckets: Buckets = {}
     for minute, events in get_store().sums(queues, since).items():
         bucket = buckets.setdefault(minute // width * width, {})

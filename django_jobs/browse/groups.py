@@ -1,4 +1,4 @@
-"""Which errors: jobs that wait for a retry or are dead, grouped by what went wrong."""
+"""Groups the errors of jobs that are dead or wait for a retry."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from django_jobs.core.values import Attempt, JobInfo
 from django_jobs.serialization.record import name_of
 
-#: What differs between two messages of the same error: quoted text, numbers, long hexadecimal words.
+#: The parts in which two messages of the same error differ: quoted text, numbers, long hexadecimal words.
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3,6}\b|0x[0-9a-fA-F]+|\d+(?:\.\d+)*")
-#: Enough of a message to tell errors apart, and short enough for an address.
+#: Maximum length of a message's signature: enough to tell errors apart, and short enough for a URL.
 LENGTH = 160
 
 
 @dataclass(slots=True)
 class ErrorGroup:
-    """Jobs that failed alike."""
+    """Jobs that failed with the same kind of error."""
 
     signature: str
     error_type: str
-    #: the message of the latest of them, as it was.
+    #: the unchanged message of the latest of them.
     example: str
     latest: JobInfo
     count: int = 0
@@ -29,7 +29,7 @@ class ErrorGroup:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The groups of a bounded scan, largest first."""
+    """The groups found by a bounded scan, largest first."""
 
     groups: list[ErrorGroup]
     scanned: int
@@ -38,7 +38,7 @@ class Groups:
 
 
 def signature_of(info: JobInfo) -> str:
-    """The kind of a job's last error: class and message without what varies; "" if it has none."""
+    """Return the signature of a job's last error: class and message without the parts that vary; "" if it has none."""
     if not info.attempts:
         return ""
     last = info.attempts[-1]
@@ -47,7 +47,7 @@ def signature_of(info: JobInfo) -> str:
 
 
 def kind_of(attempt: Attempt) -> str:
-    """The class of an error as people write it, or how the attempt ended."""
+    """Return the error's class as Python prints it, or how the attempt ended."""
     return attempt.error_name or attempt.outcome
 
 

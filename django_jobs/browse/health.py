@@ -1,4 +1,4 @@
-"""What needs a person: the short list an operator reads first."""
+"""What needs a person's attention: the short list that an operator reads first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from django_jobs.core.values import State, WorkerInfo
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.browsing import ParkedName
 
-#: The oldest waiting job of a queue has waited so long (ms): worth a look.
+#: A queue whose oldest waiting job has waited this long (ms) is listed.
 SLOW = 5 * 60_000
-#: No more lines of one kind: the list must stay short enough to be read.
+#: Maximum lines of one kind: the list must stay short enough to be read.
 LINES = 5
 
 
 class HealthIssue(NamedTuple):
-    """One thing to look at.  `kind` says which sentence; the page words it."""
+    """One line of the list.  `kind` selects the sentence; the page words it."""
 
     #: "no_workers" | "narrow" | "latency" | "paused" | "type_paused" | "dead" | "unreported" | "trimmed" | "unknown"
     kind: str
@@ -26,7 +26,7 @@ class HealthIssue(NamedTuple):
 
 
 def unknown_names(counted: JobCounts, workers: list[WorkerInfo]) -> list[ParkedName]:
-    """What waits for a worker that knows it while none that lives does.  Asks only queues that have blocked jobs."""
+    """Return the names that jobs wait for and no live worker knows.  Asks only queues that have blocked jobs."""
     found = []
     for queue in counted.holding(State.BLOCKED)[:LIVE_QUEUES]:
         knowing = {each.info.get("knows") for each in workers if queue in _queues_of(each)}
@@ -40,7 +40,7 @@ def _queues_of(worker: WorkerInfo) -> list[Any]:
 
 
 def health_issues(counted: JobCounts, workers: list[WorkerInfo]) -> list[HealthIssue]:
-    """Everything that needs a person, worst first."""
+    """Return everything that needs attention, worst first."""
     found: list[HealthIssue] = []
     waiting = counted.counts[State.QUEUED]
     if not workers and waiting:

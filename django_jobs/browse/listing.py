@@ -1,4 +1,4 @@
-"""All jobs of a state, page by page, for programs: none that stays is missed, however many come and go meanwhile."""
+"""All jobs of a state, page by page, for programs.  Finds every job that stays, however many come and go meanwhile."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from django_jobs.stores import get_store
 class Position(NamedTuple):
     """Where the next page begins."""
 
-    #: ms: finished jobs that ended since the first page are left out, so that a walk ends.
+    #: ms: jobs that end after the first page was read are left out, so that the walk ends.
     until: int
     queue: str
-    #: of `Store.walk`.
+    #: cursor of `Store.walk`.
     cursor: str = ""
 
 
@@ -27,10 +27,10 @@ def listing(
     limit: int,
     position: Position | None = None,
 ) -> tuple[list[JobInfo], Position | None]:
-    """Up to `limit` jobs of `state` that `accepts` takes, and where the next page begins (None: that was all).
+    """Return up to `limit` jobs of `state` that `accepts` takes, and where the next page begins (None: no more).
 
-    Each as in `Store.page`.  About SCAN jobs are looked at, so a page may have fewer than there are.  Raises ValueError
-    if the position is none of this list."""
+    The jobs are as in `Store.page`.  About SCAN jobs are checked, so a page may have fewer jobs than match.  Raises
+    ValueError if the position does not belong to this list."""
     store, found, looked = get_store(), list[JobInfo](), 0
     position = position or Position(store.now(), "")
     for queue in sorted(each for each in queues if each >= position.queue):

@@ -1,4 +1,4 @@
-"""Pages of jobs in one state, of one queue or of several together."""
+"""Pages of the jobs in one state, of one queue or of several queues together."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from django_jobs.stores import get_store
 
 __all__ = ["PAGE", "Page", "order_key", "page", "queue_names"]
 
-#: Jobs on a page.
+#: Jobs per page.
 PAGE = 50
-#: A page over several queues is merged from the beginning of each, so its cost grows with its number: so deep, over so
-#: many queues (each takes up to six commands of the thirty that a page may cost).  One queue alone is paged to its end
-#: at the same cost everywhere.
+#: A page over several queues is merged from the beginning of each queue, so its cost grows with its number.  These are
+#: the limits of the depth and of the number of queues (each takes up to six of the thirty commands that a page may
+#: cost).  A single queue has no such limit: each of its pages costs the same.
 MERGE_DEPTH = 500
 MERGE_QUEUES = 4
 
@@ -25,28 +25,28 @@ class Page:
     """One page of a list of jobs."""
 
     jobs: list[JobInfo]
-    #: 1 for the first.
+    #: page number, from 1.
     number: int
-    #: how many pages can be shown.
+    #: number of pages that can be shown.
     pages: int
-    #: jobs in that state, in all queues asked for.
+    #: number of jobs in that state, in all queues asked for.
     total: int
-    #: queues that have such jobs but were left out of the merge.
+    #: number of queues that have such jobs but were left out of the merge.
     left_out: int = 0
 
     @property
     def bounded(self) -> bool:
-        """Are there jobs that only a choice of queue can show?"""
+        """Return whether some jobs can only be seen by choosing a queue."""
         return self.left_out > 0 or self.total > self.pages * PAGE
 
 
 def newest_first(state: State) -> bool:
-    """The order people expect: what ended last comes first, what runs next comes first."""
+    """Return True for finished states: the last to end comes first.  In other states, the next to run comes first."""
     return state in FINISHED
 
 
 def page(state: State, queue: str | None = None, number: int = 1, *, counted: JobCounts | None = None) -> Page:
-    """Page `number` of the jobs in `state`, of one queue or of all; a number too high gives the last page."""
+    """Return page `number` of the jobs in `state`, of one queue or of all; the last page if the number is too high."""
     if queue is not None:
         return page_of_queue(state, queue, number)
     counted = counted or job_counts()
@@ -64,7 +64,7 @@ def page(state: State, queue: str | None = None, number: int = 1, *, counted: Jo
 
 
 def page_of_queue(state: State, queue: str, number: int, total: int | None = None) -> Page:
-    """A page of one queue: any page costs the same."""
+    """Return a page of one queue; every page costs the same."""
     if total is None:
         total = get_store().stats([queue])[0].counts.get(state, 0)
     pages, number = clamp(total, number)
@@ -73,11 +73,11 @@ def page_of_queue(state: State, queue: str, number: int, total: int | None = Non
 
 
 def clamp(total: int, number: int) -> tuple[int, int]:
-    """How many pages there are, and the one to show."""
+    """Return the number of pages, and the number of the page to show."""
     pages = max(1, -(-total // PAGE))
     return pages, min(max(1, number), pages)
 
 
 def order_key(state: State):  # type: ignore[no-untyped-def]
-    """What jobs of several queues are merged by: their time, where the state has one."""
+    """Return the key that merges jobs of several queues: their time, if the state has one."""
     return lambda info: info.at

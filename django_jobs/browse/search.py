@@ -1,4 +1,4 @@
-"""Looking for jobs: by id exactly, by anything else in a bounded scan that says how far it got."""
+"""Search for jobs: by exact id, or by anything else in a bounded scan that reports how far it got."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_jobs.serialization import payloads
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 
-#: So many jobs are looked at by one search, so many are shown: a search costs the same whatever the number of jobs.
+#: Limits of the jobs that one search checks and shows: a search costs the same whatever the number of jobs.
 SCAN = 2_000
 SHOW = 100
 CHUNK = 1_000
@@ -21,22 +21,22 @@ CHUNK = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What is looked for; an empty field asks for nothing."""
+    """The search terms; an empty field matches everything."""
 
     queue: str = ""
     name: str = ""
-    #: in the id, the name, the arguments as they are shown, or the last error.
+    #: text in the id, the name, the arguments as shown, or the last error.
     text: str = ""
-    #: the signature of the last error, as in a group of errors.
+    #: signature of the last error, as in a group of errors.
     error: str = ""
 
     @property
     def needs_scan(self) -> bool:
-        """Is there more than a queue to look for?"""
+        """Return whether anything other than the queue is searched for."""
         return bool(self.name or self.text or self.error)
 
     def accepts(self, info: JobInfo) -> bool:
-        """Does this job match?  Arguments that are masked are not searched, nor can they be guessed by searching."""
+        """Return whether this job matches.  Masked arguments are not searched, so searching cannot reveal them."""
         if self.name and name_of(info.record) != self.name:
             return False
         if self.error and signature_of(info) != self.error:
@@ -46,22 +46,22 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a search found."""
+    """The result of a search."""
 
     jobs: list[JobInfo] = field(default_factory=list)
-    #: looked at; from `start`.
+    #: number of jobs checked, from `start` on.
     scanned: int = 0
-    #: jobs in that state.
+    #: number of jobs in that state.
     total: int = 0
     start: int = 0
-    #: where the next search goes on; None = everything was looked at.
+    #: where the next search continues; None = all jobs were checked.
     following: int | None = None
-    #: queues that have such jobs but were not looked at.
+    #: number of queues that have such jobs but were not searched.
     left_out: int = 0
 
 
 def scan(state: State, match: Match, *, start: int = 0, show: int = SHOW, counted: JobCounts | None = None) -> Scan:
-    """Look at up to SCAN jobs of `state` (or `show`, if more), from position `start`, until `show` are found."""
+    """Check up to SCAN jobs of `state` (or `show`, if more), from position `start`, until `show` are found."""
     counted = counted or job_counts()
     queues = [match.queue] if match.queue else counted.holding(state)
     if match.queue and match.queue not in counted.queues:
@@ -83,7 +83,7 @@ def scan(state: State, match: Match, *, start: int = 0, show: int = SHOW, counte
 
 
 def walk(state: State, queues: list[str], start: int) -> Iterator[JobInfo]:
-    """The jobs of one queue after the other, from position `start` of them all put end to end."""
+    """Yield the jobs of one queue after the other, from position `start` in all of them put end to end."""
     store, reverse = get_store(), newest_first(state)
     skip = start
     for queue in queues:
@@ -101,12 +101,12 @@ def walk(state: State, queues: list[str], start: int) -> Iterator[JobInfo]:
 
 
 def find(id: str, queues: list[str]) -> JobInfo | None:
-    """The job with exactly this id, in any state of any of these queues."""
+    """Return the job with exactly this id, in any state, in any of these queues."""
     return get_store().find(queues, id)
 
 
 def error_groups(state: State, match: Match, *, counted: JobCounts | None = None) -> Groups:
-    """What went wrong with the first SCAN jobs of a state (of one queue or of all), largest group first."""
+    """Group the errors of the first SCAN jobs of a state (of one queue or of all), largest group first."""
     counted = counted or job_counts()
     queues = [match.queue] if match.queue else counted.holding(state)
     looked: list[JobInfo] = []

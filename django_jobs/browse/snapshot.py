@@ -1,4 +1,4 @@
-"""The numbers that workers publish, so that a page over hundreds of queues need not ask each of them."""
+"""The numbers that workers publish, so that a page over hundreds of queues need not count each of them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from django_jobs.browse.counts import (
 from django_jobs.core.values import State
 from django_jobs.stores import get_store
 
-#: Younger than this, another worker's snapshot is good enough.
+#: A snapshot of another worker that is younger than this (ms) is not replaced.
 FRESH = 4_000
-#: Queues asked in one round trip: keeps each under a few milliseconds of the server's time.
+#: Queues per round trip: each takes at most a few milliseconds of the server's time.
 CHUNK = 50
 
 
 def publish_snapshot() -> bool:
-    """Count all queues and keep the result for the pages.  Workers call it every few seconds.
+    """Count all queues and store the result for the pages.  Workers call it every few seconds.
 
-    Does nothing where pages can ask each queue themselves, or when another worker has just done it.  Publishing
-    twice does no harm: every entry is replaced, none is added to."""
+    Does nothing if pages can count the queues themselves, or if another worker has just published.  Publishing twice
+    does no harm: entries are replaced, never added up."""
     names = queue_names()
     if len(names) <= LIVE_QUEUES:
         return False
@@ -47,7 +47,7 @@ def publish_snapshot() -> bool:
 
 
 def recent_series(before: dict[str, Any], names: list[str], now: int) -> dict[str, Any]:
-    """Both series again: what is past is taken over, the last two quarters are added up anew."""
+    """Return both series: past values are copied, and the last two quarters of an hour are counted again."""
     span, _ = PERIODS["day"]
     since = max(when(before, "series_at", now) // QUARTER * QUARTER, now - span) // QUARTER * QUARTER
     minutes = collect(names, since, MINUTE)
@@ -67,12 +67,12 @@ def recent_series(before: dict[str, Any], names: list[str], now: int) -> dict[st
 
 
 def when(before: dict[str, Any], entry: str, now: int) -> int:
-    """A time in the last snapshot; 0 if it can be none."""
+    """Return a time in the last snapshot; 0 if it is not valid."""
     at = before.get(entry)
     return at if isinstance(at, int) and at <= now else 0
 
 
 def chunks(names: list[str]) -> Iterator[list[str]]:
-    """The names, CHUNK at a time."""
+    """Yield the names, CHUNK at a time."""
     for start in range(0, len(names), CHUNK):
         yield names[start : start + CHUNK]

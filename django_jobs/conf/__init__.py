@@ -1,4 +1,4 @@
-"""settings.DJANGO_JOBS → one frozen Settings.  The only module that reads Django's settings for this app."""
+"""settings.DJANGO_JOBS → one frozen Settings.  Only this module reads Django's settings for this app."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class QueueSettings:
     """One entry of QUEUES."""
 
     name: str
-    #: weight, 1–100000: the share of picks among queues that have work (or the rank, with QUEUE_ORDER "strict").
+    #: weight, 1–100000: the share of claims among queues that have work (or the rank, with QUEUE_ORDER "strict").
     priority: int = 1
-    #: running at once in the whole fleet; 0 = no limit.
+    #: maximum number of running jobs in the whole fleet; 0 = no limit.
     max_concurrency: int = 0
-    #: queued and blocked jobs; 0 = no limit.
+    #: maximum number of queued and blocked jobs; 0 = no limit.
     max_length: int = 0
     #: "reject" | "block"
     on_full: str = "reject"
@@ -32,7 +32,7 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """DJANGO_JOBS with every default filled in.  Durations are seconds, as in the setting."""
+    """DJANGO_JOBS with every default filled in.  Durations are in seconds, as in the setting."""
 
     store: str = "embedded"
     namespace: str = "jobs"
@@ -51,7 +51,7 @@ class Settings:
     history_ttl: float = DAY
     dead: int = 100_000
     dead_ttl: float = 180 * DAY
-    #: a caller's id is remembered this long after its job ended.
+    #: for how long (s) a caller's id is remembered after its job has ended.
     idempotency: float = DAY
     max_payload: int = 262_144
     min_replicas: int = 0
@@ -64,7 +64,7 @@ class Settings:
 
 
 class HostSettings(NamedTuple):
-    """The part of Django's own settings that has to fit ours."""
+    """The part of Django's own settings that must fit DJANGO_JOBS."""
 
     debug: bool
     caches: Mapping[str, Mapping[str, Any]]
@@ -72,7 +72,7 @@ class HostSettings(NamedTuple):
 
 
 def read(raw: Mapping[str, Any]) -> Settings:
-    """Fill in the defaults.  Reads what it can: checks.py says what is wrong with the rest."""
+    """Fill in the defaults.  Invalid values are skipped: checks.py reports them."""
     history, dead = raw.get("HISTORY") or {}, raw.get("DEAD") or {}
     queues = raw.get("QUEUES") or {"default": {}}
     return Settings(
@@ -106,7 +106,7 @@ def read(raw: Mapping[str, Any]) -> Settings:
 
 
 def queue_settings(name: str, options: Mapping[str, Any]) -> QueueSettings:
-    """One entry of QUEUES with its defaults."""
+    """Return one entry of QUEUES with its defaults."""
     return QueueSettings(
         name,
         priority=options.get("PRIORITY", 1),
@@ -118,9 +118,9 @@ def queue_settings(name: str, options: Mapping[str, Any]) -> QueueSettings:
 
 @lru_cache(maxsize=1)
 def get_settings() -> Settings:
-    """The settings in force; read once, and again after override_settings.  Raises ImproperlyConfigured.
+    """Return the current settings; they are read once, and again after override_settings.  Raises ImproperlyConfigured.
 
-    A web server runs no checks, so this may be the first to meet a DJANGO_JOBS that is no dict.
+    A web server runs no checks, so this may be the first code to find that DJANGO_JOBS is not a dict.
     """
     try:
         return read(raw_setting())
@@ -131,12 +131,12 @@ def get_settings() -> Settings:
 
 
 def raw_setting() -> Any:
-    """DJANGO_JOBS as it was written, whatever it is: for the checks."""
+    """Return DJANGO_JOBS as it was written, of any type, for the checks."""
     return getattr(django_settings, "DJANGO_JOBS", {})
 
 
 def host_settings() -> HostSettings:
-    """What the checks must know of Django's own settings."""
+    """Return what the checks need of Django's own settings."""
     return HostSettings(
         debug=bool(django_settings.DEBUG),
         caches=dict(getattr(django_settings, "CACHES", {})),
@@ -145,13 +145,13 @@ def host_settings() -> HostSettings:
 
 
 def task_backends() -> list[str]:
-    """The dotted paths of Django's task backends, as TASKS has them."""
+    """Return the dotted paths of Django's task backends, as in TASKS."""
     configured = getattr(django_settings, "TASKS", None) or {}
     return [str(entry.get("BACKEND", "")) for entry in configured.values()]
 
 
 def given_modules() -> list[str] | None:
-    """MODULES as it was written; None where it is not there or wrong, which the checks say."""
+    """Return MODULES as it was written; None if it is missing or wrong (the checks report that)."""
     raw = raw_setting()
     modules = raw.get("MODULES") if isinstance(raw, Mapping) else None
     good = isinstance(modules, list | tuple) and all(isinstance(name, str) and name for name in modules)

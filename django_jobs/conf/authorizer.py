@@ -1,4 +1,4 @@
-"""DJANGO_JOBS["API"]["AUTHORIZER"] as an object: for the API, and for the check that tells before it is asked."""
+"""DJANGO_JOBS["API"]["AUTHORIZER"] as an object, for the API and for the system check."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from django.utils.module_loading import import_string
 
 
 def find_authorizer(path: str) -> Any:
-    """What the path names: a function, a class with a method `authorize`, or an instance of one.
+    """Return what the path names: a function, a class with a method `authorize`, or an instance of one.
 
-    Raises ImportError, ImproperlyConfigured, or whatever its module raises.
+    Raises ImportError, ImproperlyConfigured, or any error that its module raises.
     """
     found = import_string(path)
     if not callable(getattr(found, "authorize", None if isclass(found) else found)):

@@ -1,4 +1,4 @@
-"""Checks of DJANGO_JOBS["STORE"]: can it be a store at all, and does anything else of the project endanger it?"""
+"""Checks of DJANGO_JOBS["STORE"]: is it valid, and does another part of the project endanger it?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django_jobs.conf import HostSettings, host_settings, raw_setting
 
 _ESCAPE = "A password with / # ? or % in it must be percent-encoded."
-#: How each kind of address is written.
+#: The form of each kind of address.
 _FORMS = {
     "redis": f"Write 'redis://user:password@host:6379/0'; user, password and port may be left out. {_ESCAPE}",
     "rediss": f"Write 'rediss://user:password@host:6379/0'; user, password and port may be left out. {_ESCAPE}",
@@ -20,8 +20,8 @@ _FORMS = {
     "redis+cluster": f"Write 'redis+cluster://host1:6379,host2:6379'. {_ESCAPE}",
 }
 SCHEMES = tuple(_FORMS)
-#: What may stand after the ? of an address.  Nothing that would have the client send a command again by itself, decode
-#: replies or run out of connections, though redis-py takes such options too.
+#: The allowed options after the ? of an address.  redis-py accepts more, but options that repeat commands, decode
+#: replies or limit the connections are left out.
 _EVERYWHERE = ("db", "username", "password", "client_name", "socket_timeout", "socket_connect_timeout")
 _TLS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_cert_reqs")
 _OPTIONS = {
@@ -40,14 +40,14 @@ def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
         message = "DJANGO_JOBS['STORE'] is missing; without DEBUG there is no default."
         return [Error(message, hint=f"Set it to {_EXAMPLES}.", id="django_jobs.E007")]
     if not isinstance(store, str):
-        return []  # E003 has said so
+        return []  # E003 reports this
     kind, _, rest = store.partition(":")
     if kind == "cache":
         return _cache_alias(rest, around)
     if kind in ("embedded", "memory"):
         return []
     if kind not in SCHEMES:
-        # The value may hold a password: only its scheme is shown.
+        # The value may contain a password: only its scheme is shown.
         message = f"DJANGO_JOBS['STORE'] starts with {kind!r}, which is no kind of store."
         return [Error(message, hint=f"Use {_EXAMPLES}.", id="django_jobs.E007")]
     if problem := _address_problem(store):
@@ -60,7 +60,7 @@ def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
 
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """W002, with `check --deploy`: settings for tests and development."""
+    """W002, with `check --deploy`: settings that are only for tests and development."""
     raw = raw_setting()
     if not isinstance(raw, Mapping) or host_settings().debug:
         return []
@@ -75,9 +75,9 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
 
 
 def _address_problem(url: str) -> str | None:
-    """What is wrong with an address, without a word of it: any part may be a piece of a password that is not escaped.
+    """Return what is wrong with an address, without quoting it: any part may belong to a password that is not escaped.
 
-    redis-py takes a database that is no number for 0, so such a slip would go unnoticed.
+    redis-py reads a database that is not a number as 0, so the mistake would go unnoticed.
     """
     kind, _, rest = url.partition(":")
     if not rest.startswith("//"):
@@ -105,7 +105,7 @@ def _address_problem(url: str) -> str | None:
 
 
 def option_problem(url: str) -> tuple[str, str] | None:
-    """What is wrong with the options of an address, and what helps.  A name is shown only if it can be no password."""
+    """Return what is wrong with an address's options, and the remedy.  Shows a name only if it cannot be a password."""
     kind, query = url.partition(":")[0], url.partition("?")[2]
     allowed = _OPTIONS.get(kind, ())
     for option in filter(None, query.split("&")):
@@ -157,7 +157,7 @@ def _shared(alias: str) -> CheckMessage:
 
 
 def _place(url: str) -> tuple[str, int, str]:
-    """Host, port and database, however they are written; a cluster's or sentinel's first host."""
+    """Return host, port and database, however they are written; of a cluster or sentinel, the first host."""
     parts = urlsplit(url.split(",")[0])
     if parts.scheme == "unix":
         return parts.path, 0, parts.query

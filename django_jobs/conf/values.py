@@ -1,16 +1,16 @@
-"""What each key of DJANGO_JOBS may hold.  The checks ask here; conf.py reads."""
+"""The allowed values of each key of DJANGO_JOBS.  The checks use this module; conf/__init__.py reads the settings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-#: Returns what is wrong with a value, as the remedy, or None.
+#: Returns None for a valid value, else the remedy.
 Judge = Callable[[Any], str | None]
 
 
 def whole(least: int, most: int) -> Judge:
-    """A whole number in a range; True and False are none."""
+    """A whole number in a range; True and False are not accepted."""
     remedy = f"Use a whole number from {least} to {most}."
     return lambda value: None if type(value) is int and least <= value <= most else remedy
 
@@ -42,13 +42,13 @@ def text(value: Any) -> str | None:
 
 
 def store(value: Any) -> str | None:
-    """Text; checked further in conf/store_address.py, where nothing at all has its own error."""
+    """Text; conf/store_address.py checks it further, with a separate error for an empty one."""
     good = isinstance(value, str) or not value
     return None if good else "Use text, as in 'redis://localhost:6379/0' or 'embedded'."
 
 
 def name_part(value: Any) -> str | None:
-    """Text that may be part of a key: a namespace or the name of a queue."""
+    """Text that can be part of a key: a namespace or the name of a queue."""
     if isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable() and not set(value) & set("{}:, \\/"):
         return None
     return "Use up to 100 printable characters without space and { } : , / \\."
@@ -87,13 +87,13 @@ def dictionary(example: str) -> Judge:
 
 
 def dictionary_or_none(example: str) -> Judge:
-    """A dict, or None for a part that is off."""
+    """A dict, or None for a part that is switched off."""
     judge = dictionary(example)
     return lambda value: None if value is None or judge(value) is None else f"{judge(value)} None switches it off."
 
 
 def credentials(value: Any) -> str | None:
-    """Names, each with what is sent for it."""
+    """A dict of names, each with the value that is sent for it."""
     good = isinstance(value, Mapping) and all(
         isinstance(entry, Mapping)
         and set(entry) in ({"token"}, {"user", "password"})
@@ -138,10 +138,10 @@ QUEUE_KEYS: dict[str, Judge] = {
     "ON_FULL": one_of("reject", "block"),
 }
 
-#: Keys whose value may hold a password: it is not shown.
+#: Keys whose values may contain a password and are not shown.
 SECRET = frozenset({"STORE", "API", "CREDENTIALS"})
 
-#: Keys whose value is a dict with keys of its own.
+#: Keys whose values are dicts with keys of their own.
 PARTS: dict[str, dict[str, Judge]] = {
     "HISTORY": {"succeeded": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
     "DEAD": {"max": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},

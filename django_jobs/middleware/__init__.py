@@ -1,4 +1,4 @@
-"""Middleware: callables round every job, in Django's own shape (`def m(get_next): def layer(job): …`)."""
+"""Middleware: callables around every job, in the form of Django's (`def m(get_next): def layer(job): …`)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from django.utils.module_loading import import_string
 
 __all__ = ["Handler", "Middleware", "build", "is_async_capable", "load", "try_out", "wrap"]
 
-#: Takes a RunningJob, returns what the job returned (or an awaitable of it, for async chains).
+#: Takes a RunningJob; returns what the job returned (or an awaitable of it, in an async chain).
 Handler = Callable[[Any], Any]
 Middleware = Callable[[Handler], Handler]
 
 
 def load(paths: Iterable[str]) -> tuple[Middleware, ...]:
-    """Import middleware by dotted path, outermost first.  Raises ImproperlyConfigured naming the one that is wrong."""
+    """Import middleware by dotted path, outermost first.  Raises ImproperlyConfigured naming the wrong one."""
     return tuple(_load(path) for path in paths)
 
 
@@ -37,14 +37,14 @@ def _load(path: str) -> Middleware:
 
 
 def is_async_capable(middleware: Iterable[Middleware]) -> bool:
-    """Can all of them run on the event loop?  They say so as Django's do: with `async_capable = True`."""
+    """Return whether all can run on the event loop.  As in Django, they declare it with `async_capable = True`."""
     return all(getattr(layer, "async_capable", False) for layer in middleware)
 
 
 def wrap(handler: Handler, middleware: Iterable[Middleware]) -> Handler:
-    """Nest `middleware` (outermost first) round `handler`.
+    """Nest `middleware` (outermost first) around `handler`.
 
-    One that raises MiddlewareNotUsed is left out.  Raises ImproperlyConfigured if one returns nothing to call.
+    One that raises MiddlewareNotUsed is left out.  Raises ImproperlyConfigured if one does not return a callable.
     """
     for layer in reversed(tuple(middleware)):
         try:
@@ -61,9 +61,9 @@ def wrap(handler: Handler, middleware: Iterable[Middleware]) -> Handler:
 
 
 def build(paths: Iterable[str]) -> None:
-    """Make each middleware once, round a function that does nothing.
+    """Make each middleware once, around a function that does nothing.
 
-    Raises ImproperlyConfigured, which names the one that cannot be made: every job would meet it."""
+    Raises ImproperlyConfigured naming the one that cannot be made: otherwise every job would fail."""
     for path in paths:
         try_out(path, _load(path))
 
@@ -79,7 +79,7 @@ def try_out(path: str, layer: Middleware) -> None:
 
 
 def name_of(layer: Middleware) -> str:
-    """Its dotted path, as far as it tells."""
+    """Return its dotted path, as far as known."""
     name = getattr(layer, "__qualname__", None)
     return f"{layer.__module__}.{name}" if name else repr(layer)
 

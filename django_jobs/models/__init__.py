@@ -1,4 +1,4 @@
-"""The few things that live in the database; jobs do not."""
+"""The few models in the database; jobs are not among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model without a table: the admin's menu entry, and the owner of the permissions."""
+"""A model without a table, for the admin's menu entry and the permissions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from django.utils.translation import gettext_lazy as _
 
 
 class NoRows(models.Manager["Dashboard"]):
-    """Finds nothing, so that dumpdata and relations never look for a table that is not there."""
+    """A manager that finds nothing, so that dumpdata and relations never query the missing table."""
 
     def get_queryset(self) -> models.QuerySet[Dashboard]:
         return super().get_queryset().none()
 
 
 class Dashboard(models.Model):
-    """Never stored."""
+    """A model that is never stored."""
 
     objects = NoRows()
 

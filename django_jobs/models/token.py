@@ -1,4 +1,4 @@
-"""API tokens: only their SHA-256 is kept, so a copy of the database opens nothing."""
+"""API tokens.  Only their SHA-256 is stored, so a copy of the database gives no access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.serialization import payloads
 
-#: Secrets start with this, so that scanners for leaked secrets can find them.
+#: Prefix of every secret, so that scanners for leaked secrets can find them.
 PREFIX = "djt_"
 
 
@@ -28,18 +28,18 @@ class Scope(models.TextChoices):
 
 
 def digest_of(secret: str) -> str:
-    """The hex SHA-256 under which a secret is kept.  Secrets are 256 random bits: no salt or slow hash is needed."""
+    """Return the hex SHA-256 that is stored.  Secrets are 256 random bits: no salt or slow hash is needed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def check_scopes(value: object) -> None:
-    """Refuse anything but a list of known scopes."""
+    """Raise ValidationError for anything but a list of known scopes."""
     if not isinstance(value, list) or not value or any(scope not in Scope.values for scope in value):
         raise ValidationError(_("Choose at least one of: %(names)s."), params={"names": ", ".join(Scope.values)})
 
 
 def check_names(value: object) -> None:
-    """Refuse anything but a list of job names."""
+    """Raise ValidationError for anything but a list of job names."""
     if not isinstance(value, list) or any(not isinstance(name, str) or not name for name in value):
         raise ValidationError(_('Write a JSON list of job names, such as ["shop.jobs.receipt"], or [] for all.'))
 
@@ -48,7 +48,7 @@ class Tokens(models.Manager["ApiToken"]):
     """Makes tokens and finds them by their secret."""
 
     def issue(self, name: str, scopes: Iterable[str], jobs: Iterable[str] = ()) -> tuple[ApiToken, str]:
-        """Store a new token.  Returns it and its secret, which can never be shown again."""
+        """Store a new token.  Returns it and its secret, which cannot be shown again."""
         secret = PREFIX + secrets.token_urlsafe(32)
         token = self.model(name=name, scopes=list(scopes), jobs=list(jobs), digest=digest_of(secret))
         token.full_clean()
@@ -56,19 +56,19 @@ class Tokens(models.Manager["ApiToken"]):
         return token, secret
 
     def with_secret(self, secret: str) -> ApiToken | None:
-        """The token that has this secret and is not revoked, or None.
+        """Return the token that has this secret and is not revoked, or None.
 
-        The look-up is by digest, so its time says nothing about the secret; the comparison is constant-time too.
+        The look-up is by digest, so its duration reveals nothing of the secret; the comparison is constant-time, too.
         """
         digest = digest_of(secret)
-        # Every request asks this: for the ORM to put the query into words takes several times as long as the query.
+        # Every request runs this query; building it with the ORM takes several times as long as the query.
         query = f"SELECT * FROM {self.model._meta.db_table} WHERE digest = %s AND revoked_at IS NULL"
         token = next(iter(self.raw(query, [digest])), None)
         return token if token is not None and hmac.compare_digest(token.digest, digest) else None
 
 
 class ApiToken(models.Model):
-    """Lets one client of the HTTP API in."""
+    """Access for one client of the HTTP API."""
 
     name = models.CharField(_("name"), max_length=100, unique=True, help_text=_("Whom you give it to."))
     digest = models.CharField(_("SHA-256"), max_length=64, unique=True, editable=False)
@@ -95,11 +95,11 @@ class ApiToken(models.Model):
         return self.name
 
     def unknown_jobs(self) -> list[str]:
-        """Those of its names that no job has here: slips, or remote types yet to come, so no error."""
+        """Return its job names that are unknown here: mistakes or future remote types, therefore not an error."""
         return [name for name in self.jobs if payloads.definition_of(name) is None]
 
     def revoke(self) -> None:
-        """Let its holder in no more.  The row stays, so that the name is not given twice."""
+        """Refuse its holder from now on.  The row stays, so that the name is not given to another token."""
         if self.revoked_at is None:
             self.revoked_at = timezone.now()
             self.save(update_fields=["revoked_at"])

@@ -1,5 +1,4 @@
-"""Jobs that other programs run: defined by rows of RemoteJobType, posted to a URL (push) or fetched over HTTP
-(pull)."""
+"""Jobs that other programs run: defined by rows of RemoteJobType; posted to a URL (push) or fetched (pull)."""
 
 from __future__ import annotations
 

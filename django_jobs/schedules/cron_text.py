@@ -63,7 +63,7 @@ def _field(field: str, highest: int, text: str) -> str:
 
 
 def _part(part: str, highest: int, text: str) -> str:
-    """Rewrite what croniter misreads: `5-5` as every value, and `5/15` in 6 other than in 7 if 5 is the highest."""
+    """Rewrite what croniter misreads: `5-5` (as every value), and `5/15` where 5 is the highest (6 and 7 differ)."""
     values, slash, step = part.partition("/")
     first, dash, last = values.lower().partition("-")
     if dash and first == last:

@@ -49,8 +49,7 @@ class ScheduleRows:
             self._close()
 
     def _close(self) -> None:
-        """Close the connection, because the parent process forks.  Not inside a transaction: then it is someone
-        else's."""
+        """Close the connection, because the parent process forks; not inside a transaction, which its owner ends."""
         try:
             connection = connections[router.db_for_read(Schedule)]
             if not connection.in_atomic_block:

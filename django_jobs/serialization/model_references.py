@@ -20,7 +20,7 @@ def dump_reference(instance: Model, path: str) -> list[Any]:
         raise PayloadError(
             f"{path} is an instance of {label} that is not saved: only its primary key travels. Save it first."
         )
-    # The router is asked for the database to write to: a replica may not have the row yet when the job starts.
+    # The write database is used: a replica may not have the row yet when the job starts.
     alias = router.db_for_write(type(instance), instance=instance)
     reference = [label, instance._meta.pk.value_to_string(instance)]
     return reference if alias == DEFAULT_DB_ALIAS else [*reference, alias]

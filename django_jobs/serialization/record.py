@@ -58,8 +58,7 @@ _TYPES = {
 
 
 def _given(line: bytes) -> dict[str, Any]:
-    """Return the fields in a line.  Raises TypeError for a wrong type that would otherwise be noticed only at its
-    use."""
+    """Return the fields in a line.  Raises TypeError for a type that would otherwise fail only where it is used."""
     given = json.loads(line)
     more = {name: given.pop(name) for name in [name for name in given if name not in _TYPES]}
     for name, value in given.items():
@@ -73,7 +72,7 @@ def _options(line: bytes) -> Options:
     return Options(**_given(line))
 
 
-# Jobs of one type share this line, apart from the digest.  Jobs with a time do not, and are not cached.
+# Jobs of one type share this line, apart from the digest.  Lines with a time differ, and just pass through the cache.
 _shared = lru_cache(maxsize=512)(_given)
 _alike = lru_cache(maxsize=512)(lambda line: Controls(**_given(line)))
 

@@ -1,4 +1,4 @@
-"""Django's own tasks framework on this engine; as BACKEND use "django_jobs.tasks_backend.JobsBackend"."""
+"""Backend for Django's tasks framework; set BACKEND to "django_jobs.tasks_backend.JobsBackend"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JobsBackend: `@task` functions on the same queues, workers and admin pages as `@job` functions."""
+"""JobsBackend: `@task` functions use the same queues, workers and admin pages as `@job` functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from django_jobs.tasks_backend.running import wrap
 from django_jobs.tasks_backend.task import OPTION_NAMES, JobTask, TaskDefinition, options_of, wire_name
 from django_jobs.tasks_backend.telling import tell
 
-#: What OPTIONS may hold.
+#: The allowed keys of OPTIONS.
 OPTIONS = {"ENQUEUE_ON_COMMIT", "JOB_OPTIONS"}
 
 
@@ -37,7 +37,7 @@ class JobsBackend(BaseTaskBackend):
     """Runs tasks as jobs.
 
     OPTIONS: `ENQUEUE_ON_COMMIT` (default False: Django's contract is to enqueue at once) and `JOB_OPTIONS` (a dict of
-    `@job` options for every task, as {"max_attempts": 5}).
+    `@job` options for every task, for example {"max_attempts": 5}).
     """
 
     task_class = JobTask
@@ -45,7 +45,7 @@ class JobsBackend(BaseTaskBackend):
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
-    #: Workers look for the tasks of backends that say so, subclasses of this one included.
+    #: Workers look for the tasks of backends with this attribute, including subclasses.
     runs_as_jobs = True
 
     @property
@@ -54,20 +54,20 @@ class JobsBackend(BaseTaskBackend):
         return {name: value for name, value in options.items() if name in OPTION_NAMES}
 
     def validate_task(self, task: Task[Any, Any]) -> None:
-        """Django's own rules; a task that keeps them is known to workers from here on.
+        """Apply Django's own rules; a task that passes is registered for workers.
 
-        Every Task calls this when it is made, so the modules that workers import fill the registry, as `@job` does.
+        Django calls this for every new Task, so importing the modules of tasks fills the registry, as with `@job`.
         """
         super().validate_task(task)
         if not registry.knows(wire_name(task)):
             registry.register(self.definition(task))
 
     def definition(self, task: Task[Any, Any]) -> TaskDefinition:
-        """The job this task is, with this backend's options."""
+        """Return the job definition of this task, with this backend's options."""
         return TaskDefinition(task, wrap(task), options_of(task, self.job_options), wire_name(task), tell)
 
     def _definition_of(self, task: Task[Any, Any]) -> TaskDefinition:
-        """The one that workers have, unless this call has options of its own."""
+        """Return the registered definition, which workers have, unless this call has options of its own."""
         name, asked = wire_name(task), options_of(task, self.job_options)
         known = registry.get(name) if registry.knows(name) else None
         if isinstance(known, TaskDefinition) and known.asked == asked and known.task.func is task.func:
@@ -80,7 +80,7 @@ class JobsBackend(BaseTaskBackend):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> TaskResult[Any, Any]:
-        """Enqueue the task now (or with ENQUEUE_ON_COMMIT, when the transaction commits)."""
+        """Enqueue the task now or, with ENQUEUE_ON_COMMIT, when the transaction commits."""
         self.validate_task(task)
         enqueued_at = timezone.now().astimezone(UTC)
         args, kwargs = as_json_makes_it(list(args)), as_json_makes_it(_text_keys(dict(kwargs)))
@@ -111,7 +111,7 @@ class JobsBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult[Any, Any]:
-        """The result as it is now.  Raises TaskResultDoesNotExist, also when it has left the history."""
+        """Return the current result.  Raises TaskResultDoesNotExist, also if it has left the history."""
         info = get_store().find(list(get_settings().queues), result_id)
         if info is None:
             raise TaskResultDoesNotExist(result_id)
@@ -138,7 +138,7 @@ class JobsBackend(BaseTaskBackend):
 
 
 def _text_keys(kwargs: Any) -> Any:
-    """Keyword arguments are named by text."""
+    """Check that all keyword arguments have text as names."""
     wrong = [key for key in kwargs if not isinstance(key, str)]
     if wrong:
         raise InvalidJob(f"Keyword argument {wrong[0]!r} is no text.")
@@ -146,14 +146,14 @@ def _text_keys(kwargs: Any) -> Any:
 
 
 def _other_alias(name: str) -> TaskDefinition | None:
-    """The definition of "path:alias" in a process where nobody has called `using(backend=…)` yet: a worker."""
+    """Return the definition of "path:alias" in a process that has not called `using(backend=…)`, such as a worker."""
     path, separator, alias = name.rpartition(":")
     if not separator or not registry.knows(path):
         return None
     first = registry.get(path)
     if not isinstance(first, TaskDefinition):
         return None
-    first.task.using(backend=alias)  # validates, and so registers
+    first.task.using(backend=alias)  # validates the task, and so registers it
     found = registry.get(name) if registry.knows(name) else None
     return found if isinstance(found, TaskDefinition) else None
 

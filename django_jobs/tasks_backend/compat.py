@@ -1,4 +1,4 @@
-"""The tasks framework: Django's own from 6.0 on, the django-tasks backport before.  The only module that chooses."""
+"""The tasks framework: Django's own from 6.0 on, before that the django-tasks backport.  Only this module chooses."""
 
 from __future__ import annotations
 

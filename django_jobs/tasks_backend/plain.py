@@ -1,4 +1,4 @@
-"""Values as JSON makes them: what Django's own backends do with the arguments and results of tasks."""
+"""Conversion of values to plain JSON, as Django's own backends convert the arguments and results of tasks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from django_jobs.tasks_backend.compat import normalize_json
 
 
 def as_json_makes_it(value: Any) -> Any:
-    """The value as it comes back from JSON: keys are text, tuples are lists, bytes are text.
+    """Return the value as it comes back from JSON: keys are text, tuples are lists, bytes are text.
 
-    Raises what Django's `normalize_json` raises for other types (TypeError, ValueError), and ValueError for NaN and
-    infinity, which no JSON has.  So nothing of a task needs the tags that `@job` writes for dates and the like."""
+    Raises the errors of Django's `normalize_json` for other types (TypeError, ValueError), and ValueError for NaN
+    and infinity, which JSON does not have.  Tasks therefore never need the tags that `@job` writes for dates and
+    such."""
     return json.loads(json.dumps(normalize_json(value), allow_nan=False))

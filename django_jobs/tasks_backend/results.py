@@ -23,7 +23,7 @@ from django_jobs.tasks_backend.compat import (
 )
 from django_jobs.tasks_backend.task import TaskDefinition
 
-#: Where a job's meta says what the store does not keep exactly: microseconds, the alias, the time it was meant for.
+#: Entry of a job's meta for what the store does not keep exactly: microseconds, the alias, the requested time.
 META = "task"
 
 STATUS = {
@@ -40,13 +40,13 @@ STATUS = {
 
 
 def meta_of(task: Task[Any, Any], enqueued_at: datetime) -> dict[str, Any]:
-    """What travels with the job so that its result can be read back equal."""
+    """Return the meta of the job, from which its result can be read back unchanged."""
     run_after = task.run_after.isoformat() if task.run_after else None
     return {META: {"enqueued_at": enqueued_at.isoformat(), "run_after": run_after, "backend": task.backend}}
 
 
 def result_of(info: JobInfo) -> TaskResult[Any, Any]:
-    """The TaskResult of a stored job.  Raises TaskResultDoesNotExist if it is none of a known task."""
+    """Return the TaskResult of a stored job.  Raises TaskResultDoesNotExist if it does not belong to a known task."""
     try:
         job = decode(info.id, info.queue, info.record)
         definition = registry.get(job.name)
@@ -85,7 +85,7 @@ def result_of_running(
     kwargs: Mapping[str, Any],
     earlier: Sequence[Attempt] = (),
 ) -> TaskResult[Any, Any]:
-    """The TaskResult that context and signals show while an attempt runs.  `earlier`: the attempts before it."""
+    """Return the TaskResult for context and signals while an attempt runs.  `earlier`: the attempts before it."""
     before = job.attempt - 1
     names = [f"attempt-{number}" for number in range(1, before + 1 - len(earlier))]
     names += [entry.worker or f"attempt-{number}" for number, entry in enumerate(earlier, len(names) + 1)][-before:]
@@ -107,14 +107,14 @@ def result_of_running(
 
 
 def error_of(error: BaseException) -> TaskError:
-    """An exception as Django keeps it."""
+    """Return an exception in the form that Django stores."""
     kind = type(error)
     text = "".join(traceback.format_exception(error))
     return TaskError(exception_class_path=f"{kind.__module__}.{kind.__qualname__}", traceback=text)
 
 
 def _task_of(definition: TaskDefinition, job: Job) -> tuple[Task[Any, Any], datetime | None]:
-    """The task as it was enqueued: queue, priority and time included."""
+    """Return the task as it was enqueued, including queue, priority and time."""
     said = (job.meta or {})[META]
     task = definition.task.using(
         queue_name=job.queue,
@@ -126,7 +126,7 @@ def _task_of(definition: TaskDefinition, job: Job) -> tuple[Task[Any, Any], date
 
 
 def _times(info: JobInfo) -> tuple[int, int]:
-    """When the last attempt began and when the job ended, ms; 0 = not yet."""
+    """Return when the last attempt began and when the job ended, in ms; 0 = not yet."""
     if info.state is State.RUNNING:
         return info.at, 0
     if info.state is State.SUCCEEDED:
@@ -143,7 +143,7 @@ def _first_start(attempts: Sequence[Attempt]) -> int:
 
 
 def _workers(info: JobInfo, status: TaskResultStatus) -> list[str]:
-    """One per attempt: the process that ran it, or the number of the attempt where that is not known."""
+    """Return one name per attempt: the process that ran it or, if unknown, the number of the attempt."""
     names = [entry.worker or f"attempt-{number}" for number, entry in enumerate(info.attempts, 1)]
     if status == TaskResultStatus.RUNNING:
         names.append(info.worker)

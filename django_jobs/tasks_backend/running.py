@@ -1,4 +1,4 @@
-"""What happens round a task's function in the worker: the context, and a result that JSON can hold."""
+"""What a worker does around a task's function: it passes the context and makes the result plain JSON."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from django_jobs.tasks_backend.compat import Task, TaskContext, TaskResult
 from django_jobs.tasks_backend.plain import as_json_makes_it
 from django_jobs.tasks_backend.results import result_of_running
 
-#: In the context of the attempt: its result as it was when it began, and what the function returned.
+#: Attributes of the attempt's context: its TaskResult when it began, and what the function returned.
 BEGAN, RETURNED = "_task_result", "_task_returned"
 
 
 def wrap(task: Task[Any, Any]) -> Callable[..., Any]:
-    """The function that the worker calls for this task; called outside a worker it is the task's own."""
+    """Return the function that the worker calls for this task; outside a worker it is the task's own function."""
     func = task.func
 
     if inspect.iscoroutinefunction(func):
@@ -31,7 +31,7 @@ def wrap(task: Task[Any, Any]) -> Callable[..., Any]:
         @wraps(func)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             job = _job_of(task)
-            # What an earlier attempt came to is asked of the store: not on the loop.
+            # The outcomes of earlier attempts are read from the store, which must not block the event loop.
             begin = _begin if job.attempt == 1 else sync_to_async(_begin, thread_sensitive=False)
             begun = begin(task, job, args, kwargs)
             result = await begun if inspect.isawaitable(begun) else begun
@@ -49,11 +49,11 @@ def wrap(task: Task[Any, Any]) -> Callable[..., Any]:
 
 
 class UnusableReturnValue(Fail, TypeError):
-    """The task returned what JSON cannot hold.  Django's rule: it has failed; it has done its work, so once."""
+    """The task returned what JSON cannot hold.  By Django's rule it has failed; it has run, so it is not retried."""
 
 
 def attempts_before(job: RunningJob) -> tuple[Attempt, ...]:
-    """What the attempts before this one came to; nothing where the store does not tell."""
+    """Return the attempts before this one; none if the store does not answer."""
     if job.attempt == 1:
         return ()
     try:
@@ -74,7 +74,7 @@ def _begin(
     task: Task[Any, Any], job: RunningJob, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> TaskResult[Any, Any]:
     before = attempts_before(job)
-    # One for whoever tells of the end: the function may change its arguments.
+    # A separate TaskResult for the signal at the end: the function may change its arguments.
     setattr(job.context, BEGAN, result_of_running(task, job, args, kwargs, before))
     return result_of_running(task, job, args, kwargs, before)
 
@@ -92,7 +92,7 @@ def _ends(job: RunningJob, value: Any) -> Any:
 def _as_django_has_it(value: Any) -> Any:
     try:
         returned = as_json_makes_it(value)
-    except BaseException as error:  # an encoder of the value's own may raise anything
+    except BaseException as error:  # an encoder in the value may raise anything
         kind = type(value)
         raise UnusableReturnValue(
             f"The task returned a {kind.__module__}.{kind.__qualname__}: JSON cannot hold it ({type(error).__name__}). "
@@ -105,7 +105,7 @@ def _as_django_has_it(value: Any) -> Any:
 
 
 def _with_signature(run: Callable[..., Any], task: Task[Any, Any]) -> Callable[..., Any]:
-    """The context is ours to give: whoever enqueues does not pass it."""
+    """Set the signature without the context: the worker passes it, not the caller."""
     signature = inspect.signature(task.func)
     if task.takes_context:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])

@@ -1,4 +1,4 @@
-"""A task of Django's framework with our options, and the job definition it stands for."""
+"""A task of Django's framework with the options of `@job`, and its job definition."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from django_jobs.tasks_backend.compat import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask(Task):  # type: ignore[type-arg]
-    """A Task that may carry the options of `@job`: in `@task(…)` from Django 6.1 on, in `.using(…)` everywhere.
+    """A Task that can have the options of `@job`: in `@task(…)` from Django 6.1 on, in `.using(…)` with every version.
 
-    None: the backend's OPTIONS["JOB_OPTIONS"], else ours, but for `max_attempts`, which is 1 as Django's contract has
-    no retries.
+    None means the backend's OPTIONS["JOB_OPTIONS"], else the default of `@job`; but `max_attempts` is then 1, because
+    Django's contract has no retries.
     """
 
     max_attempts: int | None = None
@@ -49,10 +49,10 @@ class JobTask(Task):  # type: ignore[type-arg]
         backend: str | None = None,
         **options: Any,
     ) -> JobTask:
-        """A copy with other defaults.  `run_after` may also be a timedelta from now, as Django's documentation says.
+        """Return a copy with other defaults.  `run_after` may also be a timedelta from now, as Django documents.
 
-        Other options of `@job` travel with each call, but for those of LASTING, which workers look up by the task's
-        name.  Raises InvalidJob for these, for unknown ones, and for values that cannot be."""
+        Other options of `@job` are stored with each call, except those in LASTING, which workers look up by the
+        task's name.  Raises InvalidJob for these, for unknown options, and for invalid values."""
         owner = f"{self.module_path}.using()"
         check_options(options, owner, frozenset(OPTION_NAMES))
         if lasting := sorted(options.keys() & LASTING):
@@ -61,7 +61,7 @@ class JobTask(Task):  # type: ignore[type-arg]
             raise InvalidJob(f"{owner}: keep_result=0 holds for every call of a task, and for none. {_WRITE_IT}")
         if isinstance(run_after, timedelta):
             run_after = timezone.now() + run_after
-        # super() without arguments does not work in a class with slots made by dataclass.
+        # super() without arguments does not work in a dataclass with slots.
         changed: Any = Task.using(self, priority=priority, queue_name=queue_name, run_after=run_after, backend=backend)
         return replace(changed, **options) if options else changed  # type: ignore[no-any-return]
 
@@ -73,13 +73,13 @@ class JobTask(Task):  # type: ignore[type-arg]
 OPTION_NAMES = tuple(f.name for f in fields(JobTask) if f.name not in {base.name for base in fields(Task)})
 
 
-#: Options that workers take from the task as it was defined: they do not travel with a call.
+#: Options that workers take from the task's definition: they are not stored with a call.
 LASTING = frozenset({"backoff", "retry_on", "discard_on", "soft_timeout", "sensitive"})
 _WRITE_IT = "Write it as @task(…), from Django 6.1 on and with django-tasks, or in OPTIONS['JOB_OPTIONS'] of a backend."
 
 
 class TaskDefinition(JobDefinition):
-    """The job definition behind a task: its function does what Django expects round the task's own."""
+    """The job definition of a task: its function adds what Django expects around the task's own function."""
 
     told_of = frozenset({"job_started", "job_succeeded", "job_dead", "job_cancelled", "job_expired"})
     keeps_worker = True
@@ -95,7 +95,7 @@ class TaskDefinition(JobDefinition):
         """`told(definition, signal_event)` sends Django's signal for one of ours."""
         super().__init__(func, name=name, **options)
         self.task, self._told = task, told
-        #: what was asked for, before it was checked.
+        #: the options as given, before they were checked.
         self.asked = dict(options)
 
     def tell(self, signal_event: Any) -> None:
@@ -104,8 +104,8 @@ class TaskDefinition(JobDefinition):
 
 
 def wire_name(task: Task[Any, Any]) -> str:
-    """The job's name: the task's path, with the alias where it is not the one the task was defined with, since that
-    backend's options are others."""
+    """Return the job's name: the task's path, plus the alias if it is not the one that the task was defined with,
+    because the other backend has other options."""
     if not registry.knows(task.module_path):
         return task.module_path
     first = registry.get(task.module_path)
@@ -115,7 +115,7 @@ def wire_name(task: Task[Any, Any]) -> str:
 
 
 def options_of(task: Task[Any, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """What `@job` would be told for this task."""
+    """Return the options of `@job` for this task."""
     own = {name: value for name in OPTION_NAMES if (value := getattr(task, name, None)) is not None}
     given = {"max_attempts": 1, **defaults, **own, "queue": task.queue_name, "priority": task.priority}
     if given.get("delivery") == "at_most_once":

@@ -1,7 +1,7 @@
-"""Django's signals task_started and task_finished, sent where those about jobs are sent.
+"""Django's signals task_started and task_finished, sent together with the job signals.
 
-So they come after the fact, whoever ended the task: the process that ran it, its parent at a time limit, another worker
-that recovers it, or a person.  Receivers hold up no task.
+They are sent after the event, whoever ended the task: the process that ran it, its parent process at a time limit,
+another worker that recovered it, or a person.  Receivers do not delay a task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STARTED, SUCCEEDED = "job_started", "job_succeeded"
 
 
 def tell(definition: TaskDefinition, signal_event: SignalEvent) -> None:
-    """Send Django's signal for ours."""
+    """Send Django's signal for a job signal."""
     sender = type(definition.task.get_backend())
     if signal_event.signal == STARTED:
         if signal_event.job is not None:
@@ -45,7 +45,7 @@ def tell(definition: TaskDefinition, signal_event: SignalEvent) -> None:
         error = JobFailed(str(error or "The task was not started in time."))
     stack = error.__traceback__
     try:
-        # Django's own receiver logs the exception that is being handled.
+        # Django's own receiver logs the exception that is currently handled.
         raise error
     except BaseException:
         task_finished.send_robust(sender=sender, task_result=result)
@@ -54,7 +54,7 @@ def tell(definition: TaskDefinition, signal_event: SignalEvent) -> None:
 
 
 def _ended(signal_event: SignalEvent) -> TaskResult[Any, Any] | None:
-    """The result of the task that ended; None if it has left the store by now, or is no task's."""
+    """Return the result of the task that ended; None if it has left the store or is not a task."""
     began: TaskResult[Any, Any] | None = (
         None if signal_event.job is None else getattr(signal_event.job.context, BEGAN, None)
     )
@@ -74,7 +74,7 @@ def _ended(signal_event: SignalEvent) -> TaskResult[Any, Any] | None:
     elif isinstance(error, BaseException) and not isinstance(error, Discard):
         fields["errors"].append(error_of(error))
     for name, value in fields.items():
-        # Django's results are frozen in name; its own backends write them like this, too.
+        # Django's TaskResult is a frozen dataclass; its own backends write the fields like this, too.
         object.__setattr__(result, name, value)
     return result
 

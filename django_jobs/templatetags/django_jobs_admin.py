@@ -1,6 +1,6 @@
-"""What the console's templates need: times, words, addresses, the overview.
+"""Template tags and filters of the console: times, labels, addresses, the overview.
 
-The console itself is imported when it is asked for: Django loads this module in projects without the admin, too.
+The console itself is imported when it is used: Django loads this module in projects without the admin, too.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ register.filter(duration)
 
 @register.filter
 def state_count(counts: dict[str, int], state: str) -> int:
-    """The number of one state."""
+    """Return the number of jobs in one state."""
     return counts.get(state, 0)
 
 
 @register.filter
 def state_label(state: str) -> Any:
-    """The word for a state."""
+    """Return the label of a state."""
     from django_jobs.admin.common.labels import STATES
 
     return STATES[State(state)]
@@ -40,13 +40,13 @@ def state_label(state: str) -> Any:
 
 @register.simple_tag(takes_context=True)
 def console_url(context: template.Context, name: str, *parts: str) -> str:
-    """The address of a page of the console, whatever characters its parts hold."""
+    """Return the address of a page of the console; its parts may contain any character."""
     return str(context["console"].url(name, *parts))
 
 
 @register.simple_tag(takes_context=True)
 def jobs_overview(context: template.Context) -> dict[str, Any]:
-    """The overview for the app's own index page; {} for those who may not see it."""
+    """Return the overview for the app's own index page; {} for users who may not see it."""
     from django_jobs.admin.common import permissions
     from django_jobs.admin.common.console import Console
     from django_jobs.admin.common.navigation import navigation
@@ -67,5 +67,5 @@ def jobs_overview(context: template.Context) -> dict[str, Any]:
 
 
 def current_site(name: str) -> AdminSite:
-    """The admin site of that name."""
+    """Return the admin site with that name."""
     return next((each for each in all_sites if each.name == name), site)

@@ -1,4 +1,4 @@
-"""Test kit: jobs in memory, looked at and run by the test itself.  No server, no worker, no sleeping.
+"""Test kit: jobs in memory that the test itself inspects and runs.  No server, no worker, no sleeping.
 
     class ReceiptTests(JobsTestMixin, TestCase):
         def test_an_order_sends_a_receipt(self):

@@ -1,4 +1,4 @@
-"""Transactions in tests: what TestCase opens round the whole test is none to the code under test."""
+"""Transactions in tests: the one that TestCase opens around the test does not count for the code under test."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from django_jobs.enqueue.submit import send_after_commit
 
 
 def in_transaction_of_the_code(alias: str) -> bool:
-    """Is the code under test inside an atomic() of its own?"""
+    """Return whether the code under test is inside an atomic() of its own."""
     connection = connections[alias]
-    # The mark by which Django itself lets durable atomics pass inside TestCase.
+    # Django itself uses this mark to allow durable atomics inside TestCase.
     return connection.in_atomic_block and not all(getattr(b, "_from_testcase", False) for b in connection.atomic_blocks)
 
 
 def run_commit_callbacks(alias: str) -> None:
-    """Enqueue what waited for a commit that TestCase keeps from happening.
+    """Enqueue the jobs that wait for a commit that TestCase prevents.
 
-    Django drops the callbacks of what was rolled back by itself; inside an atomic() of the code nothing happens yet.
+    Django itself drops the callbacks of rolled-back transactions.  Inside an atomic() of the code, does nothing yet.
     """
     if in_transaction_of_the_code(alias):
         return

@@ -1,4 +1,4 @@
-"""`jobs`: everything a test does with jobs."""
+"""`jobs`: the object that a test uses for everything about jobs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from django_jobs.testing.seen import EnqueuedJob, call_text, same_call, seen
 from django_jobs.testing.store import MemoryStore
 
 _SOONEST_FIRST = [State.QUEUED, State.BLOCKED, State.RETRY, State.SCHEDULED]
-#: `at` is compared with a time that was "now plus a delay" a moment ago.
+#: `at` is compared with a time that was computed as now plus a delay, a moment ago.
 _TOLERANCE = timedelta(seconds=1)
-#: A page of the store; tests have fewer jobs.
+#: Jobs per page of the store; tests have fewer.
 _MANY = 10_000
 
 
 class Jobs(Running):
-    """The jobs of one test, in memory: look at them, run them, let time pass.
+    """The jobs of one test, in memory: inspect them, run them, let time pass.
 
-    Use it as a context manager; JobsTestMixin and the pytest fixture `jobs` do.  Inside TestCase (or pytest-django's
-    `db`), the transaction round the whole test does not count: jobs enqueued in the code's own atomic() come when that
-    ends, or never if it is rolled back; others come at once.
+    Use it as a context manager, as JobsTestMixin and the pytest fixture `jobs` do.  Inside TestCase (or pytest-django's
+    `db`), the transaction around the whole test does not count: jobs that the code enqueues in its own atomic() are
+    added when that ends, or never if it is rolled back; others are added at once.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Jobs(Running):
         use_store(self.store)
         self._stack.enter_context(patch.object(submit, "in_transaction", in_transaction_of_the_code))
         self._stack.enter_context(patch.object(request, "now_ms", self.now_ms))
-        # Settings that change put the store aside; this one stays for the whole test.
+        # A change of settings discards the store; this one must stay for the whole test.
         setting_changed.connect(self._stay)
         return self
 
@@ -67,7 +67,7 @@ class Jobs(Running):
     def enqueued(
         self, *, name: str | JobDefinition | Calls[Any] | None = None, queue: str | None = None
     ) -> list[EnqueuedJob]:
-        """The jobs that wait (queued, blocked, retry or scheduled, in this order); of one job or queue if named."""
+        """Return the waiting jobs (queued, blocked, retry, scheduled, in this order), of one job or queue if named."""
         run_commit_callbacks(get_settings().database)
         wanted = name if isinstance(name, str) or name is None else definition_of(name).name
         found: list[EnqueuedJob] = []
@@ -86,10 +86,10 @@ class Jobs(Running):
         at: datetime | None = None,
         count: int | None = None,
     ) -> JobHandle:
-        """Assert that the job waits, and return a handle on it (the first, if several do).
+        """Assert that the job is waiting, and return a handle for it (for the first, if several do).
 
-        `args` and `kwargs` mean the same call however they were passed; leave both out for any call.  `at` may differ
-        by a second.  `count` is how many such jobs there must be; None = at least one.
+        `args` and `kwargs` match equal calls, however the arguments were passed; leave both out for any call.  `at` may
+        differ by a second.  `count` is the exact number of such jobs; None = at least one.
         """
         definition = registry.get(task) if isinstance(task, str) else definition_of(task)
         found = [
@@ -104,14 +104,14 @@ class Jobs(Running):
         return found[0].handle
 
     def assert_not_enqueued(self, task: JobDefinition | Calls[Any] | str | None = None) -> None:
-        """Assert that no such job waits; no job at all without a task."""
+        """Assert that no such job is waiting; without `task`, no job at all."""
         found = self.enqueued(name=task)
         if found:
             raise AssertionError("Expected no job, but there are:\n" + _lines(found))
 
     @contextmanager
     def eager(self) -> Iterator[None]:
-        """Inside, jobs run where they are enqueued (EAGER)."""
+        """Run jobs where they are enqueued (EAGER), inside this context."""
         with override_settings(DJANGO_JOBS={**raw_setting(), "EAGER": True}):
             yield
 

@@ -1,4 +1,4 @@
-"""Running jobs in a test, on its own thread, at the time it says."""
+"""Runs jobs in a test, on its own thread and with its own clock."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from django_jobs.testing.commits import run_commit_callbacks
 from django_jobs.testing.store import MemoryStore
 
 _WORKER, _LEASE_MS, _BATCH = "test", 365 * 86_400_000, 1000
-#: Rounds of `run_all`: jobs that enqueue themselves for ever are a mistake that a test should name.
+#: Maximum jobs of one `run_all`, so that a job which enqueues itself for ever makes the test fail.
 _MOST_JOBS = 100_000
 
 
 class Running:
-    """Time, and everything that runs jobs.  Jobs run one after the other on the thread of the test."""
+    """The test's time, and everything that runs jobs.  Jobs run one after the other on the thread of the test."""
 
     store: MemoryStore
 
@@ -37,11 +37,11 @@ class Running:
     # -- time ----------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The test's time in ms: the real one, plus what was travelled."""
+        """Return the test's time in ms: the real time plus all travel."""
         return time.time_ns() // 1_000_000 + self._ahead_ms
 
     def travel(self, to: datetime | timedelta | float) -> None:
-        """Let time pass for the jobs: seconds, a timedelta, or until an aware datetime.  Never goes back."""
+        """Move the test's time by seconds or a timedelta, or to an aware datetime.  It never goes back."""
         if isinstance(to, datetime):
             ahead = round(to.timestamp() * 1000) - self.now_ms()
         else:
@@ -51,9 +51,9 @@ class Running:
     # -- running ---------------------------------------------------------------
 
     def run_all(self, *, raise_errors: bool = False) -> list[JobHandle]:
-        """Run every job that is due, and those that they enqueue, until none is left.
+        """Run every due job, and the jobs that these enqueue, until none is left.
 
-        Returns a handle for each attempt, in order, as each job is afterwards.  Jobs for later and retries wait: see
+        Returns a handle for each attempt, in order, with the job's state afterwards.  Later jobs and retries wait: see
         `run_due`.  With `raise_errors` the first error of a job is raised, as if it had been called.
         """
         handles: list[JobHandle] = []
@@ -67,9 +67,9 @@ class Running:
         return [handle.refresh() for handle in handles]
 
     def run_due(self, at: datetime | None = None, *, raise_errors: bool = False) -> list[JobHandle]:
-        """Let time pass until `at` (an aware datetime; None = the time of the next job), then `run_all`.
+        """Move the time to `at` (an aware datetime; None = the time of the next job), then call `run_all`.
 
-        Jobs see the test's time in the queue only: `timezone.now()` is not changed.
+        The test's time applies to the queue only: `timezone.now()` does not change.
         """
         run_commit_callbacks(get_settings().database)
         if at is not None:
@@ -81,15 +81,15 @@ class Running:
     def fail_next(
         self, task: JobDefinition | Calls[Any] | str | None = None, error: BaseException | None = None
     ) -> None:
-        """Make the next attempt (of that job) fail with `error` before its function starts."""
+        """Make the next attempt (of that job, if given) fail with `error` before its function starts."""
         name = task if isinstance(task, str) or task is None else definition_of(task).name
         self._failures.append((name, error or RuntimeError("fail_next() of the test kit")))
 
     def run_twice(self, handle: JobHandle) -> JobHandle:
-        """Run a waiting job as after a crash at the worst moment: to its end, and all over again.
+        """Run a waiting job as after a crash at the worst moment: to its end, and then completely again.
 
-        That is what "at least once" may mean; a job is right if everything is as it should be afterwards.  Raises the
-        error of either run, AssertionError if the job does not wait.
+        "At least once" permits this; a job is correct if the result is right afterwards.  Raises the error of either
+        run, and AssertionError if the job is not waiting.
         """
         run_commit_callbacks(get_settings().database)
         self.store.revive(handle.queue, [handle.id])
@@ -108,7 +108,7 @@ class Running:
         return Executor(middleware=middleware, clock=self.now_ms, close_connections=False)
 
     def _failing(self, get_next: Callable[[RunningJob], Any]) -> Callable[[RunningJob], Any]:
-        """Middleware that raises what fail_next asked for."""
+        """Middleware that raises the error set by fail_next."""
 
         def layer(job: RunningJob) -> Any:
             for i, (name, error) in enumerate(self._failures):
@@ -156,5 +156,5 @@ class Running:
 
 
 def definition_of(task: JobDefinition | Calls[Any]) -> JobDefinition:
-    """The job behind what tests pass: the function itself, or what `using` made of it."""
+    """Return the definition of what tests pass: the job function itself, or what `using` returned."""
     return task if isinstance(task, JobDefinition) else task._definition

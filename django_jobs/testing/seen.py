@@ -1,4 +1,4 @@
-"""A waiting job as tests look at it, and the text that shows it when an assertion fails."""
+"""A waiting job as tests see it, and its text in failed assertions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django_jobs.serialization.record import decode
 
 
 class EnqueuedJob(NamedTuple):
-    """One job that waits.  `at` is the time it is due, None if that is now."""
+    """One waiting job.  `at` is the time when it is due; None = now."""
 
     id: str
     name: str
@@ -33,7 +33,7 @@ class EnqueuedJob(NamedTuple):
 
 
 def seen(info: JobInfo) -> EnqueuedJob:
-    """Read a stored job as tests look at it."""
+    """Return a stored job as an EnqueuedJob."""
     job = decode(info.id, info.queue, info.record)
     args, kwargs = load(job.args)
     at = datetime.fromtimestamp(info.at / 1000, UTC) if info.state in (State.SCHEDULED, State.RETRY) else None
@@ -42,7 +42,7 @@ def seen(info: JobInfo) -> EnqueuedJob:
 
 
 def same_call(definition: JobDefinition, job: EnqueuedJob, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Do both mean the same call, however the arguments were passed?"""
+    """Return whether both are equal calls, however the arguments were passed."""
     try:
         expected, actual = definition.bind(args, kwargs), definition.bind(job.args, job.kwargs)
     except InvalidArguments:
@@ -53,6 +53,6 @@ def same_call(definition: JobDefinition, job: EnqueuedJob, args: Sequence[Any], 
 
 
 def call_text(name: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
-    """The call as one would write it: `shop.jobs.send_receipt(7, copy=True)`."""
+    """Return the call as Python code: `shop.jobs.send_receipt(7, copy=True)`."""
     parts = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
     return f"{name}({', '.join(parts)})"

@@ -9,14 +9,14 @@ from django_jobs.stores.sqlite import SqliteStore
 
 
 class MemoryStore(SqliteStore):
-    """Stays when settings change in the middle of a test; ends with the test."""
+    """A store that stays when settings change in the middle of a test, and ends with the test."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         super().__init__(":memory:", StoreOptions(clock=clock))
 
     def close(self) -> None:
-        """Closing a store in memory would empty it, and the jobs belong to the test."""
+        """Do nothing: closing a store in memory would delete the test's jobs."""
 
     def really_close(self) -> None:
-        """The test has ended."""
+        """Close the store at the end of the test."""
         super().close()

@@ -1,1 +1,1 @@
-"""What the pages of the console share: addresses, labels, navigation, permissions, rendering."""
+"""What the console's pages share: addresses, labels, navigation, permissions, rendering."""

@@ -20,7 +20,7 @@ from django_jobs.admin.common.addresses import quote
 from django_jobs.admin.common.navigation import navigation
 from django_jobs.models import Dashboard
 
-#: So many ids are written into one log entry; the count is always exact.
+#: At most this many ids are written into one log entry; the count is always exact.
 LOGGED_IDS = 20
 
 
@@ -32,31 +32,31 @@ class Console:
 
     @cached_property
     def counted(self) -> browse.JobCounts:
-        """The numbers of all queues: asked once per request."""
+        """The numbers of all queues, read once per request."""
         return browse.job_counts()
 
     def url(self, name: str, *parts: str) -> str:
-        """The address of a page: `console.url("job", queue, id)`.  Parts may hold any character."""
+        """Return the address of a page: `console.url("job", queue, id)`.  Parts may contain any character."""
         arguments = [quote(part) for part in parts]
         return reverse(f"admin:django_jobs_{name}", args=arguments, current_app=self.site.name)
 
     def may(self, permission: str) -> bool:
-        """Has the user this permission?"""
+        """Return whether the user has this permission."""
         return permissions.may(self.request, permission)
 
     def require(self, permission: str) -> None:
-        """Raise PermissionDenied unless the user has it."""
+        """Raise PermissionDenied unless the user has this permission."""
         if not self.may(permission):
             raise PermissionDenied
 
     def allowed(self, verbs: list[str]) -> list[str]:
-        """Those of these verbs that the user may do."""
+        """Return those of these verbs that the user may use."""
         return [verb for verb in verbs if self.may(permissions.VERBS[verb])]
 
     def render(
         self, template: str, title: str, context: dict[str, Any], *, here: str = "", status: int = 200
     ) -> HttpResponse:
-        """A page: `here` is the entry of the navigation that it belongs to."""
+        """Render a page.  `here` is the page's entry in the navigation."""
         self.request.current_app = self.site.name
         everything = {
             **self.site.each_context(self.request),
@@ -70,12 +70,12 @@ class Console:
         return TemplateResponse(self.request, path, everything, status=status).render()
 
     def back(self, url: str, level: int, message: str) -> HttpResponse:
-        """Say what was done and go to a page."""
+        """Report the result in a message, and redirect to a page."""
         messages.add_message(self.request, level, message)
         return HttpResponseRedirect(url)
 
     def log(self, message: str, *, about: str, ids: list[str] | None = None, deletion: bool = False) -> None:
-        """Leave a LogEntry: who, what, how many, and the first ids."""
+        """Write a LogEntry: user, action, number of jobs, and the first ids."""
         listed = ", ".join(ids[:LOGGED_IDS]) if ids else ""
         more = ", …" if ids and len(ids) > LOGGED_IDS else ""
         LogEntry.objects.create(

@@ -1,4 +1,4 @@
-"""The words people read for states and verbs."""
+"""The texts shown for states and verbs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NOTHING: dict[State, Text] = {
 
 
 class VerbWords(NamedTuple):
-    """How a verb is offered, asked about and reported."""
+    """The texts that offer a verb, ask for confirmation and report its result."""
 
     label: Text
     question: Text
@@ -90,14 +90,14 @@ VERBS: dict[str, VerbWords] = {
 
 
 def verb_label(verb: str, state: State | None = None) -> Text:
-    """What the button says; bringing back a job that failed is called a retry."""
+    """Return the label of the button; for a failed job, reviving is called a retry."""
     if verb == "retry" and state in {State.DEAD, State.RETRY}:
         return _("Retry now")
     return VERBS[verb].label
 
 
 def report(verb: str, moved: int, asked: int = 0) -> str:
-    """One sentence on what was done."""
+    """Return one sentence that reports the result."""
     texts = {
         "retry": ngettext("%(n)d job was queued.", "%(n)d jobs were queued.", moved),
         "reschedule": ngettext("%(n)d job was rescheduled.", "%(n)d jobs were rescheduled.", moved),

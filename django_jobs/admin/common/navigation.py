@@ -1,4 +1,4 @@
-"""The tabs over every page."""
+"""The tabs at the top of every page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_jobs.core.values import State
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One tab: `count` is None where a number would say nothing."""
+    """One tab; `count` is None where a number would be useless."""
 
     key: str
     label: str
@@ -25,7 +25,7 @@ class Section:
 
 
 def navigation(url: Callable[..., str], counts: Mapping[str, int], here: str) -> list[Section]:
-    """The tabs; those of the states carry their counts.  `url` as Console.url, `here` = the key of the current one."""
+    """Return the tabs, with counts for the states.  `url` is Console.url; `here` is the key of the current tab."""
 
     def section(key: str, label: str, name: str) -> Section:
         return Section(key, label, url(name), key == here)

@@ -1,4 +1,4 @@
-"""Which permission each change asks for.  Every page asks for `view_jobs`, every change for its own one as well."""
+"""The permission that each change needs.  Every page needs `view_jobs`, every change its own one as well."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ VERBS = {
 
 
 def may(request: HttpRequest, permission: str) -> bool:
-    """Has the user this permission of Dashboard?"""
+    """Return whether the user has this permission of Dashboard."""
     return request.user.is_active and request.user.has_perm(f"django_jobs.{permission}")

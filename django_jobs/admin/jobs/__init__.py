@@ -1,1 +1,1 @@
-"""Pages about jobs: lists, one job, actions on one and on many."""
+"""Pages about jobs: lists, a single job, actions on one or many jobs."""

@@ -1,4 +1,4 @@
-"""What happens to the jobs chosen in a list: ask where it matters, act, say what was done, leave an entry."""
+"""Actions on the jobs chosen in a list: confirm if necessary, act, report the result, write a log entry."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from django_jobs.core.values import State
 from django_jobs.operations import bulk
 
 FORMS: dict[str, type[forms.Form]] = {"reschedule": RescheduleForm, "kill": KillForm}
-#: More boxes than two searches show were not ticked by a person on one page.
+#: More ticked boxes than two searches can show did not come from one page.
 MOST = 4 * PAGE
-#: A bulk operation gets so long (s) in the request that starts it: small ones end before the page is shown.
+#: A bulk operation runs this long (s) in the request that starts it: small ones end before the page is shown.
 FIRST_STRETCH = 1.0
 
 
 def post(console: Console, state: State, match: Match, *, only: tuple[str, str] | None = None) -> HttpResponse:
-    """A verb on the ticked jobs, or on all that match; or on `only` that one (queue, id)."""
+    """Apply a verb to the ticked jobs, to all that match, or to the one job `only` (queue, id)."""
     data = console.request.POST
     verb = data.get("verb", "")
     if verb not in operations.VERBS or state not in operations.VERBS[verb]:
@@ -49,7 +49,7 @@ def post(console: Console, state: State, match: Match, *, only: tuple[str, str] 
 
 
 def references(values: list[str]) -> list[tuple[str, str]]:
-    """(queue, id) of each ticked box."""
+    """Return (queue, id) of each ticked box."""
     pairs = (value.partition("/") for value in values)
     return [(unquote(queue), unquote(id)) for queue, slash, id in pairs if slash]
 
@@ -63,7 +63,7 @@ def confirm(
     everything: bool,
     form: forms.Form | None,
 ) -> HttpResponse:
-    """Ask first."""
+    """Show the page that asks for confirmation."""
     if everything:
         total = total_of(console, state, match)
         said = ngettext("%(n)d job in state “%(state)s”.", "%(n)d jobs in state “%(state)s”.", total)
@@ -87,14 +87,14 @@ def confirm(
 
 
 def total_of(console: Console, state: State, match: Match) -> int:
-    """How many jobs the walk will look at."""
+    """Return how many jobs the bulk operation will check."""
     if match.queue:
         return console.counted.queues[match.queue].counts[state] if match.queue in console.counted.queues else 0
     return console.counted.counts[state]
 
 
 def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dict[str, Any]) -> HttpResponse:
-    """Do it to the ticked jobs, queue by queue."""
+    """Apply the verb to the ticked jobs, queue by queue."""
     moved: list[str] = []
     asked: list[str] = []
     for queue in dict.fromkeys(queue for queue, _id in chosen):
@@ -114,13 +114,13 @@ def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dic
 
 
 def reason(console: Console, details: dict[str, Any]) -> str:
-    """What stands in the log of a killed job."""
+    """Return the reason for the log of a killed job."""
     by = _("Killed by %(user)s") % {"user": console.request.user.get_username()}
     return f"{by}: {details['reason']}" if details.get("reason") else by
 
 
 def start_bulk(console: Console, state: State, match: Match, verb: str, details: dict[str, Any]) -> HttpResponse:
-    """Begin, go on for a moment, and show how far it got."""
+    """Start a bulk operation, run it for a moment, and show its progress."""
     operation = bulk.start(
         verb,
         state,

@@ -1,4 +1,4 @@
-"""Bulk operations: which there are, how far they got; go on, stop."""
+"""Bulk operations: list, progress, continue, stop."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
 from django_jobs.operations import bulk
 
-#: So long (s) the page drives an operation before it is shown again.
+#: The page runs an operation for this long (s) before it is shown again.
 STRETCH = 1.0
 
 
 def bulk_list(console: Console) -> HttpResponse:
-    """The operations, latest first."""
+    """Show the operations, latest first."""
     rows = [row(operation) for operation in bulk.operations_list()]
     return console.render(
         "bulk_list.html", _("Bulk operations"), {"rows": rows, "unreadable": bulk.unreadable()}, here="bulk"
@@ -26,7 +26,7 @@ def bulk_list(console: Console) -> HttpResponse:
 
 
 def row(operation: bulk.Operation) -> dict[str, Any]:
-    """An operation and its words."""
+    """Return an operation with its texts."""
     return {
         "operation": operation,
         "label": labels.verb_label(operation.verb, operation.state),
@@ -36,7 +36,7 @@ def row(operation: bulk.Operation) -> dict[str, Any]:
 
 
 def bulk_page(console: Console, id: str) -> HttpResponse:
-    """GET: progress.  POST: go on for a moment (workers do the same in the background), or stop."""
+    """GET: show the progress.  POST: run it for a moment (workers do this in the background, too), or stop it."""
     operation = bulk.get(unquote(id))
     if operation is None:
         raise Http404
@@ -47,7 +47,7 @@ def bulk_page(console: Console, id: str) -> HttpResponse:
 
 
 def post(console: Console, operation: bulk.Operation) -> HttpResponse:
-    """Drive it or end it; who may not do the verb may do neither."""
+    """Continue or stop the operation; both need the permission for its verb."""
     console.require(permissions.VERBS[operation.verb])
     url = console.url("bulk_operation", operation.id)
     if console.request.POST.get("do") == "stop":

@@ -1,4 +1,4 @@
-"""What people type: reasons, times, arguments."""
+"""Forms for reasons, times and arguments."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from django.utils.functional import Promise, lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-#: No time further away: 2⁵³ ms is where JSON readers lose digits, and nobody plans that far.
+#: The latest time allowed: beyond 2⁵³ ms JSON readers lose digits, and nobody plans that far ahead.
 LAST_YEAR = 9999
-#: Longer arguments could not have been enqueued.
+#: Maximum length: longer arguments could not have been enqueued.
 ARGUMENTS = 1_000_000
 
 
 class MomentField(forms.DateTimeField):
-    """A date and time in the current time zone, which its label names, as ms since the epoch; 0 if left empty."""
+    """A date and time in the current time zone, which the label names, as ms since the epoch; 0 if left empty."""
 
     widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
 
@@ -38,7 +38,7 @@ class MomentField(forms.DateTimeField):
 
 
 class PauseForm(forms.Form):
-    """Why, and until when."""
+    """The reason for a pause, and its end."""
 
     name = forms.CharField(label=_("Job type"), max_length=200, required=False)
     reason = forms.CharField(label=_("Reason"), max_length=500, required=False)
@@ -52,13 +52,13 @@ class PauseForm(forms.Form):
 
 
 class RescheduleForm(forms.Form):
-    """When."""
+    """The new time."""
 
     run_at = MomentField(label=_("Run at"))
 
 
 class KillForm(forms.Form):
-    """Why."""
+    """The reason."""
 
     reason = forms.CharField(
         label=_("Reason"), max_length=500, required=False, help_text=_("It stands in the log of each job.")
@@ -86,5 +86,5 @@ class ArgumentsForm(forms.Form):
 
 
 def no_constant(name: str) -> Any:
-    """JSON has no NaN and no infinity."""
+    """Raise ValueError: JSON has no NaN and no infinity."""
     raise ValueError(name)

@@ -1,4 +1,4 @@
-"""The jobs of one state: pages, filters, search, groups of errors; what is chosen goes to job_actions."""
+"""The jobs of one state: pages, filters, search, groups of errors.  Actions on the chosen jobs are in actions.py."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from django_jobs.browse import Match
 from django_jobs.core import registry
 from django_jobs.core.values import State
 
-#: States whose jobs have errors to be grouped by.
+#: States whose jobs can be grouped by error.
 GROUPED = frozenset({State.DEAD, State.RETRY})
-#: No filter is longer: a name has 200 characters, an id as many.
+#: Maximum length of a filter: a name has up to 200 characters, and so has an id.
 FILTER_LENGTH = 300
-#: No list has more pages than fit here; a number beyond it is a mistake.
+#: No list has more pages than this; a higher number is a mistake.
 LAST_PAGE = 10**9
 
 
 def job_list(console: Console, state: str) -> HttpResponse:
-    """GET: the list.  POST: a verb on what is chosen."""
+    """GET: show the list.  POST: apply a verb to the chosen jobs."""
     if state not in set(State):
         raise Http404
     if console.request.method == "POST":
@@ -34,18 +34,18 @@ def job_list(console: Console, state: str) -> HttpResponse:
 
 
 def match_of(query: QueryDict) -> Match:
-    """The filters of an address."""
+    """Return the filters in a URL."""
     queue, name, text, error = (query.get(key, "")[:FILTER_LENGTH].strip() for key in ("queue", "name", "q", "error"))
     return Match(queue, name, text, error)
 
 
 def number(text: str | None, default: int = 1) -> int:
-    """A number in an address; the default for anything else."""
+    """Return a number in a URL; the default for anything else."""
     return min(int(text), LAST_PAGE) if text and text.isascii() and text.isdigit() and len(text) < 12 else default
 
 
 def show(console: Console, state: State) -> HttpResponse:
-    """The list, or the groups of errors."""
+    """Show the list, or the groups of errors."""
     query = console.request.GET
     match = match_of(query)
     known = match.queue in console.counted.names
@@ -78,7 +78,7 @@ def show(console: Console, state: State) -> HttpResponse:
 
 
 def paged(console: Console, state: State, match: Match, page_number: int) -> dict[str, Any]:
-    """A page."""
+    """Return the context of a page of the list."""
     page = browse.page(state, match.queue or None, page_number, counted=console.counted)
     return {
         "page": page,
@@ -90,7 +90,7 @@ def paged(console: Console, state: State, match: Match, page_number: int) -> dic
 
 
 def searched(console: Console, state: State, match: Match, start: int) -> dict[str, Any]:
-    """What a search found, and the job whose id was typed."""
+    """Return the jobs that a search found, and the job whose id was typed."""
     found = browse.scan(state, match, start=start, counted=console.counted)
     exact = browse.find(match.text, [match.queue] if match.queue else console.counted.names) if match.text else None
     rows = [row(info) for info in found.jobs]
@@ -107,7 +107,7 @@ def searched(console: Console, state: State, match: Match, start: int) -> dict[s
 
 
 def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
-    """What went wrong, largest group first, from a bounded look."""
+    """Return the groups of errors, largest first, from a bounded scan."""
     found = browse.error_groups(state, match, counted=console.counted)
     return {
         "groups": [
@@ -119,13 +119,13 @@ def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
 
 
 def query_of(match: Match) -> dict[str, str]:
-    """The filters as they stand in an address."""
+    """Return the filters in the form of a URL's query."""
     values = {"queue": match.queue, "name": match.name, "q": match.text, "error": match.error}
     return {key: value for key, value in values.items() if value}
 
 
 def page_links(page: browse.Page, query: dict[str, str]) -> list[tuple[str, str]]:
-    """(label, address) of the pages near this one, the first and the last; "" for the one that is shown."""
+    """Return (label, address) of the first, the last and the nearby pages; the address is "" for the current page."""
     near = {1, page.pages, *range(max(1, page.number - 3), min(page.pages, page.number + 3) + 1)}
     links: list[tuple[str, str]] = []
     previous = 0

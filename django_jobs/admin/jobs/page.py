@@ -1,4 +1,4 @@
-"""One job: everything that is known of it, and what can be done."""
+"""The page of one job: all that is known of it, and the possible actions."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from django_jobs.serialization.display import readable
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
 
-#: States in which arguments can be edited: the job waits, or can be run again.
+#: States in which arguments can be edited: the job is waiting, or can be run again.
 EDITABLE = WAITING | operations.VERBS["retry"]
-#: Raw bytes of a record that cannot be read: so many are shown.
+#: At most this many raw bytes are shown of a record that cannot be read.
 RAW = 20_000
 
 
 def job_page(console: Console, queue: str, id: str) -> HttpResponse:
-    """GET: the job.  POST: a verb on it."""
+    """GET: show the job.  POST: apply a verb to it."""
     queue, id = unquote(queue), unquote(id)
     if console.request.method == "POST":
         return post(console, queue, id)
@@ -50,17 +50,17 @@ def job_page(console: Console, queue: str, id: str) -> HttpResponse:
 
 
 def gone(console: Console, queue: str, id: str) -> HttpResponse:
-    """No such job: it may have left the history, which is no error of the reader's."""
+    """Show that there is no such job.  It may have left the history, so this is not an error of the user's."""
     return console.render("gone.html", _("This job is gone"), {"queue": queue, "id": id}, status=404)
 
 
 def title_of(info: JobInfo) -> str:
-    """The name; jobs that cannot be read may have none."""
+    """Return the job's name as title; a job that cannot be read may have none."""
     return name_of(info.record)[:200] or _("Unreadable job")
 
 
 def post(console: Console, queue: str, id: str) -> HttpResponse:
-    """The same actions as in lists, on one job; afterwards its page again, or the list if it is gone."""
+    """Apply the same actions as in lists to one job; then show its page again, or the list if it is gone."""
     info = get_store().get(queue, id)
     if info is None:
         return gone(console, queue, id)
@@ -74,7 +74,7 @@ def post(console: Console, queue: str, id: str) -> HttpResponse:
 
 
 def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
-    """What the page shows."""
+    """Return the context of the page."""
     verbs = [verb for verb in operations.VERBS if info.state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "info": info,
@@ -100,7 +100,7 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
 
 
 def pause_over(console: Console, info: JobInfo) -> Pause | None:
-    """What keeps a job that waits from starting though workers are free, as counted for the head of the page."""
+    """Return the pause that keeps a waiting job from starting, from the same counts as the head of the page."""
     stats = console.counted.queues.get(info.queue)
     if stats is None or info.state in FINISHED or info.state is State.RUNNING:
         return None
@@ -108,7 +108,7 @@ def pause_over(console: Console, info: JobInfo) -> Pause | None:
 
 
 def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
-    """What the record says."""
+    """Return the part of the context that comes from the record."""
     known = payloads.definition_of(job.name)
     arguments = payloads.named_arguments(job)
     return {
@@ -127,7 +127,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
 
 
 def waited(info: JobInfo, job: Job) -> int | None:
-    """How long it waits for a worker, or did before the attempt that runs (ms)."""
+    """Return how long (ms) the job has waited for a worker, or had waited when the running attempt began."""
     if info.state not in (State.QUEUED, State.RUNNING):
         return None
     until = info.at if info.state is State.RUNNING else get_store().now()
@@ -135,7 +135,7 @@ def waited(info: JobInfo, job: Job) -> int | None:
 
 
 def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
-    """Other arguments: for a job that goes on waiting, or to be run now.  GET: the form."""
+    """Change the arguments of a job that goes on waiting, or that is to be run now.  GET: show the form."""
     queue, id = unquote(queue), unquote(id)
     console.require(permissions.VERBS["edit"])
     info = get_store().get(queue, id)
@@ -171,7 +171,7 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
 
 
 def edit(queue: str, id: str, call: tuple[list[Any], dict[str, Any]], *, run: bool) -> str:
-    """Do it, and say what was done."""
+    """Save the arguments, and return a sentence that reports it."""
     if run:
         operations.edit_and_retry(queue, id, *call)
         return _("The job was queued with other arguments.")

@@ -1,4 +1,4 @@
-"""A job as a row of a list: which columns a state has, and what stands in them."""
+"""A job as a row of a list: the columns of each state, and their values."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from django_jobs.serialization.display import readable
 from django_jobs.serialization.payloads import as_json, named_arguments
 from django_jobs.serialization.record import decode, name_of
 
-#: A preview of arguments, errors and results: one line each.
+#: Maximum length of the one-line preview of arguments, errors and results.
 PREVIEW = 140
 
 
 class Cell(NamedTuple):
-    """One value; `kind` says how the template writes it."""
+    """One value; `kind` selects how the template formats it."""
 
     #: "text" | "moment" | "duration" | "error" | "checkin" | "number"
     kind: str
     value: Any
     more: Any = ""
-    #: the heading of its column, for screens too narrow for columns.
+    #: the heading of its column, for narrow screens without columns.
     label: str = ""
 
 
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
     info: JobInfo
     name: str
-    #: what the checkbox sends.
+    #: the value of the checkbox.
     reference: str
     arguments: str
     corrupt: bool
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 def columns(state: State) -> list[str]:
-    """The headings after job, queue and arguments."""
+    """Return the headings after job, queue and arguments."""
     return {
         State.SCHEDULED: [_("Runs"), _("Priority")],
         State.QUEUED: [_("Enqueued"), _("Priority"), _("Failures")],
@@ -56,7 +56,7 @@ def columns(state: State) -> list[str]:
 
 
 def row(info: JobInfo) -> Row:
-    """The row of one job; one that cannot be read shows the beginning of its bytes."""
+    """Return the row of one job; for a job that cannot be read, it shows the beginning of its bytes."""
     reference = f"{quote(info.queue)}/{quote(info.id)}"
     try:
         job = decode(info.id, info.queue, info.record)
@@ -67,7 +67,7 @@ def row(info: JobInfo) -> Row:
 
 
 def preview(job: Job) -> str:
-    """The arguments on one line."""
+    """Return the arguments on one line."""
     shown = named_arguments(job)
     if shown is None:
         return cut(job.args.decode(errors="backslashreplace"))
@@ -75,12 +75,12 @@ def preview(job: Job) -> str:
 
 
 def cells(info: JobInfo, job: Job | None) -> list[Cell]:
-    """What stands in the columns of the job's state."""
+    """Return the cells for the columns of the job's state, with the headings."""
     return [cell._replace(label=label) for cell, label in zip(values(info, job), columns(info.state), strict=True)]
 
 
 def values(info: JobInfo, job: Job | None) -> list[Cell]:
-    """The same without the headings."""
+    """Return the cells without the headings."""
     enqueued = Cell("moment", job.enqueued_at if job else 0)
     priority = Cell("number", job.controls.priority if job else "")
     at, last = Cell("moment", info.at), error_cell(info)
@@ -110,7 +110,7 @@ def values(info: JobInfo, job: Job | None) -> list[Cell]:
 
 
 def error_cell(info: JobInfo) -> Cell:
-    """Class and message of the last attempt that ended badly."""
+    """Return class and message of the last attempt that did not succeed."""
     if not info.attempts:
         return Cell("error", "", "")
     last = info.attempts[-1]
@@ -118,7 +118,7 @@ def error_cell(info: JobInfo) -> Cell:
 
 
 def checkin(info: JobInfo) -> dict[str, Any]:
-    """The last check-in in a known shape: message, percent (or None), at (ms or 0)."""
+    """Return the last check-in in a fixed form: message, percent (or None), at (ms or 0)."""
     said = info.checkin if isinstance(info.checkin, dict) else {}
     progress, at = said.get("progress"), said.get("at")
     known = isinstance(progress, int | float) and 0 <= progress <= 1
@@ -130,12 +130,12 @@ def checkin(info: JobInfo) -> dict[str, Any]:
 
 
 def result(info: JobInfo) -> str:
-    """The returned value on one line; nothing for None."""
+    """Return the returned value on one line; "" for None."""
     value = as_json(info.result)
     return "" if value is None else cut(readable(value))
 
 
 def cut(text: str) -> str:
-    """One line of a list."""
+    """Return the text cut to one line of a list."""
     line = " ".join(text[: PREVIEW * 4].split())
     return line if len(line) <= PREVIEW else f"{line[:PREVIEW]}…"

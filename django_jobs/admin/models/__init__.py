@@ -1,1 +1,1 @@
-"""Pages that are ordinary ModelAdmins."""
+"""The pages that are ordinary ModelAdmins."""

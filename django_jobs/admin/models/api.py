@@ -1,4 +1,4 @@
-"""API tokens and remote job types: ordinary model admin."""
+"""API tokens and remote job types: ordinary ModelAdmins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from django_jobs.models.token import Scope
 
 
 class NamesField(forms.CharField):
-    """A list of names, which people write one to a line."""
+    """A list of names, written one per line."""
 
     widget = forms.Textarea(attrs={"rows": 4, "cols": 60})
 
@@ -31,7 +31,7 @@ class NamesField(forms.CharField):
 
 
 class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Scopes as boxes to tick."""
+    """Shows scopes as check boxes."""
 
     scopes = forms.MultipleChoiceField(
         label=capfirst(_("scopes")), choices=Scope.choices, widget=forms.CheckboxSelectMultiple, initial=[Scope.ENQUEUE]
@@ -48,7 +48,7 @@ class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """The secret is shown once, in the message after it was made."""
+    """Shows the secret only once, in the message after the token was created."""
 
     form = ApiTokenForm
     list_display = ["name", "scope_names", "job_names", "created_at", "last_used_at", "revoked_at"]
@@ -96,7 +96,7 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
 
 
 class RemoteJobTypeAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """Workers know of a change within five seconds."""
+    """Workers apply a change within five seconds."""
 
     list_display = ["name", "queue", "way", "delivery_strategy", "attempts", "concurrency", "timeout"]
     list_filter = ["queue", "delivery_strategy"]
@@ -107,7 +107,7 @@ class RemoteJobTypeAdmin(ModelAdmin):  # type: ignore[type-arg]
         return str(_("posted")) if kind.url else str(_("fetched"))
 
     def get_readonly_fields(self, request: HttpRequest, obj: RemoteJobType | None = None) -> list[str]:
-        # Jobs that wait carry the name: under another one they would be unknown.
+        # Waiting jobs carry the name: after a change they would be unknown.
         return ["name"] if obj is not None else []
 
     def save_model(self, request: HttpRequest, obj: RemoteJobType, form: Any, change: bool) -> None:

@@ -1,4 +1,4 @@
-"""The archive: ordinary model admin, to look only."""
+"""The archive: an ordinary ModelAdmin, read-only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django_jobs.serialization.payloads import job_payload
 
 
 class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """Finished jobs.  Sensitive arguments are masked as everywhere."""
+    """Finished jobs.  Sensitive arguments are masked as on all pages."""
 
     list_display = ["name", "status", "error_line", "ended_at", "queue", "attempt_count", "job_id"]
     list_filter = ["status", "queue", "ended_at"]
@@ -24,7 +24,7 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     date_hierarchy = "ended_at"
     ordering = ["-ended_at", "-id"]
     list_per_page = 50
-    # A count of all rows of a long history costs more than the page.
+    # Counting all rows of a long history would cost more than the rest of the page.
     show_full_result_count = False
     fields = [
         "name", "job_id", "queue", "status", "shown_arguments", "result", "attempt_count", "run_time", "worker",
@@ -60,5 +60,5 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
 
 
 def readable(value: object) -> str:
-    """JSON as text; the admin escapes it."""
+    """Return JSON as text; the admin escapes it."""
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)

@@ -1,4 +1,4 @@
-"""The ModelAdmin of the model without a table: the console's addresses, behind permission and a store that answers."""
+"""The ModelAdmin of the model without a table: the console's URLs, permission checks, and a page for store errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ View = Callable[..., HttpResponse]
 
 READ, CHANGE = ["GET", "HEAD"], ["GET", "HEAD", "POST"]
 
-#: (route, view, name, methods): every address of the console.  A part in a route is quoted as the admin quotes keys.
+#: (route, view, name, methods) of every URL of the console.  Parts of a route are quoted as the admin quotes keys.
 ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("", overview.overview, "dashboard_changelist", READ),
     ("queues/", queues.queue_list, "queues", READ),
@@ -40,8 +40,8 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
 ]
 
 
-class DashboardAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable when the program runs
-    """Never lists a table: every address of it is a page of the console."""
+class DashboardAdmin(admin.ModelAdmin):  # not subscriptable at run time
+    """Does not list a table: each of its URLs is a page of the console."""
 
     def get_urls(self) -> list[URLPattern]:
         return [
@@ -49,7 +49,7 @@ class DashboardAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscri
         ]
 
     def page(self, view: View, methods: list[str]) -> View:
-        """The view behind a login, `view_jobs`, and an answer for a store that is out of reach."""
+        """Wrap a view: require a login and `view_jobs`, and show a page if the store cannot be reached."""
 
         def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponse:
             if not permissions.may(request, permissions.VIEW):

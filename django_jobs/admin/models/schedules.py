@@ -18,12 +18,12 @@ from django_jobs.core import registry
 from django_jobs.exceptions import JobsError
 from django_jobs.models import Schedule
 
-#: The admin promises five.
+#: Number of next runs shown: five are documented.
 NEXT = 5
 
 
-class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
-    """Offers the jobs there are."""
+class ScheduleForm(forms.ModelForm):  # not subscriptable at run time
+    """Offers the registered jobs."""
 
     class Meta:
         model = Schedule
@@ -32,14 +32,14 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "job" not in self.fields:
-            return  # a person who may only look
+            return  # the user may only view
         current = [self.instance.job] if self.instance.job and self.instance.job not in registry.names() else []
         names = [("", "---------"), *((name, name) for name in [*registry.names(), *current])]
         self.fields["job"].widget = forms.Select(choices=names)
 
 
-class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable when it runs
-    """Rows that people write."""
+class ScheduleAdmin(admin.ModelAdmin):  # not subscriptable at run time
+    """The schedules that people write."""
 
     form = ScheduleForm
     list_display = ["name", "job", "cron", "zone", "enabled", "next_run"]
@@ -68,7 +68,7 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscrip
         return self._runs(schedule, NEXT)
 
     def _runs(self, schedule: Schedule, n: int) -> SafeString | str:
-        """In the zone of the schedule, where its expression can be compared with them."""
+        """Return the next runs in the schedule's time zone, for comparison with its expression."""
         if not schedule.enabled:
             return "—"
         try:

@@ -1,4 +1,4 @@
-"""Bars for the overview: numbers → rectangles.  Pure; the template writes the SVG, without a style attribute."""
+"""Bars for the overview: numbers → rectangles.  Pure; the template writes the SVG, without style attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GAP = 1.5
 
 
 class Bar(NamedTuple):
-    """One rectangle, in the units of the drawing, and what it says when pointed at."""
+    """One rectangle, in the units of the drawing, and its tooltip."""
 
     x: float
     y: float
@@ -26,10 +26,10 @@ class Chart:
     """A drawing of bars over time."""
 
     title: str
-    #: (css class of the bars, what they add up to, in words): the key and the summary in one.
+    #: (css class of the bars, their total as text): serves as key and summary.
     sums: list[tuple[str, str]]
     bars: list[Bar]
-    #: text at the top of the scale.
+    #: label at the top of the scale.
     top: str
     first: str
     last: str
@@ -41,7 +41,7 @@ class Chart:
 
 
 def stacked(layers: Sequence[tuple[str, Sequence[float]]], says: Sequence[str]) -> tuple[list[Bar], float]:
-    """Bars of several layers, lowest first: (css class, values) each.  Also returns the highest sum."""
+    """Return bars of several layers, lowest first (css class and values for each), and the highest sum."""
     sums = [sum(values) for values in zip(*(values for _, values in layers), strict=True)]
     highest = max(sums, default=0)
     step = WIDTH / max(1, len(sums))
@@ -53,7 +53,7 @@ def stacked(layers: Sequence[tuple[str, Sequence[float]]], says: Sequence[str]) 
         for css, values in layers:
             if not values[i]:
                 continue
-            # A thing that happened once must be seen beside one that happened a million times.
+            # A thing that happened once must be visible next to one that happened a million times.
             height = max(2.0, values[i] / highest * (HEIGHT - 4))
             bottom -= height
             bars.append(

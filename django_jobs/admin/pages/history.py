@@ -1,4 +1,4 @@
-"""Who did what: the admin's own log, narrowed to the console."""
+"""The console's entries in the admin's own log: who did what."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENTRIES = 50
 
 
 def history(console: Console) -> HttpResponse:
-    """Every change made here, latest first."""
+    """Show every change made in the console, latest first."""
     kind = ContentType.objects.get_for_model(Dashboard)
     entries = LogEntry.objects.filter(content_type=kind).select_related("user").order_by("-action_time", "-pk")
     page = Paginator(entries, ENTRIES).get_page(console.request.GET.get("p"))
@@ -23,5 +23,5 @@ def history(console: Console) -> HttpResponse:
 
 
 def logged_object(console: Console, about: str) -> HttpResponse:
-    """Where the admin's "recent actions" lead."""
+    """Redirect to the target of a link in the admin's "recent actions"."""
     return HttpResponseRedirect(console.url("history"))

@@ -1,4 +1,4 @@
-"""The first page: is it healthy, what is failing, where to go."""
+"""The first page: health, failures, and links to the details."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from django_jobs.core.values import QueueStats
 from django_jobs.formatting import duration
 from django_jobs.stores import get_store
 
-#: Queues and workers on the overview; their own pages show all.
+#: Maximum queues and workers on the overview; their own pages show all.
 LINES = 10
 
 
 def overview(console: Console) -> HttpResponse:
-    """Counts, charts, latency, workers, and what needs a person."""
+    """Show counts, charts, latency, workers, and what needs attention."""
     return console.render("overview.html", _("Background jobs"), overview_context(console), here="overview")
 
 
 def overview_context(console: Console) -> dict[str, Any]:
-    """What the overview shows; the app's own index page shows it too."""
+    """Return the context of the overview; the app's index page uses it, too."""
     period = "day" if console.request.GET.get("period") == "day" else "hour"
     store, counted = get_store(), console.counted
     workers = store.workers()
@@ -49,12 +49,12 @@ def overview_context(console: Console) -> dict[str, Any]:
 
 
 def busiest(stats: list[QueueStats]) -> list[QueueStats]:
-    """The queues that wait longest, then those with most to do."""
+    """Return the queues with the longest waits first, then those with most jobs."""
     return sorted(stats, key=lambda s: (-s.latency, -s.counts.get("queued", 0), -s.counts.get("running", 0)))[:LINES]
 
 
 def trouble_url(console: Console, health_issue: browse.HealthIssue) -> str:
-    """Where to do something about it."""
+    """Return the page on which an issue can be handled."""
     if health_issue.kind in {"no_workers", "narrow"}:
         return console.url("workers")
     if health_issue.kind in {"dead", "trimmed"}:
@@ -63,7 +63,7 @@ def trouble_url(console: Console, health_issue: browse.HealthIssue) -> str:
 
 
 def charts(series: browse.Series) -> list[Chart]:
-    """Throughput, failures and waiting time."""
+    """Return the charts of throughput, failures and waiting time."""
     labels = [clock(start) for start in series.starts]
     succeeded, failed = series.values["succeeded"], series.values["failed"]
     waits = [
@@ -95,5 +95,5 @@ def charts(series: browse.Series) -> list[Chart]:
 
 
 def clock(ms: int) -> str:
-    """Hour and minute in the current time zone."""
+    """Return hour and minute in the current time zone."""
     return localtime(datetime.fromtimestamp(ms / 1000, UTC)).strftime("%H:%M")

@@ -1,4 +1,4 @@
-"""Queues: how long, how old, how many at once; pause and resume."""
+"""Queues: length, age, concurrency; pause and resume."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from django_jobs.core import registry
 from django_jobs.core.values import QueueStats
 from django_jobs.exceptions import JobsError
 
-#: Job types with totals shown on the page of a queue.
+#: Maximum job types with totals on the page of a queue.
 TYPES = 50
 
 
 def queue_list(console: Console) -> HttpResponse:
-    """All queues, a page at a time: as counted for every page, asked now where they were not."""
+    """Show all queues, a page at a time.  Uses this request's counts, and reads the queues that were not counted."""
     wanted = console.request.GET.get("q", "").strip()[:200]
     names = [name for name in console.counted.names if wanted.casefold() in name.casefold()]
     pages = max(1, -(-len(names) // LIVE_QUEUES))
@@ -48,12 +48,12 @@ def queue_list(console: Console) -> HttpResponse:
 
 
 def queue_row(stats: QueueStats) -> dict[str, Any]:
-    """A queue and its settings."""
+    """Return a queue and its settings."""
     return {"stats": stats, "settings": get_settings().queues.get(stats.queue)}
 
 
 def queue_page(console: Console, queue: str) -> HttpResponse:
-    """GET: one queue.  POST: pause or resume it, or one job type in it."""
+    """GET: show one queue.  POST: pause or resume it, or one job type in it."""
     queue = unquote(queue)
     if queue not in console.counted.names:
         raise Http404
@@ -63,7 +63,7 @@ def queue_page(console: Console, queue: str) -> HttpResponse:
 
 
 def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
-    """One queue."""
+    """Show one queue."""
     (stats,) = browse.queue_stats([queue])
     period = "day" if console.request.GET.get("period") == "day" else "hour"
     context = queue_row(stats) | {
@@ -79,7 +79,7 @@ def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
 
 
 def types(stats: QueueStats) -> list[dict[str, Any]]:
-    """Totals per job type, busiest first."""
+    """Return the totals per job type, busiest first."""
     found: dict[str, dict[str, Any]] = {}
     for key, total in stats.totals.items():
         event, colon, name = key.partition(":")
@@ -91,7 +91,7 @@ def types(stats: QueueStats) -> list[dict[str, Any]]:
 
 
 def post(console: Console, queue: str) -> HttpResponse:
-    """Pause or resume; `name` says which job type, empty the whole queue."""
+    """Pause or resume; `name` is the job type, empty for the whole queue."""
     console.require(permissions.PAUSE)
     data = console.request.POST
     form = PauseForm(data)

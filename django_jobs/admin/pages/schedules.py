@@ -1,4 +1,4 @@
-"""Schedules of all three sources: next and last runs; run now, pause, resume."""
+"""Schedules from all three sources: next and last runs; run now, pause, resume."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import Entry
 from django_jobs.stores import get_store
 
-#: Next runs shown of each schedule.
+#: Number of next runs shown for each schedule.
 NEXT = 3
-#: Schedules on a page: the next runs of each are computed.
+#: Schedules per page: the next runs of each must be computed.
 PAGE = 100
 
 SOURCES: dict[str, Text] = {
@@ -36,11 +36,11 @@ SOURCES: dict[str, Text] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One schedule as the page shows it; times in ms."""
+    """One schedule as shown on the page; times in ms."""
 
     entry: Entry
     source: Text
-    #: where it is edited; "" = in the code.
+    #: the page that edits it; "" = it is defined in code or settings.
     url: str
     next_runs: list[int]
     last_run: int
@@ -51,7 +51,7 @@ class Row:
 
 
 def schedule_list(console: Console) -> HttpResponse:
-    """GET: the schedules.  POST: run one now, pause or resume it."""
+    """GET: show the schedules.  POST: run one now, pause or resume it."""
     if console.request.method == "POST":
         return post(console)
     everything = schedules.entries()
@@ -72,7 +72,7 @@ def schedule_list(console: Console) -> HttpResponse:
 
 
 def rows(console: Console, entries: list[Entry]) -> list[Row]:
-    """What is known of each: three reads of the store and one more per queue, whatever their number."""
+    """Return the rows.  Takes three reads of the store plus one per queue, whatever the number of schedules."""
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
     fired: dict[str, dict[str, int]] = {}
@@ -91,7 +91,7 @@ def rows(console: Console, entries: list[Entry]) -> list[Row]:
 def row(
     console: Console, entry: Entry, queue: str, last: int, state: schedule_state.ScheduleState, now: datetime
 ) -> Row:
-    """One schedule; one that is broken says why instead of when."""
+    """Return the row of one schedule; a broken one shows the reason instead of the next runs."""
     paused, upcoming, problem = state.paused_at(entry) or 0, [], ""
     try:
         runs = schedules.next_runs(entry, NEXT, now)
@@ -109,12 +109,12 @@ def row(
 
 
 def address(console: Console, page: str, *arguments: str) -> str:
-    """A page of the ordinary model admin of the rows."""
+    """Return the address of a page of the Schedule model's ordinary admin."""
     return reverse(f"admin:django_jobs_schedule_{page}", args=arguments, current_app=console.site.name)
 
 
 def post(console: Console) -> HttpResponse:
-    """Do one thing with one schedule."""
+    """Run, pause or resume one schedule."""
     console.require(permissions.SCHEDULES)
     data = console.request.POST
     act = ACTS.get(data.get("do", ""))
@@ -141,13 +141,13 @@ def run(entry: Entry) -> str:
 
 
 def pause(entry: Entry) -> str:
-    """No more runs until somebody resumes it."""
+    """Stop its runs until it is resumed."""
     schedules.pause(entry)
     return _("Schedule %(what)s is paused.") % {"what": entry.label}
 
 
 def resume(entry: Entry) -> str:
-    """Runs again from now on."""
+    """Let it run again from now on."""
     schedules.resume(entry)
     return _("Schedule %(what)s goes on.") % {"what": entry.label}
 

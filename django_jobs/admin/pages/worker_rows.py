@@ -1,4 +1,4 @@
-"""Workers as rows: whatever a worker says of itself is text to be shown, never trusted to have a shape."""
+"""Workers as rows.  A worker's description of itself is shown as text; its structure is not trusted."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from django_jobs.core.values import WorkerInfo
 
 
 class WorkerRow(NamedTuple):
-    """One `runworkers` parent."""
+    """One `runworkers` parent process."""
 
     name: str
     host: str
     pid: str
     queues: str
-    #: "2 × 8": processes and threads.
+    #: "2 × 8": processes × threads.
     size: str
     started_at: int
     seen_at: int
@@ -27,17 +27,17 @@ class WorkerRow(NamedTuple):
     children: list[dict[str, Any]]
 
 
-#: Jobs shown per worker.
+#: Maximum jobs shown per worker.
 RUNNING = 12
 
 
 def worker_rows(workers: Iterable[WorkerInfo], now: int) -> list[WorkerRow]:
-    """The rows, by name."""
+    """Return the rows, sorted by name."""
     return [worker_row(worker) for worker in sorted(workers, key=lambda worker: worker.name)]
 
 
 def worker_row(worker: WorkerInfo) -> WorkerRow:
-    """One row; what is missing is left empty."""
+    """Return the row of one worker; missing values are left empty."""
     info = worker.info if isinstance(worker.info, dict) else {}
     queues = info.get("queues", [])
     children = [child for child in listed(info.get("children")) if isinstance(child, dict)]
@@ -60,23 +60,23 @@ def worker_row(worker: WorkerInfo) -> WorkerRow:
 
 
 def child_row(child: dict[str, Any]) -> dict[str, Any]:
-    """A process of the worker."""
+    """Return the row of a child process of the worker."""
     row: dict[str, Any] = {key: str(child.get(key, "")) for key in ("name", "pid", "lane")}
     return row | {"memory": number(child.get("memory")), "busy": len(listed(child.get("jobs")))}
 
 
 def listed(value: Any) -> list[Any]:
-    """A list, or none."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def job_row(job: Any) -> dict[str, Any]:
-    """A job that a worker says it runs."""
+    """Return the row of a job that the worker reports as running."""
     if not isinstance(job, dict):
         return {"name": str(job), "id": "", "queue": "", "since": 0}
     return {key: str(job.get(key, "")) for key in ("name", "id", "queue")} | {"since": number(job.get("since"))}
 
 
 def number(value: Any) -> int:
-    """A number, or 0."""
+    """Return the value if it is a number, else 0."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) else 0

@@ -1,4 +1,4 @@
-"""Workers: where they are, what they do; stop one."""
+"""Workers: their hosts and running jobs; stop a worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_jobs.stores import get_store
 
 
 def worker_list(console: Console) -> HttpResponse:
-    """GET: the workers.  POST: a command to one of them."""
+    """GET: show the workers.  POST: send a command to one of them."""
     if console.request.method == "POST":
         return post(console)
     store = get_store()
@@ -23,7 +23,7 @@ def worker_list(console: Console) -> HttpResponse:
 
 
 def post(console: Console) -> HttpResponse:
-    """Ask first, then send the command."""
+    """Ask for confirmation, then send the command."""
     console.require(permissions.WORKERS)
     data = console.request.POST
     worker, command = data.get("worker", ""), data.get("command", "")

@@ -1,1 +1,1 @@
-"""What the endpoints share: who calls, what a request must pass, schemas, errors."""
+"""What the endpoints share: authentication, checks of requests, schemas, errors."""

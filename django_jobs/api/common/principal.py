@@ -1,4 +1,4 @@
-"""Who calls, and what they may do.  Nobody, unless DJANGO_JOBS["API"] is set and a token or your authorizer says so."""
+"""The caller and its rights: none, unless DJANGO_JOBS["API"] is set and a token or your authorizer grants them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from django_jobs.models.token import Scope
 
 __all__ = ["Principal", "Scope", "authenticate", "caller", "require"]
 
-#: How exact `last_used_at` is: a write for every request would be the dearest part of it.
+#: `last_used_at` is updated this often: a write for every request would be its most expensive part.
 USED_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller.  `scopes` as on tokens; `jobs` are the names it may deal with, empty = all that the API offers.
+    """A caller.  `scopes` as on tokens; `jobs` are the job names it may use, empty = all that the API offers.
 
-    `by_header`: the caller proved itself by a header that no browser sends by itself, so no CSRF token is asked for.
+    `by_header`: it authenticated by a header that browsers do not send by themselves, so no CSRF token is required.
     """
 
     name: str
@@ -40,16 +40,16 @@ class Principal:
     by_header: bool = False
 
     def may(self, scope: str) -> bool:
-        """Does the caller have this scope?"""
+        """Return whether the caller has this scope."""
         return scope in self.scopes
 
     def knows(self, job: str) -> bool:
-        """May the caller deal with jobs of that name?"""
+        """Return whether the caller may use jobs with that name."""
         return not self.jobs or job in self.jobs
 
 
 def api_settings() -> Mapping[str, Any]:
-    """DJANGO_JOBS["API"].  Raises Problem 403 while it is not set."""
+    """Return DJANGO_JOBS["API"].  Raises Problem 403 if it is not set."""
     api = get_settings().api
     if api is None:
         raise Problem(403, "The HTTP API is not set up: DJANGO_JOBS['API'] is absent. {} lets tokens in.")
@@ -57,25 +57,25 @@ def api_settings() -> Mapping[str, Any]:
 
 
 def authenticate(request: HttpRequest) -> Principal:
-    """Return the caller.  Raises Problem 401 (nobody known) or 403.  The `auth` of every endpoint but healthz."""
+    """Return the caller.  Raises Problem 401 (unknown) or 403.  This is the `auth` of every endpoint but healthz."""
     api = api_settings()
     path = api.get("AUTHORIZER")
     principal = _authorizer(path)(request) if path else _by_token(request)
     if principal is None:
         raise Problem(401, "Send 'Authorization: Bearer <token>', or Basic with the token as password.")
-    # Others came in by something that a browser may send by itself, such as a session.
+    # Other callers authenticated by something that a browser may send by itself, such as a session.
     if not principal.by_header and check_csrf(request) is not None:
         raise Problem(403, "The CSRF check failed. A caller known by its session needs a CSRF token.")
     return principal
 
 
 def caller(request: HttpRequest) -> Principal:
-    """The principal that `authenticate` found."""
+    """Return the principal that `authenticate` found."""
     return request.auth  # type: ignore[attr-defined,no-any-return]
 
 
 def require(request: HttpRequest, *scopes: str, job: str | None = None) -> Principal:
-    """Return the caller, who has one of these scopes and may deal with `job`.  Raises Problem 403."""
+    """Return the caller if it has one of these scopes and may use `job`.  Raises Problem 403."""
     principal = caller(request)
     if not any(principal.may(scope) for scope in scopes):
         raise Problem(403, f"This needs the scope {' or '.join(map(repr, map(str, scopes)))}.")
@@ -96,7 +96,7 @@ def _by_token(request: HttpRequest) -> Principal | None:
 
 
 def _secrets(header: str) -> list[str]:
-    """What may be a token in an Authorization header: Basic has it as password, or as user with none (`curl -u T:`)."""
+    """Return possible tokens in an Authorization header.  Basic: password, or user without password (`curl -u T:`)."""
     scheme, _, value = header.partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer" and value:

@@ -1,4 +1,4 @@
-"""Every error of the API as application/problem+json (RFC 9457), and which exception is which."""
+"""The API's errors as application/problem+json (RFC 9457), and the status of each exception."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from django_jobs import exceptions
 
 logger = logging.getLogger("django_jobs.api")
 
-#: Seconds after which a client may try again when the store is away or a queue is full.
+#: Seconds after which a client may try again when the store is unreachable or a queue is full.
 RETRY_AFTER = 5
 
 
 class Problem(Exception):
-    """Raised by an endpoint to answer with an error.  `more` are further members of the document."""
+    """Raised by an endpoint to answer with an error.  `more` are additional members of the document."""
 
     def __init__(self, status: int, detail: str, **more: Any) -> None:
         super().__init__(detail)
@@ -31,13 +31,13 @@ class Problem(Exception):
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> HttpResponse:
-    """The answer itself.  `type` stays about:blank, so `title` is the phrase of the status (RFC 9457, 4.2.1)."""
+    """Return the answer.  `type` stays about:blank, so `title` is the phrase of the status (RFC 9457, 4.2.1)."""
     document = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
     content = json.dumps(document, default=str)
     return HttpResponse(content, status=status, content_type="application/problem+json", headers=dict(headers or {}))
 
 
-#: The first that matches, so subclasses stand before their base.  None: the text of the exception is for people.
+#: The first match counts, so subclasses come before their base.  None: the exception's text may be shown.
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (exceptions.UnknownJob, 404),
     (exceptions.UnknownQueue, 404),
@@ -57,7 +57,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 
 
 def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
-    """The answer that an exception stands for."""
+    """Return the answer for an exception."""
     match error:
         case Problem():
             headers = {"WWW-Authenticate": 'Bearer realm="jobs", Basic realm="jobs"'} if error.status == 401 else None
@@ -73,7 +73,7 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
         case UnreadablePostError() | SuspiciousOperation():
             return problem(400, "The request could not be read to its end.")
         case OperationalError() | InterfaceError() | exceptions.NotKnownYet():
-            # Which database and why is for the log, not for clients.
+            # The reason, and which database it is, belong in the log and are not for clients.
             logger.error("The API could not reach the database: %s", error)
             return problem(503, "The database cannot be reached.", {"Retry-After": str(RETRY_AFTER)})
     for kind, status in STATUSES:
@@ -85,6 +85,6 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
             detail = str(error) if isinstance(error, exceptions.QueueFull) else type(error).__doc__ or "No store."
             return problem(503, detail, {"Retry-After": str(RETRY_AFTER)})
     logger.error("%s %s failed", request.method, request.path, exc_info=error)
-    # Error reporters listen to this signal; Django itself will not see the exception.
+    # Error reporters listen to this signal, because Django itself does not see the exception.
     got_request_exception.send(sender=None, request=request)
     return problem(500, "This is a fault of the server, and is in its log.")

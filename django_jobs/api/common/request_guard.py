@@ -1,4 +1,4 @@
-"""What every request must pass before an endpoint sees it, and what every answer carries."""
+"""Checks of every request before an endpoint sees it, and headers of every answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django_jobs.api.common.principal import api_settings
 from django_jobs.api.common.problems import Problem, answer_for, problem
 
-#: Bytes of a request's body.
+#: Maximum bytes of a request's body.
 MAX_BODY = 262_144
 METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
@@ -23,7 +23,7 @@ View = Callable[..., HttpResponseBase]
 
 
 def guarded(view: View) -> View:
-    """Wrap a view: set up, https where wanted, size and type of the body; problems and headers on the way out."""
+    """Wrap a view: check settings, https, size and type of the body; add headers; answer errors as problems."""
 
     @wraps(view)
     def guard(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -38,13 +38,13 @@ def guarded(view: View) -> View:
         response["X-Content-Type-Options"] = "nosniff"
         return response
 
-    # The API brings its own keys: project-wide login does not apply, CSRF is checked where no token is sent, and a job
-    # that was accepted must not depend on the commit of a request.
+    # The API has its own authentication: a project-wide login does not apply, CSRF is checked if no token is sent, and
+    # an accepted job must not depend on the commit of a request.
     return login_not_required(csrf_exempt(transaction.non_atomic_requests(guard)))
 
 
 def check(request: HttpRequest) -> None:
-    """Raise Problem for what no endpoint should have to look at."""
+    """Raise Problem for requests that no endpoint accepts."""
     if api_settings().get("REQUIRE_HTTPS") and not request.is_secure():
         raise Problem(403, "Only https is answered here. Behind a proxy, set SECURE_PROXY_SSL_HEADER.")
     if request.method not in METHODS_WITH_BODY:
@@ -59,5 +59,5 @@ def check(request: HttpRequest) -> None:
 
 
 def nothing_here(request: HttpRequest, **_: Any) -> HttpResponse:
-    """Whatever else is asked below the API's address."""
+    """Answer every other path below the API's address with 404."""
     raise Problem(404, f"There is nothing at {request.path!r:.200}. See v1/openapi.json.")

@@ -1,4 +1,4 @@
-"""The bodies that the API takes and gives, as its OpenAPI document describes them."""
+"""The bodies of requests and answers, as the OpenAPI document describes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, Strict
 
 from django_jobs.remote.models import NAME_PATTERN
 
-#: The same for Rust's regular expressions, which have no \Z.
+#: The same pattern for Rust's regular expressions, which have no \Z.
 PATTERN = NAME_PATTERN.replace(r"\Z", "$")
 
 Name = Annotated[str, Path(pattern=PATTERN, description="Letters, digits and _ . : -")]
@@ -17,13 +17,13 @@ MAX_TOKEN = 2**53 - 1
 
 
 def _whole(value: object) -> object:
-    # JSON has one kind of numbers: a serializer may write 5 as 5.0.
+    # JSON has only one type of number: a serializer may write 5 as 5.0.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-#: JSON has its own types: true is not 1, and "5" no number.
+#: JSON has its own types: true is not 1, and "5" is not a number.
 Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
-#: Where null is allowed, too, the limits must stand here to reach the document.
+#: If null is allowed too, the limits must be here to appear in the document.
 Priority = Annotated[int, Strict(), Field(ge=-100, le=100), BeforeValidator(_whole)]
 #: The number of an attempt, or the token of a claim.
 Serial = Annotated[int, Strict(), Field(ge=1, le=MAX_TOKEN), BeforeValidator(_whole)]
@@ -41,7 +41,7 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
 
 
 class Body(Schema):
-    """What clients send: nothing beyond what is described, so that a misspelt option is told."""
+    """What clients send.  Unknown fields are refused, so that a misspelt option is reported."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,13 +61,13 @@ class NewJob(Body):
 
 
 class NewArguments(Body):
-    """Other arguments for a job that waits."""
+    """Other arguments for a waiting job."""
 
     data: Any = Field(description="As in the PUT that enqueued it. A masked value stays what it is.")
 
 
 class RetryRequest(Body):
-    """Which end of the job is meant, and whether it may be started twice."""
+    """Which end of the job is meant, and whether the job may be started twice."""
 
     finished_at: Moment | None = Field(
         None, description="As the job showed it. If it has ended again since, nothing is changed: 409."
@@ -95,7 +95,7 @@ class Report(Body):
 
 
 class ClaimRequest(Body):
-    """A wish for work."""
+    """A request for jobs to run."""
 
     limit: Whole = Field(1, ge=1, le=100)
     lease: Number = Field(300, ge=1, le=86_400, description="Seconds without extend or report that end the attempt.")
@@ -103,7 +103,7 @@ class ClaimRequest(Body):
 
 
 class Extension(Body):
-    """A sign of life, and what may be told with it."""
+    """An extension of a claim, with optional progress."""
 
     token: Serial
     lease: Number = Field(300, ge=1, le=86_400, description="Seconds from now.")
@@ -138,7 +138,7 @@ class NewType(Body):
 
 
 class JobType(Schema):
-    """A kind of job."""
+    """A job type."""
 
     name: str
     queue: str
@@ -174,14 +174,14 @@ class Job(Schema):
 
 
 class JobPage(Schema):
-    """A page of jobs; `cursor` asks for the next one, null = this is the last."""
+    """A page of jobs.  `cursor` requests the next one; null = this is the last."""
 
     jobs: list[Job]
     cursor: str | None
 
 
 class Schedule(Schema):
-    """One schedule. `next_runs` is empty while it is paused or off; `problem` says why it cannot fire."""
+    """One schedule.  `next_runs` is empty while it is paused or off; `problem` says why it cannot fire."""
 
     id: str
     name: str
@@ -196,14 +196,14 @@ class Schedule(Schema):
 
 
 class SchedulePage(Schema):
-    """A page of schedules, by id; `cursor` asks for the next one, null = this is the last."""
+    """A page of schedules, by id.  `cursor` requests the next one; null = this is the last."""
 
     schedules: list[Schedule]
     cursor: str | None
 
 
 class Claimed(Schema):
-    """A job to be run now, by whoever asked."""
+    """A claimed job, which the caller must run now."""
 
     id: str
     name: str
@@ -214,13 +214,13 @@ class Claimed(Schema):
 
 
 class Claims(Schema):
-    """Jobs to be run now."""
+    """Claimed jobs, which the caller must run now."""
 
     jobs: list[Claimed]
 
 
 class Extended(Schema):
-    """How long the claim is good for, and whether a person asked the job to stop."""
+    """How long the claim is valid, and whether a person asked the job to stop."""
 
     lease: float
     stop: bool
@@ -250,7 +250,7 @@ class Stats(Schema):
 
 
 class Health(Schema):
-    """It works."""
+    """The store works."""
 
     status: Literal["ok"]
 

@@ -1,6 +1,6 @@
 """A job as a caller may see it: the fields of serialization/payloads.py, and `data` as it was sent.
 
-A caller who may only enqueue sees nothing of it.
+A caller with only the scope `enqueue` sees no arguments, results or errors.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 
-#: What a job was given or gave; error texts quote both.
+#: Arguments, results and what may quote them, such as error texts.
 PRIVATE = ("args", "kwargs", "data", "meta", "result", "result_missing", "error", "log", "checkin", "raw", "corrupt")
 
 
 def shown(info: JobInfo, principal: Principal, *, archived: bool = False) -> dict[str, Any]:
-    """The job for this caller."""
+    """Return the job for this caller."""
     reads = principal.may(Scope.READ)
     payload = job_payload(info, show_arguments=reads)
     payload["archived"] = archived
@@ -36,13 +36,13 @@ def shown(info: JobInfo, principal: Principal, *, archived: bool = False) -> dic
 
 
 def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple[JobInfo, bool]:
-    """The job, waiting, running or finished, and whether it comes from the archive.  Raises Problem 404."""
+    """Return the job, waiting, running or finished, and whether it comes from the archive.  Raises Problem 404."""
     store, settings = get_store(), get_settings()
     if queue is None and name is not None and (kind := known().get(name)) is not None:
         queue = kind.queue
     info = store.get(queue, id) if queue is not None else None
     if info is None:
-        # A remote type may have moved to another queue since.
+        # A remote type may have been moved to another queue since.
         info = store.find(list(settings.queues), id)
     archived = False
     if info is None and settings.archive is not None:
@@ -55,7 +55,7 @@ def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple
 
 
 def call_of(data: Any, *, remote: bool) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that `data` stands for."""
+    """Return the arguments for `data`."""
     if remote:
         return [data], {}
     if isinstance(data, dict):
@@ -66,7 +66,7 @@ def call_of(data: Any, *, remote: bool) -> tuple[list[Any], dict[str, Any]]:
 
 
 def data_of(args: list[Any], kwargs: dict[str, Any], *, remote: bool) -> Any:
-    """`data` of stored arguments, as far as one JSON value can say it: the reverse of `call_of`."""
+    """Return `data` for stored arguments, as far as one JSON value can represent them: the reverse of `call_of`."""
     if args and kwargs:
         return {"args": plain(args), "kwargs": plain(kwargs)}
     if remote and len(args) == 1:

@@ -1,4 +1,4 @@
-"""Moving jobs over HTTP: retry in place, kill, edit, cancel."""
+"""Changing jobs over HTTP: retry in place, kill, edit, cancel."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from django_jobs.remote import known
 from django_jobs.serialization.arguments import dump
 from django_jobs.serialization.record import decode
 
-# One address, one router: that of the other methods.
+# These endpoints use the router of the other methods of their URLs: one URL needs one router.
 __all__ = ["router"]
-#: A job in one of these is where a retry would bring it.
+#: A job in one of these states is already where a retry would put it.
 UNDER_WAY = frozenset({State.QUEUED, State.RUNNING})
-#: A job that ended so may have been started; one that expired has not.
+#: A job that ended in one of these states may have been started; an expired one was not.
 MAY_HAVE_STARTED = frozenset({State.DEAD, State.CANCELLED})
 
 
@@ -36,7 +36,7 @@ def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryReq
     body = body or schemas.RetryRequest.model_validate({})
     principal = require(request, Scope.MANAGE, job=name)
     info = stored(id, name, "replay it")
-    # With `finished_at` an end is meant: a job that waits has been moved on from it already.
+    # `finished_at` names an end of the job: if the job waits, it has left that end already.
     if info.state not in UNDER_WAY and (body.finished_at is None or info.state in FINISHED):
         check_retry(info, body)
         if not operations.retry_as_seen(info):
@@ -87,7 +87,7 @@ def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
 
 
 def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
-    """Raise Problem 409 if this job must not be queued again, 422 if the request does not say enough."""
+    """Raise Problem 409 if this job must not be queued again, 422 if the request is incomplete."""
     if info.state is State.SUCCEEDED:
         raise Problem(409, f"Job {info.id!r} has succeeded: replay it to run it once more.")
     if body.finished_at is not None and moment(body.finished_at, "finished_at") != info.at:
@@ -107,7 +107,7 @@ def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
 
 
 def stored(id: str, name: str, instead: str) -> JobInfo:
-    """The job, which the store still has.  Raises Problem 404 or 409."""
+    """Return the job if the store still has it.  Raises Problem 404 or 409."""
     info, archived = find(id, name=name)
     if archived:
         raise Problem(409, f"Job {id!r} is in the archive and cannot be moved: {instead}.")
@@ -115,6 +115,6 @@ def stored(id: str, name: str, instead: str) -> JobInfo:
 
 
 def reason(principal: Principal, text: str) -> str:
-    """What stands in the log of a killed job."""
+    """Return the reason for the log of a killed job."""
     by = f"Killed over HTTP by {principal.name}"
     return clean(f"{by}: {text}" if text else by, 600)

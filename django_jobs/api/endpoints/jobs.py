@@ -1,4 +1,4 @@
-"""Jobs over HTTP: put, look, list, replay."""
+"""Jobs over HTTP: put, get, list, replay."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from django_jobs.serialization.record import decode, encode, name_of
 from django_jobs.stores import get_store
 
 router = Router(tags=["jobs"])
-#: Where the digest of a PUT is kept in a job's meta: a second PUT of the same id is compared with it.
+#: Key in a job's meta for the digest of a PUT; a second PUT with the same id is compared with it.
 PUT = "put"
-#: What a list does not have: the store gives only the beginning of a result, and the last attempt.
+#: Fields that a list does not have: the store returns only the beginning of a result, and the last attempt.
 LEFT_OUT = ("result", "log")
 
 
@@ -47,14 +47,14 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
     definition = offered(name)
     digest = digest_of(name, body)
     if get_settings().archive is not None:
-        # It may have run and left the store: the history remembers that this id was used.
+        # It may have run and left the store: the history still knows that this id was used.
         archived = archive.at(definition.queue, id)
         if archived is not None and get_store().get(definition.queue, id) is None:
             check_same(archived, name, digest)
             return JsonResponse(shown(archived, principal, archived=True))
     args, kwargs = call_of(body.data, remote=name in known())
     new = request_for(definition, args, kwargs)
-    # A client can wait as well as we can: a web process must not be what is held back by a full queue.
+    # Clients can wait themselves: a full queue must not block a web process.
     new.id, new.meta, new.on_commit, new.block_timeout = id, {PUT: digest}, False, 0
     new.digest = digest[:DIGEST_LENGTH]
     new.run_at, new.expires_at = ms(body.run_after, "run_after") or 0, ms(body.expires_at, "expires_at")
@@ -76,7 +76,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
 
 
 def accepted(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
-    """The job as the store has taken it.  To ask what has become of it since would double what a PUT costs."""
+    """Return the job as the store accepted it.  Reading its current state would double the cost of a PUT."""
     if new.sent is None:  # enqueue middleware has passed on another request
         return {"id": handle.id, "name": handle.name, "queue": handle.queue, "state": handle.state, "archived": False}
     at = new.sent.run_at if handle.state is State.SCHEDULED else 0
@@ -113,12 +113,12 @@ def list_jobs(
 
 
 def write_cursor(position: browse.Position) -> str:
-    """A position as text that clients only hand back."""
+    """Return a position as text; clients only send it back."""
     return urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
 
 
 def read_cursor(text: str) -> browse.Position | None:
-    """The reverse; None for no text.  Raises ValueError."""
+    """Read what write_cursor wrote; None for an empty text.  Raises ValueError."""
     if not text:
         return None
     values = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
@@ -128,7 +128,7 @@ def read_cursor(text: str) -> browse.Position | None:
 
 
 def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
-    """The first job of this id, which has left the history, as far as it is known: what was asked for, and its end."""
+    """Return what is known of the first job with this id, which has left the history: the request, and its end."""
     known = get_store().remembered(handle.queue, handle.id)
     if known is None or known.state is None or new.sent is None:
         raise Problem(409, f"Job {handle.id!r} existed and left the history at this moment. Choose another id.")
@@ -179,7 +179,7 @@ def replay_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
 
 
 def expired_again(old: Job) -> JobInfo:
-    """Put a copy of an expired job where it would end anyway: no worker has to look at it first."""
+    """Put a copy of an expired job into the state expired at once, without a worker."""
     store, id = get_store(), new_id(now_ms())
     now = store.now()
     record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
@@ -192,7 +192,7 @@ def expired_again(old: Job) -> JobInfo:
 
 
 def offered(name: str) -> JobDefinition:
-    """The job type, if the API offers it.  Others look as if they did not exist."""
+    """Return the job type if the API offers it; otherwise answer as if it did not exist."""
     try:
         definition = registry.get(name)
     except NotKnownYet:
@@ -205,13 +205,13 @@ def offered(name: str) -> JobDefinition:
 
 
 def digest_of(name: str, body: schemas.NewJob) -> str:
-    """The same for the same request only."""
+    """Return a digest that is equal only for equal requests."""
     times = [ms(body.run_after, "run_after"), ms(body.expires_at, "expires_at")]
     return sha256(canonical([name, body.data, *times, body.priority, body.unique_key], "data")).hexdigest()
 
 
 def check_same(info: JobInfo, name: str, digest: str) -> None:
-    """Raise Problem 409 unless the job that has this id was asked for by the same request."""
+    """Raise Problem 409 unless the job with this id came from the same request."""
     try:
         job = decode(info.id, info.queue, info.record)
     except CorruptRecord as error:
@@ -221,10 +221,10 @@ def check_same(info: JobInfo, name: str, digest: str) -> None:
 
 
 def different(id: str) -> Problem:
-    """The answer to a second request that does not ask for the same."""
+    """Return the answer to a second request with the same id and other content."""
     return Problem(409, f"The id {id!r} exists with other data. Choose another id, or send the same data.")
 
 
 def ms(value: datetime | None, name: str) -> int | None:
-    """A time of the request in ms."""
+    """Return a time of the request in ms."""
     return None if value is None else moment(value, name)

@@ -1,4 +1,4 @@
-"""Numbers over HTTP: stats, the health of the store, and what Prometheus reads."""
+"""Numbers over HTTP: statistics, the health of the store, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_jobs.core.values import Claim, Done, State
 from django_jobs.stores import get_store
 
 router = Router(tags=["numbers"])
-#: A claim that nobody holds: settling it must be refused, and proves that the store can decide.
+#: A claim that does not exist: the store must refuse to settle it, which proves that its scripts work.
 NOBODYS = Claim("healthz", "", 0, b"")
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 

@@ -1,4 +1,4 @@
-"""Queues over HTTP: look, pause, resume."""
+"""Queues over HTTP: list, pause, resume."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest |
 
 
 def described(stats: QueueStats) -> dict[str, Any]:
-    """One queue as shown."""
+    """Return one queue as shown."""
     limits = get_settings().queues.get(stats.queue) or QueueSettings(stats.queue)
     return {
         "name": stats.queue,

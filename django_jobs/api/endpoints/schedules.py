@@ -22,7 +22,7 @@ from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
 
 router = Router(tags=["schedules"])
-#: Ids hold names of jobs, which may have slashes.
+#: Ids contain names of jobs, which may have slashes.
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:/-]{1,255}$", description="`id` of the schedule.")]
 
 
@@ -64,7 +64,7 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name) -> JsonResponse:
     entry, principal = allowed(request, schedule)
     queue = schedules.queue_of(entry)
     if get_settings().archive is not None:
-        # It may have run and left the store: the history remembers that this id was used.
+        # It may have run and left the store: the history still knows that this id was used.
         archived = archive.at(queue, id)
         if archived is not None and get_store().get(queue, id) is None:
             check_run(archived, entry)
@@ -81,14 +81,14 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name) -> JsonResponse:
 
 
 def allowed(request: HttpRequest, schedule: str) -> tuple[Entry, Principal]:
-    """The schedule, and the caller who may manage it.  Raises UnknownSchedule, or Problem 403."""
+    """Return the schedule, and the caller if it may manage it.  Raises UnknownSchedule, or Problem 403."""
     require(request, Scope.MANAGE)
     entry = schedules.get_entry(schedule)
     return entry, require(request, Scope.MANAGE, job=entry.job)
 
 
 def check_run(info: JobInfo, entry: Entry) -> None:
-    """Raise Problem 409 unless the job that has this id is a run of that schedule."""
+    """Raise Problem 409 unless the job with this id is a run of that schedule."""
     try:
         meta = decode(info.id, info.queue, info.record).meta or {}
     except CorruptRecord:
@@ -98,7 +98,7 @@ def check_run(info: JobInfo, entry: Entry) -> None:
 
 
 def described(entries: list[Entry]) -> list[dict[str, Any]]:
-    """Schedules as shown."""
+    """Return schedules as shown."""
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
     fired: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Job types over HTTP: those written in Python that are marked api=True, and remote ones."""
+"""Job types over HTTP: those in Python with api=True, and remote ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
 
 
 def remote_type(kind: RemoteType) -> dict[str, Any]:
-    """A remote type as shown; the name of its credentials is for administrators."""
+    """Return a remote type as shown; the name of its credentials is only for administrators."""
     return {
         "name": kind.name,
         "queue": kind.queue,
@@ -81,7 +81,7 @@ def remote_type(kind: RemoteType) -> dict[str, Any]:
 
 
 def local_type(definition: JobDefinition) -> dict[str, Any]:
-    """A type written in Python as shown."""
+    """Return a type written in Python as shown."""
     return {
         "name": definition.name,
         "queue": definition.queue,

@@ -30,11 +30,11 @@ from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
 
 router = Router(tags=["work"])
-#: Bytes of a check-in message that are kept.
+#: A check-in message is cut after this many bytes.
 MAX_MESSAGE = 1024
-#: Seconds between two looks while a worker waits for work.
+#: Seconds between two tries to claim while a worker waits for work.
 LOOK_EVERY = 2.0
-#: Jobs of Django's that one claim looks past, in a queue that has both.
+#: In a queue with both kinds of jobs, one claim skips up to this many jobs for Django workers.
 MOST_OTHERS = 100
 
 
@@ -46,14 +46,14 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
     deadline = monotonic() + body.wait
     taken = take(name, body)
     while not taken and (left := deadline - monotonic()) > 0:
-        # Wake-ups are a convenience: whether or not one came, it is worth a look now and then.
+        # Wake-ups can be missed, so try again after a while even without one.
         get_store().wait_for_work([name], min(left, LOOK_EVERY))
         taken = take(name, body)
     return JsonResponse({"jobs": taken})
 
 
 def check_pull_queue(queue: str, principal: Principal) -> None:
-    """Raise unless there are jobs in this queue for callers like this one."""
+    """Raise a Problem unless this queue can hold jobs for callers like this one."""
     if queue not in get_settings().queues:
         raise UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES'].")
     names = [kind.name for kind in known().values() if kind.queue == queue and not kind.url]
@@ -65,9 +65,9 @@ def check_pull_queue(queue: str, principal: Principal) -> None:
 
 
 def take(queue: str, body: schemas.ClaimRequest) -> list[dict[str, Any]]:
-    """Claim now, and describe what came.  Jobs that are not for such workers go back to where they were."""
+    """Claim jobs now and describe them.  Jobs that are not for such workers are put back in their place."""
     store, taken, others = get_store(), list[dict[str, Any]](), list[Claim]()
-    for lane in (Lane.SHARED, Lane.ALONE):  # what is delivered at most once waits in the lane of those that run alone
+    for lane in (Lane.SHARED, Lane.ALONE):  # jobs delivered at most once wait in the lane "alone"
         left = 1
         while left and len(taken) < body.limit and len(others) < MOST_OTHERS:
             claims, left = _claim(queue, lane, body.limit - len(taken), body.lease)
@@ -76,14 +76,14 @@ def take(queue: str, body: schemas.ClaimRequest) -> list[dict[str, Any]]:
                     others.append(each)
                 elif (job := describe(each, body.lease)) is not None:
                     taken.append(job)
-    # Last first: each goes to the front, and their order shall be what it was.
+    # In reverse order: each job goes to the front, so this restores their order.
     for other in reversed(others):
         store.release(queue, [other])
     return taken
 
 
 def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim], int]:
-    """One claim, and how many jobs are left to look at in that lane (0 also where none may run now)."""
+    """Claim once.  Also returns how many jobs are left in that lane (0 also if none may run now)."""
     claimed = get_store().claim(
         queue,
         HOLDER.rstrip(":"),
@@ -98,8 +98,7 @@ def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim
 
 
 def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
-    """What the worker is sent.  None where the record cannot be read (it goes where people will see it), and where the
-    job may not start yet."""
+    """Return what the worker is sent; None if the record cannot be read (people will see it) or may not start yet."""
     store = get_store()
     try:
         job = decode(claim.id, claim.queue, claim.record)
@@ -121,7 +120,7 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
     require(request, Scope.WORK, job=name)
     held = held_claim(id, name, token=body.token)
     store, lease = get_store(), round(body.lease * 1000)
-    # The holder stays who it is; what transfer adds to extend is the check of the token.
+    # The holder stays the same; transfer is used because, unlike extend, it checks the token.
     if not store.transfer(held, HOLDER + id, lease):
         raise stale(id)
     if body.message is not None or body.progress is not None:
@@ -134,7 +133,7 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
     return JsonResponse({"lease": body.lease, "stop": id in asked})
 
 
-# One address, one router: that of the other methods.
+# Uses the router of the other methods of this URL: one URL needs one router.
 @jobs.router.post("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Report", tags=["work"])
 def report(request: HttpRequest, name: Name, id: Name, body: schemas.Report) -> JsonResponse:
     """Say how an attempt ended.  `attempt` or `token` says which; one that is over changes nothing: 409.  The same
@@ -156,7 +155,7 @@ def report(request: HttpRequest, name: Name, id: Name, body: schemas.Report) -> 
 
 
 def was_reported(id: str, name: str, body: schemas.Report) -> bool:
-    """Is this a report whose answer was lost?  Then the last attempt has that number and that end."""
+    """Return whether this report repeats one whose answer was lost: the last attempt has that number and that end."""
     info, _ = find(id, name=name)
     if body.attempt is None or info.state is State.RUNNING:
         return False
@@ -167,7 +166,7 @@ def was_reported(id: str, name: str, body: schemas.Report) -> bool:
 
 
 def held_claim(id: str, name: str, *, token: int | None = None, attempt: int | None = None) -> Claim:
-    """The claim of a running remote job.  Raises Problem 404; 409 if it is not the one that the caller means."""
+    """Return the claim of a running remote job.  Raises Problem 404; 409 if the caller means another claim."""
     info, archived = find(id, name=name)
     if name not in known() and not info.worker.startswith(HOLDER):
         raise Problem(409, f"{name!r} is no remote job type: Django's own workers say how its jobs end.")
@@ -180,12 +179,12 @@ def held_claim(id: str, name: str, *, token: int | None = None, attempt: int | N
 
 
 def attempt_of(info: JobInfo) -> int:
-    """The number of the attempt that runs, or that succeeded."""
+    """Return the number of the running attempt, or of the one that succeeded."""
     return info.failures + info.crashes + 1
 
 
 def stale(id: str) -> Problem:
-    """The answer to a claim that is no longer held."""
+    """Return the answer for a claim that is no longer held."""
     return Problem(
         409, f"That attempt of job {id!r} is over: it was settled, cancelled, or taken over. Nothing changed."
     )

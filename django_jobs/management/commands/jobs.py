@@ -1,4 +1,4 @@
-"""`manage.py jobs …`: look at jobs and act on them from a shell.  Each subcommand is in jobs_commands."""
+"""`manage.py jobs …`: inspect and manage jobs from a shell.  The subcommands are in jobs_commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py runworkers`: fetches and runs jobs, and does everything else a queue needs, until it is told to stop."""
+"""`manage.py runworkers`: claims and runs jobs, and does all maintenance of the queues, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
     help = "Run background jobs until SIGTERM or SIGINT. Any number of these may run, on any number of machines."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        # Defaults are filled in by handle(): a DJANGO_JOBS that cannot be read is for the checks to explain.
+        # handle() fills in the defaults: the checks must be able to report a DJANGO_JOBS that cannot be read.
         parser.add_argument("--queues", type=_names, help="comma-separated; default: all of DJANGO_JOBS['QUEUES']")
         parser.add_argument("--exclude-queues", type=_names, default=[], help="comma-separated")
         ending = parser.add_mutually_exclusive_group()
@@ -83,7 +83,7 @@ class Command(BaseCommand):
         try:
             middleware.build(settings.middleware)
         except ImproperlyConfigured as error:
-            # Every job would meet it, and take its process with it.
+            # Otherwise every job would fail with this error and end its process.
             raise CommandError(str(error)) from error
         store, address = _reach(settings)
         if options["drain"]:
@@ -110,7 +110,7 @@ class Command(BaseCommand):
 
 
 def _reach(settings: Settings) -> tuple[Store, str]:
-    """The store, and where it is.  Raises CommandError where waiting would not help: a wrong password, for instance."""
+    """Return the store and its address.  Raises CommandError if waiting would not help, as with a wrong password."""
     if settings.store == "memory":
         raise CommandError(
             "DJANGO_JOBS['STORE'] is 'memory': no other process sees those jobs, so there is nothing to work on. "
@@ -120,13 +120,13 @@ def _reach(settings: Settings) -> tuple[Store, str]:
         store = get_store()
         return store, store.describe().get("address", settings.store.partition(":")[0])
     except (StoreUnavailable, StoreFull, StoreCorrupt):
-        return get_store(), "a store that is not there yet"  # the worker waits for it, and says why
+        return get_store(), "a store that is not there yet"  # the worker waits for it, and logs why
     except (StoreError, ImproperlyConfigured) as error:
         raise CommandError(str(error)) from error
 
 
 def _draining(store: Store, config: WorkerConfig) -> WorkerConfig:
-    """The same worker, for what waits now.  Raises CommandError where that cannot be known."""
+    """Limit the configuration to the jobs that wait now.  Raises CommandError if they cannot be determined."""
     if config.reload:
         raise CommandError("--drain ends by itself, --reload begins again and again: leave one of them out.")
     try:
@@ -137,7 +137,7 @@ def _draining(store: Store, config: WorkerConfig) -> WorkerConfig:
 
 
 def _log_to_console() -> None:
-    """In development, and where LOGGING names no handler: what becomes of each job, as Django shows each request."""
+    """In development, if LOGGING names no handler, log the end of each job, as Django logs each request."""
     logger = logging.getLogger("django_jobs")
     if host_settings().debug and not logger.hasHandlers():
         handler = logging.StreamHandler()

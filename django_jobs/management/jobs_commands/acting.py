@@ -48,7 +48,7 @@ def cancel(options: Mapping[str, Any]) -> Answer:
 
 
 def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer:
-    """On the ids, or on all that match."""
+    """Act on the given ids, or on all jobs that match."""
     if bool(options["ids"]) == bool(state):
         raise CommandError("Name the ids of jobs, or use --all; not both.")
     if state is None:
@@ -65,7 +65,7 @@ def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer
 
 
 def on_ids(verb: str, ids: list[str], queue: str) -> Answer:
-    """Find each job, act, and say which were not there or had moved on."""
+    """Find each job, act on it, and report which were not found or had moved on."""
     names = [queue] if queue else browse.queue_names()
     found = {id: browse.find(id, names) for id in ids}
     missing = [id for id, info in found.items() if info is None]

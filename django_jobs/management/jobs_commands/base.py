@@ -1,4 +1,4 @@
-"""What a subcommand is, and how it answers."""
+"""The definition of a subcommand, and its output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Answer(NamedTuple):
-    """What a subcommand found or did: for programs, and for people."""
+    """The result of a subcommand: for programs, and for people."""
 
     data: Any
     text: str
@@ -28,16 +28,16 @@ class Subcommand:
 
 
 def no_arguments(parser: ArgumentParser) -> None:
-    """For subcommands that take none."""
+    """Used by subcommands without arguments."""
 
 
 def as_json(data: Any) -> str:
-    """What `--json` prints."""
+    """Return the output of `--json`."""
     return json.dumps(data, indent=2, ensure_ascii=False, default=str)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns of text; control characters of what jobs hold do not reach the terminal."""
+    """Return columns of text.  Control characters in jobs' data do not reach the terminal."""
     lines = [[plain(str(cell)) for cell in row] for row in (headings, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headings))]
     return "\n".join(
@@ -46,6 +46,6 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def plain(text: str, length: int = 80) -> str:
-    """One short line without anything a terminal would obey."""
+    """Return one short line without control characters."""
     line = "".join(c if c.isprintable() else " " for c in text)
     return line if len(line) <= length else f"{line[: length - 1]}…"

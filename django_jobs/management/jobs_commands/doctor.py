@@ -1,4 +1,4 @@
-"""`doctor`: what could lose a job, double one, or keep one from running."""
+"""`doctor`: finds what could lose a job, run it twice, or keep it from running."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import MAX_BATCH
 
-#: The oldest server whose commands the scripts use.
+#: The oldest server version that has the commands used by the scripts.
 OLDEST = (6, 2)
-#: Clocks that differ by more (s) make times in the admin misleading; by half a lease, wrong.
+#: If clocks differ by more (s), times in the admin are misleading; if by half a lease, leases are wrong.
 CLOCK = 2.0
-#: Jobs per queue and state that are looked at.
+#: Maximum jobs checked per queue and state.
 LOOK = 500
-#: Orphans that are named.
+#: Maximum orphans that are named.
 NAMED = 5
-#: Steps of repair in a row that repair nothing, while something is still wrong: more would not help.
+#: Repair stops after this many steps in a row that repair nothing while something is still wrong.
 FRUITLESS = 20
-#: What is wrong, by the kinds of `Store.faults`.
+#: Descriptions of the kinds of `Store.faults`.
 ORPHANS = {
     "wrong_type": "keys hold another type, and stop work",
     "claim_without_lease": "jobs run under a worker that has no lease",
@@ -47,7 +47,7 @@ ORPHANS = {
 
 
 class Finding(NamedTuple):
-    """One thing that is so.  `level`: "ok" | "warning" | "error"."""
+    """One result.  `level`: "ok" | "warning" | "error"."""
 
     level: str
     subject: str
@@ -80,7 +80,7 @@ def doctor(options: Mapping[str, Any]) -> Answer:
 
 
 def guarded(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What the store does not tell is a finding, and the other looks go on."""
+    """Run one check.  A store error becomes a finding, so that the other checks still run."""
     try:
         return list(look())
     except StoreError as error:
@@ -88,14 +88,14 @@ def guarded(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
 
 
 def settings_findings() -> Iterator[Finding]:
-    """What the system checks say of the settings, those for deployment included."""
+    """Report the system checks of the settings, including those for deployment."""
     for message in checks.run_checks(tags=["django_jobs"], include_deployment_checks=True):
         level = "error" if message.level >= checks.ERROR else "warning"
         yield Finding(level, f"settings {message.id}", f"{message.msg} {message.hint or ''}".strip())
 
 
 def server(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Kind and version."""
+    """Check the server's kind and version."""
     version = described.get("version", "unknown")
     said = f"{described.get('server', described.get('kind', '?'))} {version} at {described.get('address', '?')}"
     if described.get("kind") != "redis":
@@ -112,7 +112,7 @@ def server(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Does the store keep what it accepted?"""
+    """Check whether the store keeps what it accepted."""
     if described.get("kind") == "memory":
         yield Finding(
             "warning", "persistence", 'STORE is "memory": all jobs end with the process. Use it in tests only.'
@@ -135,7 +135,7 @@ def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def memory(described: Mapping[str, str]) -> Iterator[Finding]:
-    """May the server throw jobs away, and is it nearly full?"""
+    """Check whether the server may evict jobs, and whether its memory is nearly full."""
     policy = described.get("eviction_policy")
     if described.get("kind") != "redis" or policy is None:
         return
@@ -153,7 +153,7 @@ def memory(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def clock(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Do this machine and the store agree what time it is?"""
+    """Check whether this machine and the store have the same time."""
     off = get_store().now() / 1000 - time()
     if abs(off) > get_settings().lease / 2:
         yield Finding("error", "clock", f"The store's clock is {off:+.1f} s from this machine's. Run NTP on both.")
@@ -164,7 +164,7 @@ def clock(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def workers(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Does somebody run, and take every queue?"""
+    """Check whether workers run, and serve every queue."""
     found = get_store().workers()
     stats = list(browse.job_counts().queues.values())
     waiting = sum(entry.counts.get(state, 0) for entry in stats for state in (State.QUEUED, State.RUNNING))
@@ -175,7 +175,7 @@ def workers(described: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding("ok", "workers", f"{len(found)} running.")
     named = [worker.info.get("queues") for worker in found]
     if not all(isinstance(queues, list) for queues in named):
-        return  # somebody may take any queue, and cannot be understood
+        return  # one worker's queues cannot be read, so it may serve any queue
     taken = {str(queue) for queues in named for queue in queues or ()}
     for entry in stats:
         if entry.counts.get(State.QUEUED) and taken and entry.queue not in taken:
@@ -184,7 +184,7 @@ def workers(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def queues(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Is one closed and forgotten, or has one dropped dead jobs?"""
+    """Check whether a queue was paused and forgotten, or has dropped dead jobs."""
     for entry in browse.job_counts().queues.values():
         if entry.paused is not None and not entry.paused.until:
             yield Finding("warning", "queues", f"Queue {entry.queue!r} is paused until somebody resumes it.")
@@ -193,7 +193,7 @@ def queues(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def names(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Do jobs wait that no worker knows, or that this project does not?  The latter of the first jobs of each queue."""
+    """Check for waiting jobs that no worker knows or, in the first jobs of each queue, that this project does not."""
     for each in browse.unknown_names(browse.job_counts(), get_store().workers()):
         what = wanted(each.name)
         said = f"Jobs in queue {each.queue!r} wait ({each.jobs}) for a worker that knows {what}: none that runs does."
@@ -214,13 +214,13 @@ def names(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def wanted(name: str) -> str:
-    """What a parked job needs, in words: its name, and from a newer version the format of its record."""
+    """Describe what a parked job needs: its name and, from a newer version, the format of its record."""
     name, _, number = name[:200].partition("\t")
     return f"{name!r}" + (f" in record format {plain(number, 20)} (a newer django_jobs)" if number else "")
 
 
 def known(name: str) -> bool:
-    """Is a job of that name registered?"""
+    """Return whether a job with that name is registered."""
     try:
         registry.get(name)
     except UnknownJob:
@@ -229,7 +229,7 @@ def known(name: str) -> bool:
 
 
 def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Is something in the store that no transition should leave?"""
+    """Check the store for what no transition should leave."""
     sound = True
     for queue in browse.queue_names():
         faults = get_store().faults(queue)
@@ -248,7 +248,7 @@ def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def repairs() -> Iterator[Finding]:
-    """Repair every queue until nothing is wrong any more."""
+    """Repair every queue until nothing is wrong."""
     store = get_store()
     for queue in browse.queue_names():
         done: Counter[str] = Counter()

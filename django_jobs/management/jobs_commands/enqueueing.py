@@ -53,7 +53,7 @@ def edit(options: Mapping[str, Any]) -> Answer:
 
 
 def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that --args names."""
+    """Return the arguments given by --args."""
     try:
         given = json.loads(text)
     except ValueError as error:

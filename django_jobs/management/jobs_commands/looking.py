@@ -19,12 +19,12 @@ from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
-#: `list --limit` may ask for so many; the rest is for the HTTP API's cursors.
+#: Maximum of `list --limit`; for more, use the HTTP API's cursors.
 MOST = 10_000
 
 
 def all_stats() -> list[QueueStats]:
-    """The numbers of every queue, some queues at a time."""
+    """Return the numbers of every queue, read in batches of queues."""
     names = browse.queue_names()
     return [
         s for start in range(0, len(names), LIVE_QUEUES) for s in browse.queue_stats(names[start : start + LIVE_QUEUES])
@@ -53,7 +53,7 @@ def stats(options: Mapping[str, Any]) -> Answer:
 
 
 def pause_lines(entry: QueueStats) -> list[str]:
-    """What is closed in this queue, why, and until when."""
+    """Return which parts of this queue are paused, why, and until when."""
     pauses = [(entry.queue, entry.paused)] if entry.paused else []
     pauses += [(f"{name} in {entry.queue}", pause) for name, pause in sorted(entry.paused_types.items())]
     return [
@@ -65,7 +65,7 @@ def pause_lines(entry: QueueStats) -> list[str]:
 
 
 def stats_row(entry: QueueStats) -> list[object]:
-    """A queue on one line."""
+    """Return a queue as one line."""
     counts = [entry.counts.get(state, 0) for state in State]
     return [entry.queue, *counts, f"{entry.latency / 1000:.1f} s", "paused" if entry.paused else ""]
 
@@ -95,7 +95,7 @@ def list_jobs(options: Mapping[str, Any]) -> Answer:
 
 
 def error_of(info: JobInfo) -> str:
-    """The last error on one line."""
+    """Return the last error on one line."""
     if not info.attempts:
         return ""
     last = info.attempts[-1]
@@ -138,7 +138,7 @@ def workers(options: Mapping[str, Any]) -> Answer:
 
 
 def worker_row(worker: WorkerInfo) -> list[object]:
-    """A worker on one line."""
+    """Return a worker as one line."""
     info = worker.info
     named = info.get("queues")
     queues = ",".join(map(str, named)) if isinstance(named, list) else str(info.get("state", ""))
@@ -147,7 +147,7 @@ def worker_row(worker: WorkerInfo) -> list[object]:
 
 
 def ago(ms: int) -> str:
-    """How long ago, by this machine's clock."""
+    """Return how long ago, by this machine's clock."""
     return f"{max(0.0, datetime.now(UTC).timestamp() - ms / 1000):.0f} s ago"
 
 

@@ -44,7 +44,7 @@ def resume(options: Mapping[str, Any]) -> Answer:
 
 
 def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:
-    """The queues, and the job type or None for the queues themselves."""
+    """Return the queues, and the job type or None for whole queues."""
     queue, name = options["queue"], options["job"]
     if not queue and not name:
         raise CommandError("Name a queue, or a job type with --job.")
@@ -54,7 +54,7 @@ def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:
 
 
 def answer(done: str, queues: list[str], name: str | None) -> Answer:
-    """What was done, in one line."""
+    """Report the result in one line."""
     said = f"{name} in {', '.join(queues)}" if name else ", ".join(queues)
     return Answer({done: {"queues": queues, "job": name}}, f"{said}: {done}.")
 

@@ -37,7 +37,7 @@ def show(options: Mapping[str, Any]) -> Answer:
 
 
 def on_its_clock(schedule: Mapping[str, Any], time: str) -> str:
-    """A time in the zone of the schedule, where its expression can be compared with it; as it is if there is none."""
+    """Return a time in the schedule's zone, for comparison with its expression; unchanged if it has no zone."""
     try:
         return datetime.fromisoformat(time).astimezone(ZoneInfo(schedule["timezone"])).isoformat()
     except (KeyError, ValueError, TypeError, OSError):

@@ -63,7 +63,7 @@ def listed() -> Answer:
 
 
 def described(token: ApiToken) -> dict[str, Any]:
-    """A token for programs; its secret is not known here."""
+    """Describe a token for programs; its secret is not known."""
     return {
         "name": token.name,
         "scopes": token.scopes,
