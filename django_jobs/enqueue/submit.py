@@ -198,7 +198,7 @@ def _waits_for_commit(request: NewJobRequest, settings: Settings) -> bool:
 
 
 def in_transaction(alias: str) -> bool:
-    """Return whether this thread is inside atomic().  Opens no connection, so it works without any database."""
+    """Is this thread inside atomic()?  Opens no connection, so it works where there is no database at all."""
     return connections[alias].in_atomic_block
 
 

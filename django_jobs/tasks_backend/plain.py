@@ -11,7 +11,6 @@ from django_jobs.tasks_backend.compat import normalize_json
 def as_json_makes_it(value: Any) -> Any:
     """Return the value as it comes back from JSON: keys are text, tuples are lists, bytes are text.
 
-    Raises the errors of Django's `normalize_json` for other types (TypeError, ValueError), and ValueError for NaN
-    and infinity, which JSON does not have.  Tasks therefore never need the tags that `@job` writes for dates and
-    such."""
+    Raises what Django's `normalize_json` raises for other types (TypeError, ValueError), and ValueError for NaN and
+    infinity, which no JSON has.  So nothing of a task needs the tags that `@job` writes for dates and the like."""
     return json.loads(json.dumps(normalize_json(value), allow_nan=False))

@@ -79,7 +79,7 @@ _WRITE_IT = "Write it as @task(…), from Django 6.1 on and with django-tasks, o
 
 
 class TaskDefinition(JobDefinition):
-    """The job definition of a task: its function adds what Django expects around the task's own function."""
+    """The job definition behind a task: its function does what Django expects round the task's own."""
 
     told_of = frozenset({"job_started", "job_succeeded", "job_dead", "job_cancelled", "job_expired"})
     keeps_worker = True

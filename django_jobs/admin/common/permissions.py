@@ -20,5 +20,5 @@ VERBS = {
 
 
 def may(request: HttpRequest, permission: str) -> bool:
-    """Return whether the user has this permission of Dashboard."""
+    """Has the user this permission of Dashboard?"""
     return request.user.is_active and request.user.has_perm(f"django_jobs.{permission}")

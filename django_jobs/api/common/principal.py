@@ -40,7 +40,7 @@ class Principal:
     by_header: bool = False
 
     def may(self, scope: str) -> bool:
-        """Return whether the caller has this scope."""
+        """Does the caller have this scope?"""
         return scope in self.scopes
 
     def knows(self, job: str) -> bool:

@@ -83,7 +83,7 @@ class Command(BaseCommand):
         try:
             middleware.build(settings.middleware)
         except ImproperlyConfigured as error:
-            # Otherwise every job would fail with this error and end its process.
+            # Every job would meet it, and take its process with it.
             raise CommandError(str(error)) from error
         store, address = _reach(settings)
         if options["drain"]:
