@@ -1,4 +1,4 @@
-"""`python -m bench`: everything in one run, medians and ratios.  --quick for a look; --only to choose."""
+"""`python -m bench`: runs all measures, and prints medians and ratios.  --quick for a short run; --only to select."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 from importlib import import_module
 
 MODULES = ["ours", "saq_", "huey_", "dramatiq_", "celery_", "rq_"]
-#: The slow ones get fewer jobs: rates are steady long before.
+#: Slow systems get fewer jobs: their rates are steady long before.
 JOBS = {"ours": 100_000, "rq_": 500, "celery_": 4_000, "dramatiq_": 10_000, "huey_": 10_000, "saq_": 5_000}
 
 
@@ -51,8 +51,8 @@ def run(args: argparse.Namespace, url: str) -> None:
 
 
 def drains(modules: list[str], args: argparse.Namespace, env: dict[str, str]) -> list[tuple[str, dict[str, float]]]:
-    """One row per system and number of processes.  Each round measures all of them, so that a slow minute is one
-    for all, and how many times slower a system is than us is taken within a round."""
+    """Return one row per system and number of processes.  Each round measures all of them, so that a slow minute
+    affects all, and the ratios to our rate are computed within a round."""
     from bench import measures
 
     runs: dict[str, list[dict[str, float]]] = {}
@@ -99,7 +99,7 @@ def show_controls(args: argparse.Namespace, env: dict[str, str]) -> None:
 
 
 def median(runs: list[dict[str, float]]) -> dict[str, float]:
-    """The median of each number."""
+    """Return the median of each number."""
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 

@@ -1,7 +1,8 @@
 """The console over a million dead and a million scheduled jobs: `python -m bench.console --jobs 1000000`.
 
-Every page: time in the server's process (median and 95th percentile) and the Redis commands that it sends.  Then all
-dead jobs are retried while one `runworkers` runs: how long it takes, the slowest Redis call, and that each ran once.
+For every page: the time in the server's process (median and 95th percentile) and the Redis commands that it sends.
+Then all dead jobs are retried while one `runworkers` runs.  This measures the duration and the slowest Redis call, and
+checks that each job ran once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 from bench.server import redis_server
 from bench.table import show
 
-#: Queues besides the one that holds nearly everything; each has a few jobs of both kinds.
+#: Number of queues in addition to the one that holds nearly all jobs, and the jobs of both kinds in each.
 OTHERS, FEW = 499, 20
 BATCH = 5_000
 BASE = "/admin/django_jobs/dashboard/"
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace, marks: str) -> None:
 
 
 def fill(number: int) -> None:
-    """Straight into the keys, as bury and enqueue leave them: through the verbs it takes ten times as long."""
+    """Write the keys directly, as bury and enqueue leave them: the store's methods would take ten times as long."""
     from django_jobs.core.values import Attempt, Job, Options
     from django_jobs.serialization.record import encode
     from django_jobs.stores import get_store
@@ -156,7 +157,7 @@ def pages(args: argparse.Namespace) -> None:
 
 @contextmanager
 def sent_commands() -> Iterator[list[Any]]:
-    """What this process sends to Redis, command by command, whatever way it goes; what scripts call is not sent."""
+    """Yield the commands that this process sends to Redis by any way; commands called by scripts are not among them."""
     from redis.connection import PythonRespSerializer
 
     packers: set[Any] = {PythonRespSerializer}
@@ -176,7 +177,7 @@ def sent_commands() -> Iterator[list[Any]]:
 
 
 def retry_all(args: argparse.Namespace, marks: str) -> None:
-    """Through the console, then left to the worker."""
+    """Retry all dead jobs: started in the console, then left to the worker."""
     from django.contrib.auth.models import User
     from django.test import Client
 

@@ -1,4 +1,4 @@
-"""A Django project with the admin, for bench.console: the store and the file of marks come from the environment."""
+"""A Django project with the admin, for bench.console; store and file of marks come from the environment."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Addresses of bench.console: the admin."""
+"""URLs of bench.console: the admin."""
 
 from django.contrib import admin
 from django.urls import path

@@ -1,4 +1,4 @@
-"""What limits and unique keys cost where they are set and never reached: the same no-ops with and without."""
+"""The cost of limits and unique keys that are set but never reached: the same no-ops with and without."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FAR_AWAY = "1000"
 
 
 def limits(env: dict[str, str], number: int = 30_000, processes: int = 2) -> dict[str, float]:
-    """Jobs per second of one drain of each kind, in one run.  "no limit" comes before and after the others: a machine
-    that grows slower meanwhile must not look like the cost of limits."""
+    """Return the jobs per second of one drain of each kind, in one run.  "no limit" is measured before and after the
+    others: a machine that becomes slower meanwhile must not look like the cost of limits."""
     from bench.jobs import limited, limited_by_key, noop, single
 
     queue_limit = env | {"BENCH_LIMIT": FAR_AWAY}
@@ -45,7 +45,7 @@ def _drain(task: Any, number: int, processes: int, env: dict[str, str], *, keys:
 
 
 def rows(runs: Sequence[dict[str, float]]) -> list[tuple[str, Numbers]]:
-    """One row per kind: the median rate, and its share of the rate without any (the median of the runs' own)."""
+    """Return one row per kind: the median rate, and its share of the rate without any (median of the runs' shares)."""
     kinds = list(runs[0])
     return [
         (

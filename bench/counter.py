@@ -1,6 +1,6 @@
-"""A counter in a shared file, bumped by the no-op jobs of every system and read by the one who measures.
+"""A counter in a shared file: the no-op jobs of every system increment it, and the measuring process reads it.
 
-Both must cost next to nothing: what they take of the two cores is missing to the system that is measured.
+Both must cost almost nothing: the time they take from the two cores is missing for the measured system.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import tempfile
 import threading
 from pathlib import Path
 
-#: Numbers in the file; the first says how many of the others were given to threads, which so need no lock.
+#: Numbers in the file.  The first is how many of the others were assigned to threads, which therefore need no lock.
 NUMBERS = 8192
 
 
 class Counter:
-    """Sum of the numbers of all threads of all processes that opened the same file."""
+    """The sum of the numbers of all threads of all processes that opened the same file."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = path
@@ -40,18 +40,18 @@ class Counter:
             self._numbers[self._local.slot] += 1
 
     def _take_slot(self) -> int:
-        """Systems that fork for every job come round to the first again, long after its thread has ended."""
+        """Assign a number.  With a process per job the numbers are used again, long after their threads ended."""
         with open(self._path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._numbers[0] += 1
             return 1 + (self._numbers[0] - 1) % (NUMBERS - 1)
 
     def total(self) -> int:
-        """The sum now."""
+        """Return the current sum."""
         return sum(self._numbers[1 : 1 + min(self._numbers[0], NUMBERS - 1)])
 
     def reset(self) -> None:
-        """Back to zero; only while nobody bumps."""
+        """Set all numbers to zero; only while no process increments them."""
         for i in range(NUMBERS):
             self._numbers[i] = 0
 

@@ -1,4 +1,4 @@
-"""A Django project with nothing but the jobs; the store comes from the environment."""
+"""A minimal Django project with the jobs; the store comes from the environment."""
 
 import os
 

@@ -10,13 +10,13 @@ from django_jobs import job
 
 @job(queue="q0")
 def noop(number: int) -> None:
-    """As near to nothing as a job can be."""
+    """Do as little as a job can do."""
     counter.bump()
 
 
 @job(queue="q0", max_concurrency=1000)
 def limited(number: int) -> None:
-    """A no-op of a type with a limit that is never reached."""
+    """A no-op of a job type with a limit that is never reached."""
     counter.bump()
 
 
@@ -34,7 +34,7 @@ def single(number: int) -> None:
 
 @job(queue="q0", keep_result=600)
 def stamp(sent: float) -> float:
-    """How long after it was sent did it start?  One clock: both on this machine."""
+    """Return the seconds from sending to the start.  One clock: both are on this machine."""
     return time.time() - sent
 
 

@@ -16,7 +16,7 @@ Numbers = dict[str, float]
 
 
 def bare(url: str) -> Numbers:
-    """What redis-py itself does: the yardstick of the run."""
+    """Measure redis-py itself, as the reference of the run."""
     client = redis.Redis.from_url(url)
     payload = b"x" * 100
 
@@ -32,7 +32,7 @@ def bare(url: str) -> Numbers:
 
 
 def drain(module: str, subject: Subject, number: int, processes: int, env: dict[str, str]) -> Numbers:
-    """Enqueue, then start the workers and take the rate between the first and the last job."""
+    """Enqueue, then start the workers, and measure the rate between the first and the last job."""
     redis.Redis.from_url(env["BENCH_STORE"]).flushall()
     counter.reset()
     numbers = {"enqueue": send(module, "enqueue", min(number, 10_000), env)}
@@ -47,7 +47,7 @@ def drain(module: str, subject: Subject, number: int, processes: int, env: dict[
 
 
 def spread(values: list[float]) -> Numbers:
-    """Milliseconds of a list of seconds."""
+    """Return statistics, in milliseconds, of a list of seconds."""
     ordered = sorted(values)
     return {
         "p50 ms": statistics.median(ordered) * 1000,

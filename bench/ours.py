@@ -1,4 +1,4 @@
-"""The measures that are only about us: latency, idle cost, memory, growth, mixed load, the embedded store."""
+"""The measures for django_jobs only: latency, idle cost, memory, growth, mixed load, the embedded store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def setup() -> None:
 
 
 def latency(processes: int, env: dict[str, str], samples: int = 300) -> Numbers:
-    """enqueue → the function starts, with that many idle worker processes."""
+    """Measure the time from enqueue to the start of the function, with that many idle worker processes."""
     from bench.jobs import stamp
 
     with workers(our_workers(processes), env):
@@ -33,7 +33,7 @@ def latency(processes: int, env: dict[str, str], samples: int = 300) -> Numbers:
 
 
 def idle(processes: int, env: dict[str, str], seconds: float = 10) -> Numbers:
-    """Redis commands per second and process while nothing happens; parent and maintenance process count, too."""
+    """Return idle Redis commands per second and process; includes the parent and maintenance process."""
     from bench.jobs import stamp
 
     client = redis.Redis.from_url(env["BENCH_STORE"])
@@ -45,7 +45,7 @@ def idle(processes: int, env: dict[str, str], seconds: float = 10) -> Numbers:
 
 
 def sent_commands(client: redis.Redis, seconds: float) -> int:
-    """How many commands clients send in that time; what scripts call inside the server is not counted."""
+    """Return how many commands clients send in that time, without the commands called by scripts."""
     where = client.connection_pool.connection_kwargs
     lines = b""
     with socket.create_connection((where["host"], where["port"])) as monitor:
@@ -59,8 +59,8 @@ def sent_commands(client: redis.Redis, seconds: float) -> int:
 
 
 def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> Numbers:
-    """With so many jobs waiting behind: the rate of a bare claim + complete loop, that of one worker process, and Redis
-    bytes per waiting job."""
+    """Measure with this many other jobs waiting: the rate of a bare claim + complete loop, the rate of one worker
+    process, and the Redis bytes per waiting job."""
     from bench.jobs import noop
     from django_jobs.core.values import Done
     from django_jobs.stores import get_store
@@ -89,13 +89,13 @@ def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> N
 
 
 def _settled(client: redis.Redis) -> None:
-    """Wait until Redis has rewritten its append-only file: the child that does it competes for cores and pages."""
+    """Wait until Redis has rewritten its append-only file: its child process competes for cores and memory pages."""
     while any(client.info("persistence")[f"aof_rewrite_{state}"] for state in ("in_progress", "scheduled")):
         time.sleep(0.1)
 
 
 def mixed(env: dict[str, str], seconds: float = 5) -> Numbers:
-    """No-ops among 1 ms and 50 ms jobs with threads to spare: how long do no-ops wait?"""
+    """Measure how long no-ops wait among 1 ms and 50 ms jobs, with threads to spare."""
     from bench.jobs import pause, stamp
 
     with workers(our_workers(2), env):
@@ -111,7 +111,7 @@ def mixed(env: dict[str, str], seconds: float = 5) -> Numbers:
 
 
 def embedded(number: int, path: str, env: dict[str, str]) -> Numbers:
-    """Drain of the SQLite store."""
+    """Measure a drain of the SQLite store."""
     from bench.running import send
 
     env = env | {"BENCH_STORE": f"embedded:{path}"}

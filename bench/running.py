@@ -1,4 +1,4 @@
-"""Starting the workers of a system, waiting for its jobs, and stopping it."""
+"""Starts the workers of a system, waits for its jobs, and stops it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import psutil
 
 from bench.counter import counter
 
-#: Nobody is waited for longer than this, in seconds.
+#: Longest wait, in seconds.
 PATIENCE = 240
 
 
 def environment(url: str, counter_path: str) -> dict[str, str]:
-    """What the processes of a subject are told."""
+    """Return the environment variables for the processes of a subject."""
     root = str(Path(__file__).resolve().parent.parent)
     told = {"BENCH_STORE": url, "BENCH_COUNTER": counter_path, "PYTHONPATH": root}
     return os.environ | told | {"DJANGO_SETTINGS_MODULE": "bench.django_settings"}
@@ -28,7 +28,7 @@ def environment(url: str, counter_path: str) -> dict[str, str]:
 
 @contextmanager
 def workers(commands: list[list[str]], env: dict[str, str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run these commands, each in its own group; end them all."""
+    """Run these commands, each in a process group of its own, and end them all."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     processes = [subprocess.Popen(command, env=env, start_new_session=True, **quiet) for command in commands]
     try:
@@ -60,7 +60,7 @@ def wait_for(number: int) -> float:
 
 
 def send(module: str, verb: str, number: int, env: dict[str, str]) -> float:
-    """Enqueue `number` no-ops in a process of its own; return jobs per second."""
+    """Enqueue `number` no-ops in a separate process; return jobs per second."""
     out = subprocess.run(
         [sys.executable, "-m", f"bench.subjects.{module}", verb, str(number)], env=env, capture_output=True, text=True
     )
@@ -70,6 +70,6 @@ def send(module: str, verb: str, number: int, env: dict[str, str]) -> float:
 
 
 def heaviest_child(parent: int) -> float:
-    """Megabytes (RSS) of the largest child: what one more process costs at most."""
+    """Return the megabytes (RSS) of the largest child: the most that one more process costs."""
     children = psutil.Process(parent).children(recursive=True)
     return max((child.memory_info().rss for child in children), default=0) / 1e6

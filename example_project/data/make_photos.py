@@ -14,7 +14,7 @@ PHOTOS: dict[str, tuple[Callable[[ImageDraw.ImageDraw, Colour], None], Colour, C
 
 
 def photo(slug: str, colour: Colour, wall: Colour):
-    """Register how one product is drawn, in `colour` before a `wall`."""
+    """Register the function that draws one product, in `colour` in front of a `wall`."""
 
     def register(draw):
         PHOTOS[slug] = (draw, colour, wall)
@@ -104,7 +104,7 @@ def blanket(draw, colour):
 
 
 def render(draw: Callable[[ImageDraw.ImageDraw, Colour], None], colour: Colour, wall: Colour, seed: int) -> Image.Image:
-    """A product on a table: gradients for the light, a soft shadow, blur for the lens and noise for the sensor."""
+    """Draw a product on a table: gradients as light, a soft shadow, blur as by a lens and noise as by a sensor."""
     background = Image.new("RGB", SIZE, wall)
     ImageDraw.Draw(background).rectangle((0, 860, *SIZE), fill=shade(wall, 0.72))
     background = background.filter(ImageFilter.GaussianBlur(14))

@@ -1,1 +1,1 @@
-"""`python -m demo`: the whole shop on one machine, put to work.  Starts everything, and ends all it started."""
+"""`python -m demo`: the whole shop at work on one machine.  Starts everything, and ends everything that it started."""

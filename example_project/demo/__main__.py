@@ -1,4 +1,4 @@
-"""Read the options, say by SHOP_… variables where everything is, then run the demo."""
+"""Read the options, set SHOP_… variables for the places of everything, and run the demo."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main() -> int:
     with MailSink() as mail, Partner() as partner:
         os.environ |= {
             "DJANGO_SETTINGS_MODULE": "config.settings",
-            # On a shared Redis each demo has its own keys, and removes them at the end.
+            # On a shared Redis, each demo has its own keys and removes them at the end.
             "SHOP_NAMESPACE": f"shop-demo-{token_hex(4)}",
             "SHOP_SMTP_PORT": str(mail.port),
             "SHOP_PARTNER_URL": partner.url,

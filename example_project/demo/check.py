@@ -1,4 +1,4 @@
-"""Did the work have its effects?  Looks at mails, pictures, files and the partner's books, not at the queue."""
+"""Checks the effects of the jobs: mails, pictures, files and the partner's records, not the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shop.models import Cart, Document, FrontPage, Order, Product, SearchIndex
 
 
 def effects(mail: MailSink, partner: Partner, orders: int) -> Iterator[tuple[bool, str]]:
-    """Yield for each promise whether it was kept, and what was seen."""
+    """Yield for each promise whether it was kept, and what was found."""
     placed = set(Order.objects.values_list("pk", flat=True))
     subjects = sorted(message["Subject"] for message in mail.messages)
     wanted = sorted(f"Your order {pk}" for pk in placed)
@@ -61,7 +61,7 @@ def read_size(product: Product) -> tuple[int, int]:
 
 
 def report_is_right() -> tuple[bool, str]:
-    """The report against the sums that were counted when the order lines were made."""
+    """Compare the report with the sums that were counted when the order lines were made."""
     expected = json.loads((DATA / "order_lines.totals.json").read_text())
     report = Document.objects.filter(kind=Document.Kind.REPORT).first()
     if report is None or not report.file:
@@ -72,7 +72,7 @@ def report_is_right() -> tuple[bool, str]:
 
 
 def export_is_complete() -> tuple[bool, str]:
-    """Every line is in the spreadsheet."""
+    """Check that every line is in the spreadsheet."""
     expected = json.loads((DATA / "order_lines.totals.json").read_text())["lines"]
     export = Document.objects.filter(kind=Document.Kind.EXPORT).first()
     if export is None or not export.file:

@@ -1,4 +1,4 @@
-"""Somebody with a browser: forms are sent to the running web server as a person would send them."""
+"""A customer with a browser: sends forms to the running web server as a person would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT = 30
 
 
 class Customer:
-    """Keeps cookies and the form token."""
+    """A browser that keeps cookies and the form token."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -31,7 +31,7 @@ class Customer:
         return page
 
     def post(self, path: str, **fields: object) -> str:
-        """Send a form; return the address where it led.  The token comes from the last page with a form."""
+        """Send a form; return the address it led to.  The token comes from the last page with a form."""
         return self._send(path, urlencode({**fields, "csrfmiddlewaretoken": self._token}).encode(), None)
 
     def upload(self, path: str, field: str, file: Path) -> str:
@@ -46,7 +46,7 @@ class Customer:
             return answer.url
 
     def reaches(self, path: str) -> bool:
-        """Whether the server answers there yet."""
+        """Return whether the server answers at this path yet."""
         try:
             self.get(path)
         except (URLError, ConnectionError):

@@ -1,4 +1,4 @@
-"""What became of every job the shop sent."""
+"""The end of every job that the shop sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django_jobs import JobHandle, JobNotFound, get_job
 from shop.models import SentJob
 
 ENDED = {"succeeded", "dead", "cancelled", "expired"}
-#: Comes back every two seconds, so there is always one on its way.
+#: Enqueued every two seconds, so that there is always one on its way.
 ENDLESS = "shop.jobs.refresh_front_page"
 #: Cards that are declined: see work.py.
 MAY_DIE = "shop.jobs.charge_card"
@@ -17,30 +17,30 @@ MAY_DIE = "shop.jobs.charge_card"
 
 @dataclass
 class Row:
-    """The jobs of one name."""
+    """The jobs with one name."""
 
     name: str
     jobs: list[JobHandle] = field(default_factory=list)
 
     def count(self, state: str) -> int:
-        """How many are in that state."""
+        """Return how many are in that state."""
         return sum(job.state == state for job in self.jobs)
 
     @property
     def retried(self) -> int:
-        """How many needed more than one attempt to succeed."""
+        """Return how many needed more than one attempt to succeed."""
         return sum(job.state == "succeeded" and bool(job.attempts) for job in self.jobs)
 
     @property
     def wrong(self) -> list[JobHandle]:
-        """Those that did not end as they should."""
+        """Return those that did not end as they should."""
         right = {"succeeded", "dead"} if self.name == MAY_DIE else {"succeeded"}
         right |= {"running", "queued", "expired"} if self.name == ENDLESS else set()
         return [job for job in self.jobs if job.state not in right]
 
 
 def look() -> list[Row]:
-    """Ask the store for all of them."""
+    """Read all of them from the store."""
     rows: dict[str, Row] = defaultdict(lambda: Row(""))
     for sent in SentJob.objects.order_by("pk"):
         row = rows[sent.name]
@@ -50,7 +50,7 @@ def look() -> list[Row]:
 
 
 def find(sent: SentJob) -> JobHandle:
-    """The job, or a handle in state "gone": that would be a lost one."""
+    """Return the job, or a handle in state "gone", which would be a lost job."""
     try:
         return get_job(sent.job_id, queue=sent.queue)
     except JobNotFound:
@@ -58,12 +58,12 @@ def find(sent: SentJob) -> JobHandle:
 
 
 def waiting(rows: list[Row]) -> int:
-    """How many have not ended yet, without the endless one."""
+    """Return how many have not ended yet, without the endless one."""
     return sum(job.state not in {*ENDED, "gone"} for row in rows if row.name != ENDLESS for job in row.jobs)
 
 
 def table(rows: list[Row]) -> str:
-    """For people."""
+    """Return the rows as a table of text."""
     lines = [f"{'job':<32}{'sent':>6}{'succeeded':>11}{'retried':>9}{'dead':>6}{'other':>7}"]
     for row in rows:
         other = len(row.jobs) - row.count("succeeded") - row.count("dead")

@@ -1,4 +1,4 @@
-"""A marketplace that is not Django: it gives work to the shop's queue over HTTP, and looks what came of it."""
+"""A marketplace without Django: it enqueues jobs in the shop over HTTP, and reads their results."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ TIMEOUT = 30
 
 
 class Marketplace:
-    """Speaks to the HTTP API at `url` with a token."""
+    """A client of the HTTP API at `url`, with a token."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self._token = url, token
 
     def put(self, name: str, id: str, data: Any) -> None:
-        """Enqueue under an id of its own: sent twice, it is still one job."""
+        """Enqueue a job under an id of its own: sent twice, it is still one job."""
         self._call("PUT", f"v1/jobs/{name}/{id}", {"data": data})
 
     def result(self, name: str, id: str) -> Any:
-        """What the job returned; None while it has not succeeded."""
+        """Return the result of the job; None while it has not succeeded."""
         return self._call("GET", f"v1/jobs/{name}/{id}")["result"]
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:

@@ -21,7 +21,7 @@ LOOK_EVERY = 0.2
 
 
 def play(mail: MailSink, partner: Partner, *, once: bool, orders: int) -> int:
-    """Start everything, trade, tell, and (unless `once`) stay until Ctrl-C.  Returns the exit status."""
+    """Start everything, create work, report, and (unless `once`) stay until Ctrl-C.  Returns the exit status."""
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -59,7 +59,7 @@ def run(
     orders: int,
     stop: Event,
 ) -> int:
-    """Put the work through the queue and tell what happened; 0 if all of it is right."""
+    """Enqueue the jobs and report what happened; return 0 if everything is right."""
     if not wait_until(lambda: Customer(address).reaches("/"), START_SECONDS, processes, stop):
         raise RuntimeError(f"the web server does not answer: see {processes.log('web')}")
     remote.start(processes)
@@ -83,12 +83,12 @@ def run(
 
 
 def all_done() -> bool:
-    """Every job has ended, and the schedule has fired at least once."""
+    """Return whether every job has ended, and the schedule has fired at least once."""
     return ledger.waiting(ledger.look()) == 0 and FrontPage.objects.exists()
 
 
 def wait_until(done: Callable[[], bool], seconds: float, processes: Processes, stop: Event) -> bool:
-    """Look until `done()`, and whether it came in time.  Raises RuntimeError when a process ends, or Ctrl-C comes."""
+    """Wait until `done()`; return False if it takes too long.  Raises RuntimeError if a process ends, or on Ctrl-C."""
     deadline = monotonic() + seconds
     while not done():
         processes.check()
@@ -100,13 +100,13 @@ def wait_until(done: Callable[[], bool], seconds: float, processes: Processes, s
 
 
 def watch(processes: Processes, stop: Event) -> None:
-    """Stay until somebody wants to stop, or a process ends by itself."""
+    """Wait until the user stops the demo, or a process ends by itself."""
     while not stop.wait(1):
         processes.check()
 
 
 def last_line(status: int, orders: int) -> str:
-    """The one line for scripts."""
+    """Return the last line of output, for scripts."""
     rows = ledger.look()
     sent = sum(len(row.jobs) for row in rows)
     succeeded, dead = (sum(row.count(state) for row in rows) for state in ("succeeded", "dead"))
@@ -116,7 +116,7 @@ def last_line(status: int, orders: int) -> str:
 
 
 def forget_redis() -> None:
-    """Remove the demo's keys from a Redis that it shares with others; a file store goes with the state folder."""
+    """Remove the demo's keys from a Redis that it shares with others; a file store is deleted with the state folder."""
     url = settings.REDIS_URL if settings.STORE.startswith("cache:") else settings.STORE
     if not url.startswith(("redis", "unix", "valkey")):
         return
@@ -130,5 +130,5 @@ def forget_redis() -> None:
 
 
 def say(text: str) -> None:
-    """Print now: the output may be a pipe."""
+    """Print immediately: the output may be a pipe."""
     print(text, flush=True)

@@ -1,4 +1,4 @@
-"""The web server and all workers of the demo: started here, ended here, whatever happens to this process."""
+"""The web server and all workers of the demo: started here, and ended here in every case."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ STOP_SECONDS = 40
 
 
 class Processes:
-    """Commands in the background, each with a log file under the state folder."""
+    """Background processes, each with a log file in the state folder."""
 
     def __init__(self) -> None:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        #: those that are not ours; each is a process group.
+        #: programs other than manage.py; each is a process group.
         self.scripts: set[str] = set()
 
     def start(self, name: str, *arguments: str) -> None:
@@ -31,7 +31,7 @@ class Processes:
         self._open(name, [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments])
 
     def run(self, name: str, command: list[str], **environment: str) -> None:
-        """Start any program, with these variables besides ours."""
+        """Start any program, with these additional environment variables."""
         self.scripts.add(name)
         self._open(name, command, **environment)
 
@@ -42,13 +42,13 @@ class Processes:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **environment},
-                # A session of its own: Ctrl-C is for the demo, which then stops the others in order.
+                # A session of its own: Ctrl-C reaches only the demo, which then stops the processes in order.
                 start_new_session=True,
                 preexec_fn=end_with_parent(),
             )
 
     def log(self, name: str) -> Path:
-        """Where the output of that process goes."""
+        """Return the log file of that process."""
         return settings.STATE / f"{name.replace(' ', '-')}.log"
 
     def check(self) -> None:
@@ -64,7 +64,7 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         for name, process in self.running.items():
             if name in self.scripts:
-                # With what they have started themselves: a shell script would let its curl finish.
+                # Include its own children: a shell script would otherwise let its curl finish.
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGTERM)
             else:
@@ -79,7 +79,7 @@ class Processes:
 
 
 def end_with_parent() -> Callable[[], None] | None:
-    """On Linux, what makes a child get SIGTERM when this process is killed; elsewhere nothing does."""
+    """On Linux, return a function that makes a child get SIGTERM when this process is killed; elsewhere None."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl

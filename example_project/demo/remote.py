@@ -1,4 +1,4 @@
-"""Work that is done outside Django: a picture service gets its jobs posted, a shell script fetches its own."""
+"""Jobs outside Django: a picture service gets its jobs posted, and a shell script fetches its own."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from django_jobs.models import ApiToken, RemoteJobType
 
 WORKERS = settings.BASE_DIR / "remote"
 LAYOUT, SEAL = "pictures.layout", "vault.seal"
-#: What the shell script is made of; where one is missing, its part of the demo is left out.
+#: Programs that the shell script needs; if one is missing, this part of the demo is left out.
 PROGRAMS = ("curl", "jq", "sha256sum")
 LONGEST_SIDE = 320
 
 
 class RemoteWork:
-    """Both workers, and the jobs they get."""
+    """Both workers, and their jobs."""
 
     def __init__(self, address: str) -> None:
         self.url = f"{address}/jobs"
@@ -32,7 +32,7 @@ class RemoteWork:
         self._port = free_port()
 
     def prepare(self) -> None:
-        """Make the job types, as an administrator does in the admin, and a token for each program."""
+        """Create the job types, as an administrator does in the admin, and a token for each program."""
         post_to = f"http://127.0.0.1:{self._port}/"
         RemoteJobType.objects.create(name=LAYOUT, queue="media", url=post_to, credentials="pictures", attempts=5)
         RemoteJobType.objects.create(name=SEAL, queue="vault", attempts=5)
@@ -40,7 +40,7 @@ class RemoteWork:
         self._marketplace = Marketplace(self.url, token("marketplace", "enqueue", "read"))
 
     def start(self, processes: Processes) -> None:
-        """Start the workers; the web server must be up."""
+        """Start the workers; the web server must be running."""
         account = settings.DJANGO_JOBS["API"]["CREDENTIALS"]["pictures"]
         command = [sys.executable, str(WORKERS / "push_worker.py"), str(self._port)]
         credentials = {"PUSH_CREDENTIALS": f"{account['user']}:{account['password']}"}
@@ -52,7 +52,7 @@ class RemoteWork:
         return {"JOBS_URL": self.url, "JOBS_TOKEN": self._tokens[name]}
 
     def trade(self) -> None:
-        """The marketplace wants the layout of every photo, and a seal for its certificate."""
+        """Enqueue jobs as the marketplace: the layout of every photo, and a seal for its certificate."""
         for photo in PHOTOS:
             with Image.open(photo) as image:
                 self._marketplace.put(LAYOUT, f"layout-{photo.stem}", {"width": image.width, "height": image.height})
@@ -60,7 +60,7 @@ class RemoteWork:
                 self._marketplace.put(SEAL, f"seal-{photo.stem}", {"text": certificate(photo.stem)})
 
     def effects(self) -> Iterator[tuple[bool, str]]:
-        """As in check.py."""
+        """Yield the checks, as in check.py."""
         result = self._marketplace.result
         layouts = [result(LAYOUT, f"layout-{photo.stem}") for photo in PHOTOS]
         fitting = [layout for layout in layouts if layout and max(layout.values()) == LONGEST_SIDE]
@@ -73,10 +73,10 @@ class RemoteWork:
 
 
 def token(name: str, *scopes: str, jobs: Sequence[str] = ()) -> str:
-    """The secret of a new token."""
+    """Return the secret of a new token."""
     return ApiToken.objects.issue(name, scopes, jobs)[1]
 
 
 def certificate(product: str) -> str:
-    """What is sealed."""
+    """Return the text to be sealed."""
     return f"This {product.replace('-', ' ')} comes from the shop."

@@ -1,4 +1,4 @@
-"""Who the shop talks to: a mail server that keeps what it gets, and partners that are not always well."""
+"""Servers that the shop calls: a mail server that keeps the mails, and partners that sometimes fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiosmtpd.controller import Controller
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on now."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -42,7 +42,7 @@ class MailSink:
 
 
 class Partner:
-    """The bank and the warehouse.  The warehouse answers 500 to every third call."""
+    """The bank and the warehouse.  The warehouse answers every third call with 500."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -64,13 +64,13 @@ class Partner:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """The demo prints a table instead."""
+                """Log nothing: the demo prints a table instead."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def answer(self, path: str, data: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """What the partner says to one call, and keeps of it."""
+        """Return the partner's answer to one call, and record the call."""
         if path == "/bank/charges":
             self.charges[data["order"]] += 1
             return 200, {"accepted": data["card"] != "tok-declined", "receipt": f"R-{data['order']:06}"}

@@ -1,4 +1,4 @@
-"""A day in the shop: what it sells, and what its customers and its office do."""
+"""A day in the shop: its products, and what its customers and its office do."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from shop.models import Cart, Product
 
 DATA = settings.BASE_DIR / "data"
 PHOTOS = sorted((DATA / "photos").glob("*.jpg"))
-#: The card of every tenth customer is declined: that payment is dead, as it should be.
+#: The card of every tenth customer is declined: that payment ends as dead, as it should.
 DECLINED_EVERY = 10
 OLD_CARTS, NEW_CARTS = 25, 5
 
 
 def prepare() -> None:
-    """An empty shop: tables, the person who looks after it, goods without photos, and carts left behind."""
+    """Make an empty shop: tables, an administrator, products without photos, and abandoned carts."""
     call_command("migrate", verbosity=0)
     get_user_model().objects.create_superuser("admin", "admin@example.com", "admin")
     for number, photo in enumerate(PHOTOS):
@@ -33,7 +33,7 @@ def prepare() -> None:
 
 
 def trade(address: str, orders: int) -> None:
-    """Photos, orders, a report, an export and the nightly clean-up, all through the shop's pages but the last."""
+    """Make photos, orders, a report, an export and the nightly clean-up; all but the last through the shop's pages."""
     customer = Customer(address)
     customer.get("/")
     customer.post("/documents/export/")

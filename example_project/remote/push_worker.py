@@ -1,8 +1,8 @@
-"""A push worker without Django or any library: accepts jobs over HTTP, does them, and reports how they ended.
+"""A push worker without Django or any library: accepts jobs over HTTP, runs them, and reports how they ended.
 
     JOBS_URL=http://localhost:8000/jobs JOBS_TOKEN=djt_… python push_worker.py 8001
 
-Its work is a thumbnail's size: {"width": 4000, "height": 3000} → {"width": 320, "height": 240}.
+Its job computes a thumbnail's size: {"width": 4000, "height": 3000} → {"width": 320, "height": 240}.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import Any
 
 JOBS_URL = os.environ["JOBS_URL"].rstrip("/")
 JOBS_TOKEN = os.environ["JOBS_TOKEN"]
-#: user:password that django_jobs sends (API["CREDENTIALS"]); without it anybody is believed.
+#: user:password that django_jobs sends (API["CREDENTIALS"]); if empty, every caller is accepted.
 EXPECTED = os.environ.get("PUSH_CREDENTIALS", "")
-#: Jobs that may wait here.  Beyond it we answer 503 and are asked again: waiting is what the queue is for.
+#: Maximum jobs that wait here.  Above it the answer is 503, and django_jobs tries again: waiting is the queue's task.
 ROOM = 50
-#: What could not be reported is over: its attempt will have failed by time-out.
+#: Seconds after which a report is given up: its attempt will have failed by time-out.
 GIVE_UP_AFTER = 60.0
 
 waiting: Queue[dict[str, Any]] = Queue(ROOM)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Takes a job, or says that there is no room."""
+    """Accepts a job, or answers that there is no room."""
 
     def do_POST(self) -> None:
         job = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -54,28 +54,28 @@ class Handler(BaseHTTPRequestHandler):
         return 202
 
     def log_message(self, *args: Any) -> None:
-        """Reports are what tells of jobs."""
+        """Log nothing: the reports are the log."""
 
 
 def work_forever() -> None:
-    """One thread of work."""
+    """Run jobs, in one thread."""
     while True:
         job = waiting.get()
         try:
             report(job, {"status": "succeeded", "result": thumbnail(**job["data"])})
         except (TypeError, KeyError, ZeroDivisionError) as error:
-            # The data is wrong: no other attempt would mend that.
+            # The data is wrong, so another attempt would fail, too.
             report(job, {"status": "failed", "retryable": False, "error": repr(error)})
 
 
 def thumbnail(width: int, height: int, longest: int = 320) -> dict[str, int]:
-    """The work itself."""
+    """Compute the size."""
     scale = longest / max(width, height)
     return {"width": round(width * scale), "height": round(height * scale)}
 
 
 def report(job: dict[str, Any], end: dict[str, Any]) -> None:
-    """Say how it ended, again until somebody listens: a report may be sent twice."""
+    """Report how the job ended, and repeat until it is accepted: a report may be sent twice."""
     body = json.dumps({**end, "attempt": job["attempt"], "token": job["token"]}).encode()
     headers = {"Authorization": f"Bearer {JOBS_TOKEN}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{JOBS_URL}/v1/jobs/{job['name']}/{job['id']}", body, headers, method="POST")
@@ -87,7 +87,7 @@ def report(job: dict[str, Any], end: dict[str, Any]) -> None:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code < 500:
-                # 409: that attempt is over.  Whatever else it is, asking again will not change it.
+                # 409 means that the attempt is over.  Repeating does not help with other 4xx codes either.
                 print(f"{job['id']}: {error.code}", file=sys.stderr)
                 return
         except OSError:

@@ -1,4 +1,4 @@
-"""The shop's own tables in the admin, beside the jobs."""
+"""The shop's own tables in the admin, next to the jobs."""
 
 from django.contrib import admin
 

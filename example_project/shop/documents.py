@@ -1,4 +1,4 @@
-"""The order lines of last year, and the files made from them."""
+"""Last year's order lines, and the files made from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.conf import settings
 SOURCE = settings.BASE_DIR / "data" / "order_lines.csv"
 EXPECTED_LINES = 20_000
 
-#: The smallest workbook that spreadsheet programs open: what is in it, and where.
+#: The smallest workbook that spreadsheet programs open: path → content.
 WORKBOOK = {
     "[Content_Types].xml": (
         '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
@@ -56,7 +56,7 @@ class Line(NamedTuple):
 
 
 def order_lines() -> Iterator[Line]:
-    """Read the file line by line: it may be longer than memory."""
+    """Read the file line by line: it may be larger than memory."""
     with SOURCE.open(newline="") as file:
         rows = csv.reader(file)
         next(rows)
@@ -77,7 +77,7 @@ def write_report(document_id: int, months: Counter[str], products: Counter[str])
 
 
 def write_spreadsheet(document_id: int, report: Callable[[int], None]) -> tuple[str, int]:
-    """Write all lines as .xlsx, telling `report` the number of lines now and then; return name and lines."""
+    """Write all lines as .xlsx, and call `report` with the number of lines from time to time; return name and lines."""
     name = f"documents/orders-{document_id}.xlsx"
     part = _part(name)
     count = 0

@@ -1,4 +1,4 @@
-"""What visitors may send."""
+"""The forms of the shop's visitors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OrderForm(forms.Form):
 
 
 class RehearsalForm(forms.Form):
-    """How much work, and how bad it is."""
+    """How many jobs, and how they misbehave."""
 
     kind = forms.ChoiceField(choices=[(kind, kind) for kind in ("email", "webhook", "thumbnail", "invoice")])
     number = forms.IntegerField(min_value=1, max_value=1000, initial=20)

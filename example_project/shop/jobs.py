@@ -1,4 +1,4 @@
-"""The shop's work behind the counter.  django_jobs finds this module by itself."""
+"""The shop's background jobs.  django_jobs finds this module by itself."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from shop.partners import post_json, post_json_async
 
 @job(queue="mail", priority=10, max_attempts=5, backoff=[1, 2, 5, 30])
 def send_receipt(order: Order) -> None:
-    """Mail the receipt.  The order travels as a reference and is read again here, as it is now."""
+    """Mail the receipt.  The order is sent as a reference, and read again here in its current state."""
     if order.receipt_sent_at:
-        return  # an earlier attempt got that far and died before it could say so
+        return  # an earlier attempt sent the receipt and died before it could report success
     lines = "\n".join(f"{line} · {line.quantity * line.price / 100:.2f} €" for line in order.lines.all())
     EmailMessage(
         f"Your order {order.pk}",
@@ -33,7 +33,7 @@ def send_receipt(order: Order) -> None:
 
 @job(queue="payments", delivery="at_most_once", sensitive=["card"])
 def charge_card(order_id: int, card: str) -> str:
-    """Take the money.  Never started twice: a charge that may have happened is a person's business, not a retry's."""
+    """Charge the card.  Never started twice: if a charge may have happened, a person decides, not a retry."""
     order = Order.objects.get(pk=order_id)
     answer = post_json(f"{settings.PARTNER_URL}/bank/charges", {"order": order_id, "cents": order.total, "card": card})
     if not answer["accepted"]:
@@ -46,7 +46,7 @@ def charge_card(order_id: int, card: str) -> str:
 
 @job(queue="webhooks", max_attempts=10, backoff=[1, 1, 2, 5], max_concurrency=4, concurrency_key="partner")
 async def tell_warehouse(partner: str, order_id: int) -> None:
-    """Post the order to a partner whose server is not always well.  Async: a slow answer costs no thread."""
+    """Post the order to a partner whose server sometimes fails.  Async: a slow answer needs no thread."""
     await post_json_async(f"{settings.PARTNER_URL}/{partner}/orders", {"order": order_id})
     await Order.objects.filter(pk=order_id).aupdate(warehouse_told_at=timezone.now())
 
@@ -62,7 +62,7 @@ def make_thumbnail(product_id: int) -> list[int]:
 
 @job(unique="queued", on_conflict="skip")
 def build_search_index() -> int:
-    """Collect the words of all products.  However many products change at once, it waits in the queue once."""
+    """Collect the words of all products.  However many products change at the same time, it waits in the queue once."""
     words = {product.slug: product.name.lower().split() for product in Product.objects.all()}
     SearchIndex.objects.get_or_create(pk=1)
     SearchIndex.objects.filter(pk=1).update(words=words, built=F("built") + 1)
@@ -86,7 +86,7 @@ def make_sales_report(ctx: JobContext, document_id: int) -> dict[str, int]:
 
 @job(takes_context=True, priority=-10, max_attempts=3)
 def export_orders(ctx: JobContext, document_id: int) -> int:
-    """Write all order lines as a spreadsheet.  Long, so it says how far it is and stops when the worker does."""
+    """Write all order lines as a spreadsheet.  A long job: it reports its progress and stops when the worker does."""
 
     def report(lines: int) -> None:
         ctx.checkin(f"{lines} lines written", progress=lines / documents.EXPECTED_LINES)
@@ -100,20 +100,20 @@ def export_orders(ctx: JobContext, document_id: int) -> int:
 
 @job(queue="rehearsal", takes_context=True, timeout=5, max_attempts=5, backoff=[1, 2, 4])
 def rehearse(ctx: JobContext, kind: str, milliseconds: int = 0, fail: int = 0, hang: int = 0, crash: int = 0) -> str:
-    """Work of no use but to see what becomes of it: `fail`, `hang` and `crash` in percent (see rehearsal.py)."""
+    """A job for trying failures: `fail`, `hang` and `crash` are percentages (see rehearsal.py)."""
     return rehearsal.perform(ctx, milliseconds, fail, hang, crash)
 
 
 @job(cron="0 3 * * *")
 def remove_old_carts() -> int:
-    """Every night at three: forget carts that nobody touched for 30 days."""
+    """Every night at three: remove carts that were not changed for 30 days."""
     deleted, _ = Cart.objects.filter(touched_at__lt=timezone.now() - timedelta(days=30)).delete()
     return deleted
 
 
 @job(expires_in=10)
 def refresh_front_page() -> None:
-    """Every two seconds, by SCHEDULES: no use after ten seconds, when others have run since."""
+    """Every two seconds, by SCHEDULES.  It expires after ten seconds, because later ones have run by then."""
     favourite = Product.objects.annotate(sold=Count("orderline")).order_by("-sold", "name").first()
     FrontPage.objects.get_or_create(pk=1)
     FrontPage.objects.filter(pk=1).update(

@@ -1,4 +1,4 @@
-"""What happens round every enqueue and every run of this shop's jobs."""
+"""Middleware around every enqueue and every run of this shop's jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOW = 2.0
 
 @sync_and_async_middleware
 def log_slow_jobs(get_next: Any) -> Any:
-    """Warn of attempts that took longer than SLOW seconds.  Works round sync and async jobs, as Django's do."""
+    """Warn of attempts that took longer than SLOW seconds.  Works with sync and async jobs, as Django's does."""
 
     def note(job: Any, start: float) -> None:
         if (took := monotonic() - start) > SLOW:
@@ -47,10 +47,10 @@ def log_slow_jobs(get_next: Any) -> Any:
 
 
 def remember_job(get_next: Any) -> Any:
-    """Keep a row for each job that was stored, so that pages can find it.
+    """Keep a row for each stored job, so that pages can find it.
 
-    Inside atomic() a job is stored at the commit, so the row is written after that: by then the handle knows
-    whether an equal unique job was waiting already.
+    Inside atomic() a job is stored at the commit, so the row is written after it: then the handle knows whether an
+    equal unique job was already waiting.
     """
 
     def middleware(new: Any) -> Any:
@@ -62,6 +62,6 @@ def remember_job(get_next: Any) -> Any:
 
 
 def keep(handle: JobHandle) -> None:
-    """Write the row, unless nothing was stored."""
+    """Write the row, unless the job was not stored."""
     if handle.state not in ("duplicate", "full"):
         SentJob.objects.get_or_create(job_id=handle.id, defaults={"queue": handle.queue, "name": handle.name})

@@ -1,4 +1,4 @@
-"""What the shop keeps: products, orders, and what the jobs made of them."""
+"""The shop's data: products, orders, and the results of the jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.urls import reverse
 
 
 class Product(models.Model):
-    """Something for sale.  Prices are cents."""
+    """Something for sale.  Prices are in cents."""
 
     name = models.CharField(max_length=80)
     slug = models.SlugField(unique=True)
@@ -21,7 +21,7 @@ class Product(models.Model):
 
     @property
     def euros(self) -> str:
-        """The price for people."""
+        """The price as text in euros."""
         return f"{self.price / 100:.2f}"
 
 
@@ -45,12 +45,12 @@ class Order(models.Model):
 
     @property
     def total(self) -> int:
-        """Cents."""
+        """The total in cents."""
         return self.lines.aggregate(total=Sum(F("quantity") * F("price")))["total"] or 0
 
 
 class OrderLine(models.Model):
-    """So many of one product, at the price of that day."""
+    """A quantity of one product, at the price of that day."""
 
     order = models.ForeignKey(Order, on_delete=models.CASCADE, related_name="lines")
     product = models.ForeignKey(Product, on_delete=models.PROTECT)
@@ -62,7 +62,7 @@ class OrderLine(models.Model):
 
 
 class Cart(models.Model):
-    """What somebody put aside and may never buy; the nightly clean-up removes old ones."""
+    """Products that a visitor has put aside and may never buy; the nightly clean-up removes old carts."""
 
     touched_at = models.DateTimeField(db_index=True)
 
@@ -96,7 +96,7 @@ class SearchIndex(models.Model):
 
 
 class FrontPage(models.Model):
-    """One row: what the first page shows, worked out every two seconds by a schedule."""
+    """One row: the content of the front page, which a schedule computes every two seconds."""
 
     orders = models.PositiveIntegerField(default=0)
     favourite = models.CharField(max_length=80, blank=True)
@@ -107,7 +107,7 @@ class FrontPage(models.Model):
 
 
 class SentJob(models.Model):
-    """A job this shop enqueued, so that its pages and the demo can find it again (see middleware.py)."""
+    """A job that this shop enqueued, so that its pages and the demo can find it again (see middleware.py)."""
 
     job_id = models.CharField(max_length=200, unique=True)
     queue = models.CharField(max_length=100)

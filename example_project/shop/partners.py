@@ -1,4 +1,4 @@
-"""HTTP to the shop's partners with the standard library: JSON there, JSON back, an error unless the answer is 2xx."""
+"""HTTP calls to the shop's partners with the standard library: JSON in both directions, an error unless 2xx."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUT = 10
 
 
 class PartnerError(Exception):
-    """A partner's server did not do what it was asked."""
+    """A partner's server did not do what was requested."""
 
 
 def post_json(url: str, data: dict[str, Any]) -> dict[str, Any]:

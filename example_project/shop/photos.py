@@ -1,4 +1,4 @@
-"""Photos of products: shrinking them with Pillow."""
+"""Photos of products, scaled down with Pillow."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ WIDTH = 480
 def shrink(photo: str) -> tuple[str, tuple[int, int]]:
     """Write a small copy of `photo` (a name under MEDIA_ROOT); return its name and its size in pixels.
 
-    Written beside and moved into place, so that no page ever shows half a picture.
+    The copy is written to another file and then renamed, so that no page ever shows an incomplete picture.
     """
     name = f"thumbnails/{Path(photo).stem}.jpg"
-    # Here, because the shop opens without Pillow, too: only its photos then fail.
+    # Imported here, because the shop also starts without Pillow: then only its photos fail.
     from PIL import Image, ImageOps
 
     target = settings.MEDIA_ROOT / name

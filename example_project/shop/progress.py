@@ -1,4 +1,4 @@
-"""How far a job is, in the words of a page."""
+"""A job's progress, for a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shop.models import SentJob
 
 
 def of(sent: SentJob) -> dict[str, Any]:
-    """State, attempts, progress 0…1 and the last check-in; state "gone" once it has left the history."""
+    """Return state, attempts, progress 0…1 and the last check-in; state "gone" if it has left the history."""
     try:
         handle = get_job(sent.job_id, queue=sent.queue)
     except JobNotFound:

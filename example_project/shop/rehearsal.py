@@ -1,4 +1,4 @@
-"""A busy day to be played: work that is slow, fails, hangs or loses its process, as much of it as one likes."""
+"""A rehearsal of a busy day: any number of jobs that are slow, fail, hang or lose their process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from django_jobs.stores import get_store
 from shop.forms import RehearsalForm
 
 QUEUE = "rehearsal"
-#: Milliseconds between two looks of the page.
+#: Milliseconds between two updates of the page.
 EVERY = 800
 
 
 def perform(ctx: JobContext, milliseconds: int, fail: int, hang: int, crash: int) -> str:
-    """Take so long; then fail, hang or crash so many times out of a hundred."""
+    """Take this long; then fail, hang or crash in that percentage of cases."""
     time.sleep(milliseconds / 1000)
     chance = random.uniform(0, 100)
     if chance < fail:
@@ -44,7 +44,7 @@ def perform(ctx: JobContext, milliseconds: int, fail: int, hang: int, crash: int
 @require_http_methods(["GET", "POST"])
 @never_cache
 def page(request: HttpRequest) -> HttpResponse:
-    """GET: the knobs and the lists.  POST: enqueue a batch, lose a worker, or sweep."""
+    """GET: the controls and the lists.  POST: enqueue a batch, lose a worker, or sweep."""
     form = RehearsalForm(request.POST or None)
     if request.method == "POST":
         act = {"lose": lose_a_worker, "sweep": sweep}.get(request.POST.get("do", ""))
@@ -60,17 +60,17 @@ def page(request: HttpRequest) -> HttpResponse:
 @require_GET
 @never_cache
 def state(request: HttpRequest) -> JsonResponse:
-    """How many jobs are in each list, for the script of the page."""
+    """Return how many jobs are in each list, for the page's script."""
     return JsonResponse(lists())
 
 
 def lists() -> dict[str, int]:
-    """State → how many jobs of the rehearsal are in it."""
+    """Return state → number of the rehearsal's jobs in it."""
     return dict(get_store().stats([QUEUE])[0].counts)
 
 
 def enqueue(wanted: dict[str, Any]) -> str:
-    """A batch of one kind, in one round trip."""
+    """Enqueue a batch of one kind, in one round trip."""
     from shop.jobs import rehearse
 
     knobs = {name: wanted[name] for name in ("milliseconds", "fail", "hang", "crash")}
@@ -79,14 +79,14 @@ def enqueue(wanted: dict[str, Any]) -> str:
 
 
 def lose_a_worker() -> str:
-    """Play a worker that takes jobs and is never heard of again."""
+    """Act as a worker that claims jobs and then disappears."""
     lease = round(settings.DJANGO_JOBS["LEASE"] * 1000)
     taken = get_store().claim(QUEUE, f"a lost worker {time.time_ns()}", 3, lane=Lane.ALONE, lease=lease).claims
     return f"A worker took {len(taken)} jobs and is gone. They come back when its lease has ended."
 
 
 def sweep() -> str:
-    """What every worker does by itself every few seconds: take back what lost workers held."""
+    """Take back what lost workers held, as every worker does every few seconds."""
     found = get_store().recover(QUEUE)
     announce_recovered(QUEUE, found)
     return f"The sweep took {len(found)} jobs back."

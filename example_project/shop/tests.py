@@ -1,4 +1,4 @@
-"""How a project tests its jobs: with the test kit, without a server, a worker or a pause."""
+"""How a project tests its jobs: with the test kit, without a server, a worker or waiting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shop.models import Order, Product
 
 
 class OrderTests(JobsTestMixin, TestCase):
-    """What an order sets going."""
+    """The jobs that an order enqueues."""
 
     def setUp(self) -> None:
         Product.objects.create(name="Red mug", slug="red-mug", price=1290)

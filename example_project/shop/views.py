@@ -1,4 +1,4 @@
-"""The shop's pages.  Those that give work away answer at once and show how far it is."""
+"""The shop's pages.  Those that enqueue jobs answer at once and show the progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shop.models import Document, FrontPage, Order, OrderLine, Product, SentJob
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    """What there is to buy."""
+    """Show the products."""
     products = Product.objects.order_by("name")
     context = {"products": products, "front_page": FrontPage.objects.first(), "form": OrderForm(), "photo": PhotoForm()}
     return render(request, "shop/home.html", context)
@@ -24,14 +24,14 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def orders(request: HttpRequest) -> HttpResponse:
-    """The newest orders and what has become of them."""
+    """Show the newest orders and their state."""
     return render(request, "shop/orders.html", {"orders": Order.objects.order_by("-pk")[:50]})
 
 
 @require_POST
 @transaction.atomic
 def place_order(request: HttpRequest) -> HttpResponse:
-    """Keep the order; the receipt and the charge go out when it is committed, and only then."""
+    """Store the order; the receipt and the charge are sent when it is committed, and only then."""
     form = OrderForm(request.POST)
     if not form.is_valid():
         context = {"products": Product.objects.order_by("name"), "form": form, "photo": PhotoForm()}
@@ -40,7 +40,7 @@ def place_order(request: HttpRequest) -> HttpResponse:
     product = form.cleaned_data["product"]
     OrderLine.objects.create(order=order, product=product, quantity=form.cleaned_data["quantity"], price=product.price)
     jobs.send_receipt.enqueue(order)
-    # The id makes a second click harmless: there is one charge per order, however often it is asked for.
+    # The id makes a second click harmless: there is one charge per order, however often it is requested.
     jobs.charge_card.using(job_id=f"charge-{order.pk}").enqueue(order.pk, card=form.cleaned_data["card"])
     messages.success(request, f"Thank you! Order {order.pk} is on its way.")
     return redirect("orders")
@@ -48,7 +48,7 @@ def place_order(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def upload_photo(request: HttpRequest, slug: str) -> HttpResponse:
-    """Keep a product's photo; its thumbnail and the search index follow."""
+    """Store a product's photo; its thumbnail and the search index follow."""
     product = get_object_or_404(Product, slug=slug)
     form = PhotoForm(request.POST, request.FILES)
     if not form.is_valid():
@@ -76,7 +76,7 @@ def make_document(request: HttpRequest, kind: str) -> HttpResponse:
 @require_GET
 @never_cache
 def work(request: HttpRequest) -> HttpResponse:
-    """The newest jobs of this shop."""
+    """Show the newest jobs of this shop."""
     sent = [(each, progress.of(each)) for each in SentJob.objects.order_by("-pk")[:30]]
     return render(request, "shop/work.html", {"sent": sent, "documents": Document.objects.exclude(file="")})
 
@@ -84,7 +84,7 @@ def work(request: HttpRequest) -> HttpResponse:
 @require_GET
 @never_cache
 def job(request: HttpRequest, job_id: str) -> HttpResponse:
-    """One job: static/shop/progress.js keeps the page fresh; without it, the reload link does."""
+    """Show one job: static/shop/progress.js updates the page; without it, the reload link does."""
     sent = get_object_or_404(SentJob, job_id=job_id)
     return render(request, "shop/job.html", {"sent": sent, "progress": progress.of(sent)})
 
@@ -92,5 +92,5 @@ def job(request: HttpRequest, job_id: str) -> HttpResponse:
 @require_GET
 @never_cache
 def job_state(request: HttpRequest, job_id: str) -> JsonResponse:
-    """The same for the script."""
+    """Return the same for the script."""
     return JsonResponse(progress.of(get_object_or_404(SentJob, job_id=job_id)))
