@@ -97,7 +97,7 @@ def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) ->
 def check_modules(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """E017 and W004: Do workers find all jobs and tasks?
 
-    Knows only the jobs of modules that are imported by now, among them the URL configuration, because views enqueue."""
+    Imports the URL configuration, because views enqueue; it knows only the jobs of modules that are imported then."""
     found: list[CheckMessage] = [
         Error(
             f"DJANGO_JOBS['MODULES'] names {name!r}, which no installed app has, and which is no module by itself.",

@@ -29,7 +29,7 @@ class InvalidSchedule(JobsError, ValueError):
     """The schedule cannot run as it is written."""
 
     def __init__(self, message: str, option: str) -> None:
-        #: the option that is wrong, for forms.
+        #: the wrong option, for forms.
         self.option = option
         super().__init__(message)
 
@@ -91,21 +91,21 @@ class JobFailed(JobsError):
 class JobIds(list[str]):
     """The ids of a call of enqueue_many, one for each item, in their order."""
 
-    #: those of which the store has said what became of them: a repeated call does not send them again.
+    #: the ids for which the store has answered: a repeated call does not send them again.
     answered: frozenset[str] = frozenset()
 
 
 class StoreError(JobsError):
     """Base class of what a store may raise."""
 
-    #: from enqueue_many: `enqueue_many(items, job_ids=error.job_ids)` repeats the call, and adds nothing twice.
+    #: set by enqueue_many: `enqueue_many(items, job_ids=error.job_ids)` repeats the call and adds no job twice.
     job_ids: JobIds = JobIds()
 
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached.  The job may or may not exist: the same job_id is safe to send again."""
 
-    #: of the job that was to be enqueued (of several: of the first); "" where the call was another.
+    #: id of the job (or the first job) that was to be enqueued; "" if another call failed.
     job_id = ""
 
 

@@ -13,5 +13,5 @@ with open(os.environ["BENCH_MARKS"], "r+b") as file:
 
 @job(name="bench.mark", queue="q0")
 def mark(number: int) -> None:
-    """Count this run."""
+    """Add one to the byte of this job."""
     marks[number] = min(marks[number] + 1, 255)

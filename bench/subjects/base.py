@@ -1,4 +1,4 @@
-"""What the measuring needs of each system: how to enqueue n no-ops, and how to start its workers."""
+"""What the benchmark needs of each system: how to enqueue n no-ops, and how to start its workers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ QUEUES = [f"q{i}" for i in range(5)]
 
 @dataclass(frozen=True)
 class Subject:
-    """One system.  `enqueue(n)` sends n no-ops one by one over five queues, `bulk(n)` in its batch call."""
+    """One system.  `enqueue(n)` sends n no-ops one by one to five queues; `bulk(n)` uses its batch call."""
 
     name: str
-    #: does a job survive the death of its worker, with the settings used here?
+    #: whether a job survives the death of its worker, with the settings used here.
     keeps_jobs: bool
     enqueue: Callable[[int], None]
     #: processes → command lines to start

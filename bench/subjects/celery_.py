@@ -1,4 +1,4 @@
-"""Celery: prefork, acks_late and reject_on_worker_lost, as its documentation advises for jobs that must not be lost."""
+"""Celery: prefork, acks_late and reject_on_worker_lost, which its documentation recommends against lost jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dramatiq: its command line, 8 threads a process as by default."""
+"""Dramatiq: its command line, with the default of 8 threads per process."""
 
 from __future__ import annotations
 

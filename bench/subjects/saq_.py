@@ -1,4 +1,4 @@
-"""SAQ: one asyncio process per worker, concurrency 10 as by default; one queue per worker."""
+"""SAQ: one asyncio process per worker, with the default concurrency of 10; one queue per worker."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class HostSettings(NamedTuple):
 
 
 def read(raw: Mapping[str, Any]) -> Settings:
-    """Fill in the defaults.  Invalid values are skipped: checks.py reports them."""
+    """Fill in the defaults.  Reads what it can; checks.py reports what is wrong with the rest."""
     history, dead = raw.get("HISTORY") or {}, raw.get("DEAD") or {}
     queues = raw.get("QUEUES") or {"default": {}}
     return Settings(

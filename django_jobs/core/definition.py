@@ -43,8 +43,7 @@ class JobDefinition:
 
     #: Templates call every callable: without this, `{% if job %}` would run the job.
     do_not_call_in_templates = True
-    #: The signals for which `tell` of this definition is called, in addition to their receivers
-    #: (events/signal_events.py).
+    #: Signals for which `tell` is called, in addition to their receivers (events/signal_events.py).
     told_of: frozenset[str] = frozenset()
     #: If true, the stored result of a success names the worker process that ran it.
     keeps_worker = False
@@ -103,8 +102,7 @@ class JobDefinition:
         return f"<job {self.name}>"
 
     def tell(self, signal_event: Any) -> None:
-        """Called when one of the signals in `told_of` is sent about a job of this definition (see
-        events/signal_events.py)."""
+        """Called when a signal in `told_of` is sent about a job of this definition (see events/signal_events.py)."""
 
     # -- options -------------------------------------------------------------
 
@@ -212,7 +210,7 @@ def _signature(func: Callable[..., Any], takes_context: bool, owner: str) -> ins
 
 
 def _positional_limits(signature: inspect.Signature) -> tuple[int, int] | None:
-    """Return the least and most positional arguments; None if only a full bind can tell."""
+    """Return the least and most number of positional arguments; None if only a full bind can find out."""
     parameters = signature.parameters.values()
     if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
         return None

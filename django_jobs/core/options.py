@@ -77,7 +77,7 @@ def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str] = 
 
 
 def check_limits(options: Mapping[str, Any], owner: str) -> None:
-    """Raise InvalidJob if `soft_timeout` would not end before `timeout`."""
+    """Raise InvalidJob unless `soft_timeout` is shorter than `timeout`."""
     soft, hard = options.get("soft_timeout"), options.get("timeout")
     if soft is not None and hard is not None and soft >= hard:
         raise InvalidJob(

@@ -40,7 +40,7 @@ MAX_PRIORITY = 100
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What a store must know of a job.  It does not read the rest of a record.  Times and durations are integer ms."""
+    """What a store must know of a job; it does not read the rest of the record.  Times and durations are integer ms."""
 
     priority: int = 0
     alone: bool = False
@@ -158,7 +158,7 @@ class Claim(NamedTuple):
     parked_at: int = 0
     claimed_at: int = 0
     worker: str = ""
-    #: a whole worker (parent and children) died while it held this job.
+    #: a worker died with all its processes while it held this job.
     suspect: bool = False
     #: ms since when it could run, as in JobInfo.since; 0 = since the time in its record.
     since: int = 0

@@ -105,7 +105,7 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     # The store fills in the time of enqueueing, by its clock.
     record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
     conflict = request.on_conflict if controls.unique else "skip"
-    # A job with a generated id needs no digest and costs no more, except one that must not run twice.
+    # Only a job with a caller's id, or one that must not run twice, has a digest; others cost nothing more.
     is_promise = request.id is not None or controls.at_most_once
     digest = (request.digest or digest_of_call(definition.name, data)) if is_promise else ""
     return NewJob(id, record, controls, request.run_at, conflict, request.fire, run_in, expires_in, digest)

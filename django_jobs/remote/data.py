@@ -7,7 +7,7 @@ from typing import Any
 
 
 def stored_data(call: bytes) -> Any:
-    """Return `data` of a stored call of a remote job, its only argument.  Raises ValueError or TypeError if none."""
+    """Return `data` of a stored call of a remote job, its only argument.  Raises ValueError or TypeError if invalid."""
     args, kwargs = json.loads(call)
     return plain(args[0] if len(args) == 1 and not kwargs else [args, kwargs] if kwargs else args or None)
 

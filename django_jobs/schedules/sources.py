@@ -17,7 +17,7 @@ OPTIONS = frozenset(each.name for each in fields(Entry)) - {"id", "source", "lab
 
 
 def code_entries() -> list[Entry]:
-    """Return the schedules from code and settings; they change only by a deployment.  Skips invalid ones silently."""
+    """Return the schedules from code and settings, unchecked; they change only by a deployment."""
     settings = get_settings()
     decorated = [
         Entry(f"job:{each.name}", each.name, each.cron, timezone=settings.time_zone, source="job", label=each.name)

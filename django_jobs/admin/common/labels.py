@@ -90,7 +90,7 @@ VERBS: dict[str, VerbWords] = {
 
 
 def verb_label(verb: str, state: State | None = None) -> Text:
-    """Return the label of the button; for a failed job, reviving is called a retry."""
+    """Return the label of the button; for jobs that failed, "retry" has a label of its own."""
     if verb == "retry" and state in {State.DEAD, State.RETRY}:
         return _("Retry now")
     return VERBS[verb].label

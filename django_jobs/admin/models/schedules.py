@@ -18,7 +18,7 @@ from django_jobs.core import registry
 from django_jobs.exceptions import JobsError
 from django_jobs.models import Schedule
 
-#: Number of next runs shown: five are documented.
+#: Number of next runs shown, as documented.
 NEXT = 5
 
 

@@ -53,7 +53,7 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
 
 
 def check_pull_queue(queue: str, principal: Principal) -> None:
-    """Raise a Problem unless this queue can hold jobs for callers like this one."""
+    """Raise UnknownQueue or Problem unless this queue has pull job types, all of which the caller may use."""
     if queue not in get_settings().queues:
         raise UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES'].")
     names = [kind.name for kind in known().values() if kind.queue == queue and not kind.url]
