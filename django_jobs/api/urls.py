@@ -1,4 +1,4 @@
-"""The addresses of the API: `path("jobs/", include("django_jobs.api.urls"))`."""
+"""The URLs of the API: `path("jobs/", include("django_jobs.api.urls"))`."""
 
 from __future__ import annotations
 

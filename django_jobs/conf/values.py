@@ -26,7 +26,7 @@ def seconds(least: float, most: float) -> Judge:
 
 
 def one_of(*choices: str) -> Judge:
-    """One of some words."""
+    """One of the given words."""
     remedy = f"Use one of {', '.join(map(repr, choices))}."
     return lambda value: None if value in choices else remedy
 

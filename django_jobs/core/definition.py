@@ -113,7 +113,7 @@ class JobDefinition:
 
     @property
     def stored_options(self) -> Options:
-        """The part of the options that travels with each job."""
+        """The part of the options that is stored with each job."""
         return self.resolved()[2]
 
     @property

@@ -195,7 +195,7 @@ def _trace(error: BaseException) -> str:
     return clean("".join(lines[-200:]), MAX_TRACEBACK_BYTES, keep_end=True)
 
 
-#: Control characters except tab and newline, so that no terminal or page obeys an error message.
+#: Control characters except tab and newline: an error message must not control a terminal or page.
 _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 
 

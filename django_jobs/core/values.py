@@ -58,7 +58,7 @@ class Controls:
     limit: int = 0
     #: keep the result this long, whatever HISTORY says; None = as HISTORY says.
     keep_result: int | None = None
-    more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, carried along
+    more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
 
 PLAIN = Controls()
@@ -73,7 +73,7 @@ class Options:
     timeout: int | None = None
     #: "dead" or "discard"
     on_exhausted: str = "dead"
-    more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, carried along
+    more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
 
 DEFAULT_OPTIONS = Options()

@@ -26,7 +26,7 @@ _OF_ONE_CALL = ("job_id", "run_at", "expires_at", "on_commit", "block_timeout", 
 
 
 class AllCalls(AsyncCalls[P]):
-    """Every call that enqueues, and `using`, which changes options for the next one."""
+    """Every call that enqueues, and `using`, which changes the options of the next one."""
 
     def using(self, **options: Any) -> Using[P]:
         """Return a copy that enqueues with other options, for any call.

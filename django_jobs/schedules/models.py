@@ -36,7 +36,7 @@ def no_keywords() -> dict[str, object]:
 
 
 class Schedule(models.Model):
-    """A job and when it runs."""
+    """One schedule: a job, and when it runs."""
 
     name = models.CharField(_("name"), max_length=100, unique=True)
     job = models.CharField(_("job"), max_length=200, help_text=_("The name of a registered job."))

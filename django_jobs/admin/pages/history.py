@@ -23,5 +23,5 @@ def history(console: Console) -> HttpResponse:
 
 
 def logged_object(console: Console, about: str) -> HttpResponse:
-    """Redirect to the target of a link in the admin's "recent actions"."""
+    """Redirect to the history: the admin's "recent actions" link here."""
     return HttpResponseRedirect(console.url("history"))

@@ -20,7 +20,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """One word after `manage.py jobs`."""
+    """One subcommand of `manage.py jobs`."""
 
     help: str
     arguments: Callable[[ArgumentParser], None]
