@@ -20,8 +20,8 @@ _FORMS = {
     "redis+cluster": f"Write 'redis+cluster://host1:6379,host2:6379'. {_ESCAPE}",
 }
 SCHEMES = tuple(_FORMS)
-#: The allowed options after the ? of an address.  redis-py accepts more, but options that repeat commands, decode
-#: replies or limit the connections are left out.
+#: The allowed options after the ? of an address.  Excludes options of redis-py that make the client repeat commands,
+#: decode replies or run out of connections.
 _EVERYWHERE = ("db", "username", "password", "client_name", "socket_timeout", "socket_connect_timeout")
 _TLS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_cert_reqs")
 _OPTIONS = {

@@ -177,7 +177,7 @@ class JobHandle:
         """Cancel a waiting job; ask a running one to stop.  Returns True if the job is cancelled now.
 
         A running job is asked to stop (`ctx.should_stop`) and ends as cancelled unless it succeeds; `refresh()`
-        shows which. A job that waits for its commit is never sent, and leaves no trace in the store."""
+        shows which.  A job that waits for its commit is never sent, and leaves no trace in the store."""
         if self.state == DEFERRED:
             self.state, self._is_final = State.CANCELLED, True
         if self._is_final:

@@ -138,7 +138,7 @@ class JobsBackend(BaseTaskBackend):
 
 
 def _text_keys(kwargs: Any) -> Any:
-    """Check that all keyword arguments have text as names."""
+    """Return the keyword arguments.  Raises InvalidJob unless all names are text."""
     wrong = [key for key in kwargs if not isinstance(key, str)]
     if wrong:
         raise InvalidJob(f"Keyword argument {wrong[0]!r} is no text.")
