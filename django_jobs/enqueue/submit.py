@@ -238,7 +238,7 @@ def _on_commit(ready: list[Ready], settings: Settings) -> None:
         each.handle.state = DEFERRED
     connection = connections[settings.database]
     commit = _commits.setdefault(connection, _Commit())
-    commit.refused.clear()  # left by an earlier transaction whose last savepoint was rolled back; the log has them
+    commit.refused.clear()  # from an earlier transaction whose last callback was rolled back; the log has them
     # Django itself uses these ids to decide what a rollback discards.
     savepoints = frozenset(connection.savepoint_ids)
     group = commit.groups.get(savepoints)

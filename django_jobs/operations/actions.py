@@ -144,8 +144,8 @@ def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     """Give a waiting job other arguments: JSON values as `payloads.arguments_of` shows them.  False: it has these
     already.
 
-    It keeps its place and its time; its unique key and its limit key are computed again.  A masked value keeps the
-    stored value.  Raises InvalidArguments, PayloadError, JobNotFound, JobMoved if the job runs or has ended,
+    It keeps its place, its turn and its time; its unique key and its limit key are computed again.  A masked value
+    keeps the stored value.  Raises InvalidArguments, PayloadError, JobNotFound, JobMoved if the job runs or has ended,
     DuplicateJob if an equal job has the new key, CorruptRecord, UnknownJob."""
     store = get_store()
     for _ in range(EDITS):
@@ -185,7 +185,7 @@ def retry_as_seen(info: JobInfo) -> bool:
 
 
 def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
-    """Close a queue, or one job type in it, until `until` (ms; 0 = no limit) or until it is resumed."""
+    """Close a queue, or one job type in it, until `until` (ms; 0 = no end) or until it is resumed."""
     check_queue(queue)
     if name is not None:
         check_name(name, "pause")

@@ -15,7 +15,7 @@ from django_jobs.core.outcome import SnoozeFor
 from django_jobs.remote.models import RemoteJobType
 from django_jobs.remote.push import push
 
-#: Delay (ms) before a pull job that a Django worker has claimed is offered again to the workers that can run it.
+#: Delay (ms) before a pull job that a Django worker claimed is offered again: its own worker may claim it by then.
 LEAVE_FOR = 5_000
 
 

@@ -21,7 +21,7 @@ class ScheduleState:
     facts: dict[str, Any]
 
     def since(self, entry: Entry) -> int | None:
-        """ms: earlier fire times do not count for this schedule; None = it was never seen."""
+        """ms: fire times up to this moment do not count for this schedule; None = it was never seen."""
         return self._ms(_since(entry))
 
     def passed_over(self, entry: Entry) -> int:

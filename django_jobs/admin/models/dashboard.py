@@ -40,7 +40,7 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
 ]
 
 
-class DashboardAdmin(admin.ModelAdmin):  # not subscriptable at run time
+class DashboardAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """Does not list a table: each of its URLs is a page of the console."""
 
     def get_urls(self) -> list[URLPattern]:

@@ -22,7 +22,7 @@ from django_jobs.models import Schedule
 NEXT = 5
 
 
-class ScheduleForm(forms.ModelForm):  # not subscriptable at run time
+class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
     """Offers the registered jobs."""
 
     class Meta:
@@ -38,7 +38,7 @@ class ScheduleForm(forms.ModelForm):  # not subscriptable at run time
         self.fields["job"].widget = forms.Select(choices=names)
 
 
-class ScheduleAdmin(admin.ModelAdmin):  # not subscriptable at run time
+class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """The schedules that people write."""
 
     form = ScheduleForm

@@ -54,7 +54,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
             return JsonResponse(shown(archived, principal, archived=True))
     args, kwargs = call_of(body.data, remote=name in known())
     new = request_for(definition, args, kwargs)
-    # Clients can wait themselves: a full queue must not block a web process.
+    # The client can wait instead: a full queue must not block a web process.
     new.id, new.meta, new.on_commit, new.block_timeout = id, {PUT: digest}, False, 0
     new.digest = digest[:DIGEST_LENGTH]
     new.run_at, new.expires_at = ms(body.run_after, "run_after") or 0, ms(body.expires_at, "expires_at")

@@ -98,7 +98,7 @@ def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim
 
 
 def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
-    """Return what the worker is sent; None if the record cannot be read (people will see it) or may not start yet."""
+    """Return what the worker is sent; None if the record is unreadable (people see it) or the job may not start yet."""
     store = get_store()
     try:
         job = decode(claim.id, claim.queue, claim.record)
