@@ -25,13 +25,13 @@ from django_jobs.stores.contract.store import MAX_BATCH
 
 #: The oldest server version that has the commands used by the scripts.
 OLDEST = (6, 2)
-#: If clocks differ by more (s), times in the admin are misleading; if by half a lease, leases are wrong.
+#: If clocks differ by more (s), times in the admin are misleading; if by half a lease, they are wrong.
 CLOCK = 2.0
 #: Maximum jobs checked per queue and state.
 LOOK = 500
 #: Maximum orphans that are named.
 NAMED = 5
-#: Repair stops after this many steps in a row that repair nothing while something is still wrong.
+#: Repair stops after this many fruitless steps in a row, even if something is still wrong: more would not help.
 FRUITLESS = 20
 #: Descriptions of the kinds of `Store.faults`.
 ORPHANS = {
