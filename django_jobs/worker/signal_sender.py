@@ -54,7 +54,7 @@ class SignalOutbox:
     def give(self, channel: Channel) -> None:
         """Give the maintenance process at the other end as many events as its channel has room for."""
         while self._given < min(len(self._waiting), AT_ONCE):
-            if not channel.send({"do": "announce", "notice": to_words(self._waiting[self._given])}):
+            if not channel.send({"do": "announce", "signal_event": to_words(self._waiting[self._given])}):
                 break
             self._given += 1
 

@@ -136,7 +136,7 @@ class Beat:
 def make_beat(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Beat]:
     clock = Clock()
     for module in ("heartbeat", "reach"):
-        monkeypatch.setattr(f"django_jobs.worker.{module}.monotonic", clock)
+        monkeypatch.setattr(f"django_jobs.worker.parent.{module}.monotonic", clock)
     return lambda *queues, **given: Beat(clock, *queues, **given)
 
 

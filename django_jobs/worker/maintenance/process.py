@@ -97,7 +97,7 @@ class MaintenanceProcess:
                 case "spare":
                     self.tasks.spare_expired_leases(message["seconds"])
                 case "announce":
-                    self.signal_sender.take(message["notice"])
+                    self.signal_sender.take(message["signal_event"])
                 case "retire":
                     self._retire()
         if not self.channel.is_open:
