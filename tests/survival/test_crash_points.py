@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from time import monotonic
 
 import pytest
@@ -64,10 +65,27 @@ def lead_there(point: str, site: Site, doomed: Pool) -> None:
 
 @pytest.mark.accepts("G04", "G51", "G52", "P14", "R03", "R17")
 @pytest.mark.parametrize("point", POINTS)
-def test_a_worker_that_dies_there_loses_nothing(site: Site, point: str, pace: Pace) -> None:
+def test_a_worker_that_dies_there_loses_nothing(site: Site, point: str) -> None:
+    die_there(site, point, PASSES, lambda began, promise: None)
+
+
+@pytest.mark.accepts("R17")
+@pytest.mark.parametrize("point", POINTS)
+def test_what_a_worker_held_that_died_there_runs_elsewhere_in_time(site: Site, point: str, pace: Pace) -> None:
+    die_there(
+        site,
+        point,
+        (1,),
+        lambda began, promise: pace.within(began, promise, "a lease, the search for lost ones, and the jobs"),
+    )
+
+
+def die_there(site: Site, point: str, passes: tuple[int, ...], judge: Callable[[float, float], object]) -> None:
+    """Let a worker die at this point, once for each of `passes` (at which passing).  `judge(when it died, seconds)` is
+    called when another worker has done the work."""
     producer = site.producer()
     killed: set[int] = set()
-    for turn, number in enumerate(PASSES):
+    for turn, number in enumerate(passes):
         died = site.folder / f"died-{turn}"
         if point.startswith(("shutdown", "reap")):
             number = 1
@@ -79,7 +97,7 @@ def test_a_worker_that_dies_there_loses_nothing(site: Site, point: str, pace: Pa
         healthy = site.pool("--drain-timeout", "5")
         site.wait_drained(seconds=30)
         work = ONE_BY_ONE if point.startswith("shutdown") else WORK
-        pace.within(began, LEASE + 5 + work, "a lease, the search for lost ones, and the jobs")
+        judge(began, LEASE + 5 + work)
         if doomed.process.poll() is None:
             assert doomed.stop() in (0, -signal.SIGKILL)
         killed |= doomed.seen
