@@ -1,5 +1,5 @@
 -- Jobs that succeeded, returned None and left the history within the last minute, so that callers who ask for one get
--- this answer.  Their ids are in two texts, which cost a fifth of two sets: many jobs end, and few are asked for.  The
+-- this answer.  Their ids are in two texts, which cost less than two sets: many jobs end, and few are asked for.  The
 -- newer text becomes the older one after a minute, or when it is long; the older one expires when all its ids are a
 -- minute old.
 --! keys returned returned_before
