@@ -16,6 +16,7 @@ from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import find, shown
 from django_jobs.api.endpoints import jobs
 from django_jobs.conf import get_settings
+from django_jobs.core import registry
 from django_jobs.core.outcome import clean, failed_attempt
 from django_jobs.core.values import Claim, JobInfo, Lane, State
 from django_jobs.events.announce import announce_expired
@@ -92,6 +93,7 @@ def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim
         lease=round(lease * 1000),
         max_running=get_settings().queues[queue].max_concurrency,
         lease_each=True,
+        knows=registry.digest(),  # a worker may have parked jobs of a type that it did not know yet
     )
     announce_expired(queue, claimed.expired, claimed.now, deliver_here)
     return claimed.claims, claimed.left if claimed.claims else 0

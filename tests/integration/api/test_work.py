@@ -43,6 +43,14 @@ class TestClaim:
         assert ids == {"1", "2"}
         assert claim(limit=limit) == []
 
+    def test_a_job_that_a_worker_parked_because_it_did_not_know_the_type_yet_is_handed_out(
+        self, api: Api, claim: Callable[..., Any], store: Store
+    ) -> None:
+        api.put("v1/jobs/php.resize/1")
+        (early,) = store.claim("pull", "django", 1, lease=30_000, knows="an earlier digest").claims
+        assert store.park(early, "an earlier digest") == State.BLOCKED
+        assert [job["id"] for job in claim()] == ["1"]
+
     def test_waiting_for_work_ends_when_there_is_some_or_the_time_is_over(
         self, api: Api, claim: Callable[..., Any]
     ) -> None:
