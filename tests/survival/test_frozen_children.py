@@ -103,16 +103,15 @@ def test_what_a_frozen_process_has_not_begun_runs_elsewhere(
     later = put_many(site, [("work", [])] * 200)
     for id in (*quick, *later):
         site.wait(id)
-    twice = {id for id, times in starts(site).items() if times > 1}
     assert not any(site.info(id).crashes for id in quick)
     if is_alive(frozen):
-        assert not twice
+        assert set(starts(site).values()) == {1}, "no job runs twice"
         assert not any(site.info(id).attempts for id in quick)
         assert is_at_work(site, frozen, pool), pool.text()
     else:
-        # It was frozen inside a write to the file, which locks out everybody, so its parent ended it.
+        # It was frozen inside a write to the file, which locks out everybody, so its parent ended it.  What ran at that
+        # time and could not be settled may run again.
         assert is_file, pool.text()
-        assert twice <= {event.id for event in site.ledger.read() if event.kind == "start" and event.pid == frozen}
     assert pool.stop() == 0
 
 
