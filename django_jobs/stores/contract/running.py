@@ -298,10 +298,10 @@ class RunningStore(ABC):
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
         """Remove what `archive_batch` returned and the archiver has written.  Keys that are gone are ignored."""
 
-    def locked_by(self) -> int:
+    def locked_by(self) -> int | None:
         """Return the id of the process that keeps all others from writing now; 0 if there is none, or it is not
-        known."""
-        return 0
+        known; None if the store is a server, which has no such lock."""
+        return None
 
     def abandon(self) -> None:  # noqa: B027  (most stores have nothing to do)
         """Drop the sockets in a copy of the process that a job has made, without sending anything or taking a lock."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 
 from django_jobs.core.values import Claim, Lane
@@ -86,12 +87,15 @@ class FrozenChildren:
             return self._is_locked
         self.lock_due = now + LOOK / 2
         pid = self.store.locked_by()
+        if pid is None:
+            self.lock_due = inf  # a server has no such lock: nobody need wake up for it
+            return False
         child = self.child_processes.children.get(pid)
-        if child is None or child.killed_for:
-            pid = 0
+        if child is not None and child.killed_for:
+            child = None
         if pid != self._locked_by[0]:
             self._locked_by = (pid, now)
-        self._is_locked = child is not None and pid != 0 and now > self._locked_by[1]
+        self._is_locked = child is not None and now > self._locked_by[1]
         if child is not None and self._is_locked:
             if child.pinged_at is None:
                 child.ping(self.child_processes.serial)
