@@ -154,15 +154,18 @@ def test_a_broken_key_in_one_queue_stops_no_other(server: RedisServer, tmp_path:
 @pytest.mark.timed
 def test_a_time_limit_is_kept_while_the_store_is_silent(site: WorkerSite, server: RedisServer, pace: Pace) -> None:
     """The parent waits for the store for seconds; its decision to end a job does not."""
-    site.jobs_settings["LEASE"] = 6  # a heartbeat each second, and no lease ends meanwhile
+    site.jobs_settings["LEASE"] = 3  # a heartbeat each half second, and no lease ends meanwhile
     pool = site.pool()
     warm(site)
     id = site.put("holds_gil", 60, timeout=2500, max_attempts=1)
     site.ledger.wait_for(lambda events: any(event.id == id for event in events), "it runs")
     (started,) = [event for event in site.ledger.read() if event.id == id]
+    limit = started.at / 1e9 + 2.5
+    # One heartbeat begins in the last half second before the limit.  It waits 3 s for its answer: longer than promised.
+    wait_until(lambda: monotonic() > limit - 0.6, "the limit is near", every=0.01)
     with paused(server):
         wait_until(lambda: not is_alive(started.pid), "its process is ended")
-        pace.within(started.at / 1e9, 2.5 + 2, "the limit, and 2 s")
+        pace.within(limit, 2, "the limit, and 2 s")
     (attempt,) = site.wait(id, State.DEAD).attempts
     assert attempt.outcome == "timeout"
     assert pool.stop() == 0
