@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django_jobs.core.values import Edited, State
+from django_jobs.core.values import FINISHED, Edited, State
 
 
 class OperatingStore(ABC):
@@ -71,13 +71,15 @@ class OperatingStore(ABC):
 
     @abstractmethod
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
-        """Walk through the ids in one state, each once, in batches.  Jobs that enter or leave the state meanwhile may
-        be missed; no other job is.  Returns ids and the next cursor ("" = the end).  Raises ValueError for a cursor
-        that it cannot read."""
+        """Walk through the ids in one state, in batches.  Jobs that enter or leave the state meanwhile may be missed;
+        no other job is.  An id may come twice, in two batches, if the number of jobs in the state changes much
+        meanwhile: a caller counts the jobs that it changed, not the ids.  Returns ids and the next cursor ("" = the end).  Raises
+        ValueError for a cursor that it cannot read."""
 
     @abstractmethod
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
-        """Put a finished job back as it was (to undo a delete; for tests).  False if the id exists."""
+        """Put a finished job back as it was (to undo a delete; for tests).  False if the id exists.  Raises ValueError
+        if the state is not a finished one: the job would run, without what `enqueue` checks."""
 
     # -- workers and shared documents ----------------------------------------
 
@@ -103,3 +105,9 @@ class OperatingStore(ABC):
     @abstractmethod
     def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
         """Set some entries of the object, each atomically; the value None removes the entry."""
+
+
+def check_finished(state: State) -> None:
+    """Raise ValueError unless `restore` may put a job into that state."""
+    if state not in FINISHED:
+        raise ValueError(f"restore puts back finished jobs; {state} is not one of {sorted(FINISHED)}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from django_jobs.core.values import Edited, State
 from django_jobs.stores.contract.documents import read_entry
-from django_jobs.stores.contract.operating import OperatingStore
+from django_jobs.stores.contract.operating import OperatingStore, check_finished
 from django_jobs.stores.redis.base import RedisPart, texts, unsigned_line
 from django_jobs.stores.redis.connection.transport import Argument
 
@@ -61,11 +61,12 @@ class RedisOperating(RedisPart, OperatingStore):
         self._run_once("resume", queue, name or "")
 
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
+        check_finished(state)
         return bool(self._run_once("restore", queue, id, record, state.value))
 
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
-        """The cursor is `key:redis cursor`.  SCAN returns every id that stays, but some perhaps twice; acting on an id
-        twice has no effect, and the callers count what moved."""
+        """The cursor is `key:redis cursor`.  SCAN returns every id that stays, and some twice if the key is resized
+        between two calls.  (A walk in the order of scores would miss a job whose score changes.)"""
         keys = WALKED[state]
         name, _, position = (cursor or f"{keys[0]}:0").partition(":")
         if name not in keys or not position.isdigit():

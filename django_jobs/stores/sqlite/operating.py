@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from django_jobs.core.values import FINISHED, PLAIN, WAITING, Attempt, Controls, Edited, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.operating import OperatingStore
+from django_jobs.stores.contract.operating import OperatingStore, check_finished
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import admit_resumed
 from django_jobs.stores.sqlite.database.editing import edit
@@ -136,8 +136,7 @@ class SqliteOperating(SqlitePart, OperatingStore):
         return [id for _, id in found], str(found[-1][0]) if len(found) == limit else ""
 
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
-        if state not in FINISHED:
-            raise ValueError(f"restore puts back finished jobs; {state} is not one of {sorted(FINISHED)}.")
+        check_finished(state)
         with self.writing(queue) as move:
             if move.row(id) is not None:
                 return False

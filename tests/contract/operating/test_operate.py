@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import Job, State
+from django_jobs.exceptions import StoreCorrupt
 from django_jobs.serialization.record import encode
 from tests.contract.acts import (
     FAILED,
@@ -217,6 +218,24 @@ class TestRestore:
         in_state("a", State.QUEUED)
         assert not store.restore(Q, "a", encode(Job("a", Q, "other", b"[[],{}]", 1)), State.DEAD)
         assert state_of(store, "a") is State.QUEUED
+
+    def test_does_nothing_the_second_time(self, store):
+        assert store.restore(Q, "a", b"-", State.DEAD)
+        assert not store.restore(Q, "a", b"-", State.DEAD)
+
+    @pytest.mark.parametrize("state", [*WAITING, State.RUNNING])
+    def test_refuses_a_state_in_which_the_job_would_run(self, store, state):
+        with pytest.raises(ValueError, match=f"{state.value} is not one of"):
+            store.restore(Q, "a", b"-", state)
+        assert store.get(Q, "a") is None
+
+
+@pytest.mark.redis
+def test_a_place_that_cannot_be_written_leaves_no_record_of_a_restored_job(redis_store):
+    redis_store.transport.command("SET", redis_store.keys.of(Q)["dead"], "of another type")
+    with pytest.raises(StoreCorrupt):
+        redis_store.restore(Q, "a", b"-", State.DEAD)
+    assert redis_store.transport.command("HLEN", redis_store.keys.of(Q)["jobs"]) == 0
 
 
 class TestWalkingTheIds:
