@@ -73,8 +73,8 @@ class OperatingStore(ABC):
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
         """Walk through the ids in one state, in batches.  Jobs that enter or leave the state meanwhile may be missed;
         no other job is.  An id may come twice, in two batches, if the number of jobs in the state changes much
-        meanwhile: a caller counts the jobs that it changed, not the ids.  Returns ids and the next cursor ("" = the end).  Raises
-        ValueError for a cursor that it cannot read."""
+        meanwhile: a caller counts the jobs that it changed, not the ids.  Returns ids and the next cursor ("" = the
+        end).  Raises ValueError for a cursor that it cannot read."""
 
     @abstractmethod
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
