@@ -40,7 +40,7 @@ ROOMS = """
 """
 RANK = {room: rank for rank, line in enumerate(ROOMS.strip().splitlines()) for room in line.split()}
 #: The one import that climbs, because it is made when a call asks for it: EAGER runs a job where it is enqueued.
-CLIMBS = {("enqueue.send", "execution.eager")}
+CLIMBS = {("enqueue.submit", "execution.eager")}
 
 
 #: Circles that are still there: for types only, or made when a call asks for it.  None may be added.
@@ -217,4 +217,4 @@ def test_the_walls_are_looked_at():
     """The tests above would pass on an empty folder."""
     assert len(MODULES) > 200
     assert "stores.contract.store" in set(imports_of(MODULES["stores.sqlite.store"]))
-    assert "execution.eager" in set(imports_of(MODULES["enqueue.send"]))
+    assert "execution.eager" in set(imports_of(MODULES["enqueue.submit"]))

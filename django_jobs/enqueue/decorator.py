@@ -11,7 +11,7 @@ from django_jobs.core import registry
 from django_jobs.core.context import JobContext
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import NAMES, check_options
-from django_jobs.enqueue.async_methods import AsyncCalls
+from django_jobs.enqueue.methods import AsyncCalls
 from django_jobs.enqueue.request import check_id, check_patience, moment, unknown_queue
 from django_jobs.exceptions import InvalidArguments, InvalidJob
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import wait
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
@@ -22,6 +23,7 @@ from django_jobs.stores.contract.ends import End
 DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class JobHandle:
     """One job, as last read from the store.  `refresh()` reads it again; `wait()` waits until it has ended.
 
@@ -29,18 +31,15 @@ class JobHandle:
     "full" (the queue had no room).  Jobs with the last two were not stored.
     """
 
-    __slots__ = ("_info", "_is_final", "added", "id", "name", "queue", "state")
-
-    def __init__(
-        self, id: str, name: str, queue: str, state: str = State.QUEUED, *, info: JobInfo | None = None
-    ) -> None:
-        self.id, self.name, self.queue = id, name, queue
-        self.state: str = state
-        #: the store's answer; None until it was asked.
-        self.added: Added | None = None
-        self._info = info
-        #: the store cannot add anything: the job ran where it was enqueued, or was cancelled before it was sent.
-        self._is_final = False
+    id: str
+    name: str
+    queue: str
+    state: str = State.QUEUED
+    #: the store's answer; None until it was asked.
+    added: Added | None = None
+    _info: JobInfo | None = None
+    #: the store cannot add anything: the job ran where it was enqueued, or was cancelled before it was sent.
+    _is_final: bool = False
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.name} {self.id} {self.state}>"
@@ -240,7 +239,9 @@ def get_job(id: str, queue: str | None = None) -> JobHandle:
         info = info or next((left for name in configured if (left := _left_behind(name, id))), None)
     if info is None:
         raise _not_found(id)
-    return JobHandle(info.id, name_of(info.record), info.queue, info.state, info=info)
+    handle = JobHandle(info.id, name_of(info.record), info.queue)
+    handle.show(info)
+    return handle
 
 
 async def aget_job(id: str, queue: str | None = None) -> JobHandle:

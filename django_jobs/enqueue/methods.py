@@ -1,10 +1,12 @@
-"""The calls that enqueue, as methods of every job: `send_receipt.enqueue(7)`, `send_receipt.using(queue="mail")…`."""
+"""The calls that enqueue, as methods of every job: `send_receipt.enqueue(7)`, `await send_receipt.aenqueue(7)`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec
+
+from asgiref.sync import sync_to_async
 
 from django_jobs.core.definition import JobDefinition
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
@@ -124,6 +126,57 @@ class Calls(Generic[P]):
         """A key of the caller's replaces the arguments, unless the caller chose otherwise."""
         chosen = self._overrides.get("on_conflict", self._definition.on_conflict)
         return "replace" if chosen == "skip" else chosen
+
+
+class AsyncCalls(Calls[P]):
+    """The calls of Calls with `a` before the name: the same, awaited.
+
+    They run on Django's thread for sync code, so they see a transaction that was opened there and wait for its commit.
+    """
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Async twin of `enqueue`."""
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
+    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Async twin of `enqueue_in`."""
+        return await sync_to_async(self.enqueue_in)(delay, *args, **kwargs)
+
+    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Async twin of `enqueue_at`."""
+        return await sync_to_async(self.enqueue_at)(when, *args, **kwargs)
+
+    async def atry_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Async twin of `try_enqueue`."""
+        return await sync_to_async(self.try_enqueue)(*args, **kwargs)
+
+    async def aenqueue_many(
+        self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
+    ) -> list[JobHandle]:
+        """Async twin of `enqueue_many`."""
+        return await sync_to_async(self.enqueue_many)(calls, job_ids=job_ids)
+
+    async def aenqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Async twin of `enqueue_unique`."""
+        return await sync_to_async(self.enqueue_unique)(*args, **kwargs)
+
+    async def aenqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Async twin of `enqueue_unique_in`."""
+        return await sync_to_async(self.enqueue_unique_in)(delay, *args, **kwargs)
+
+    async def aenqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Async twin of `enqueue_unique_at`."""
+        return await sync_to_async(self.enqueue_unique_at)(when, *args, **kwargs)
+
+    async def aenqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+        """Async twin of `enqueue_unique_by_key`."""
+        return await sync_to_async(self.enqueue_unique_by_key)(key, *args, **kwargs)
+
+    async def aenqueue_unique_by_key_in(
+        self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle | None:
+        """Async twin of `enqueue_unique_by_key_in`."""
+        return await sync_to_async(self.enqueue_unique_by_key_in)(key, delay, *args, **kwargs)
 
 
 def _give_ids(requests: Sequence[NewJobRequest], job_ids: Sequence[str]) -> None:

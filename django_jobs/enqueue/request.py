@@ -1,4 +1,6 @@
-"""One job on its way to the store: the request that enqueue middleware gets, and its encoding."""
+"""One job on its way to the store: the request that enqueue middleware gets, its keys, and its encoding.
+
+Unique keys are SHA-256 over canonical JSON.  1, 1.0, "1" and True differ; the order of arguments does not matter."""
 
 from __future__ import annotations
 
@@ -10,20 +12,23 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from hashlib import sha256
 from os import urandom
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_jobs.conf import Settings
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import JobOptions
-from django_jobs.core.values import Controls, Job, NewJob
-from django_jobs.enqueue.unique_keys import digest_of_arguments, digest_of_key, limit_key
+from django_jobs.core.values import Controls, Job, NewJob, State
+from django_jobs.enqueue.handle import JobHandle
 from django_jobs.exceptions import InvalidArguments, PayloadError, UnknownQueue
 from django_jobs.serialization import arguments
 from django_jobs.serialization import record as codec
+from django_jobs.serialization.arguments import canonical
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 #: Characters of a digest that are kept: enough to tell two calls apart.  Each remembered id costs one digest.
 DIGEST_LENGTH = 20
+#: A limit key up to this length is kept as text, which people can read in the admin.
+_READABLE = 100
 #: Means that no key was given; None is a valid key.
 NO_KEY: Any = object()
 
@@ -73,6 +78,14 @@ class NewJobRequest:
         return self.definition.name
 
 
+class Ready(NamedTuple):
+    """An encoded job, and the handle that its caller has."""
+
+    request: NewJobRequest
+    new: NewJob
+    handle: JobHandle
+
+
 def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     """Return what the store takes.  Raises every error that a request can have, before the store is called."""
     definition = request.definition
@@ -95,15 +108,17 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
         id = request.id
         # Two callers that use one id must not look like one call sent twice: only a repeated send has the same bytes.
         meta = {**(meta or {}), "nonce": urandom(8).hex()}
-    _, options, stored, controls = definition.resolved()
+    _, options, stored, shared = definition.resolved()
     if request.max_attempts is not None and request.max_attempts != stored.max_attempts:
         stored = replace(stored, max_attempts=request.max_attempts)
-    controls = _controls(request, options, controls)
+    controls = _controls(request, options, shared)
     run_in = None if request.run_at else request.run_in or None
-    # The store fills in the time, by its clock.
+    # The store fills in both times, by its clock: of expiry, and of enqueueing.
     expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
-    # The store fills in the time of enqueueing, by its clock.
-    record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
+    if controls is shared and not meta:
+        record = codec.shared_head(definition.name, stored, controls) + data
+    else:
+        record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
     conflict = request.on_conflict if controls.unique else "skip"
     # Only a job with a caller's id, or one that must not run twice, has a digest; others cost nothing more.
     is_promise = request.id is not None or controls.at_most_once
@@ -124,6 +139,11 @@ def sent_later(new: NewJob, elapsed: int) -> NewJob:
     late = 0 if new.run_at else max(0, elapsed - run_in)  # how long ago it could first have run
     expires_in = None if new.expires_in is None else max(0, new.expires_in - late)
     return new._replace(run_in=None if new.run_in is None else max(0, run_in - elapsed), expires_in=expires_in)
+
+
+def state_of(new: NewJob, now: int) -> State:
+    """Return the state that a job has after it was added."""
+    return State.SCHEDULED if new.run_in or new.run_at > now else State.QUEUED
 
 
 def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -> Controls:
@@ -150,6 +170,76 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -
         else:
             changes["unique_mode"], changes["unique_for"] = "period", max(1, round(request.unique * 1000))
     return replace(controls, **changes) if changes else controls
+
+
+# -- keys ----------------------------------------------------------------------
+
+
+def digest_of_arguments(
+    definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any], only: Sequence[str] | None = None
+) -> str:
+    """Return the key of a call: equal for calls that mean the same, however the arguments were passed.
+
+    Defaults count as if they had been passed.  `only` names the parameters that matter; None = all of them.
+    """
+    bound = _arguments_by_name(definition, args, kwargs)
+    if only is not None:
+        if unknown := [name for name in only if name not in bound]:
+            raise InvalidArguments(f"{definition.name}: unique_on names {unknown[0]!r}, which this call does not have.")
+        bound = {name: bound[name] for name in only}
+    return _digest(["arguments", definition.name, bound])
+
+
+def digest_of_key(definition: JobDefinition, key: Any) -> str:
+    """Return the key of a call that is unique by a value of the caller's.  Raises PayloadError if it is not JSON."""
+    return _digest(["key", definition.name, key])
+
+
+def limit_key(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return the key that `max_concurrency` counts this call under: the job's name and its `concurrency_key`."""
+    key = definition.concurrency_key
+    if key is None:
+        return definition.name
+    if callable(key):
+        value = key(*args, **kwargs)
+    else:
+        bound = _arguments_by_name(definition, args, kwargs)
+        if key not in bound:
+            raise InvalidArguments(f"{definition.name}: concurrency_key names {key!r}, which this call does not have.")
+        value = bound[key]
+    text = canonical(value, "concurrency_key")
+    return f"{definition.name}:{text.decode() if len(text) <= _READABLE else sha256(text).hexdigest()}"
+
+
+def _arguments_by_name(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments by parameter name; `**kwargs` become single entries, `*args` stay one entry."""
+    bound = definition.bind(args, kwargs)
+    given = set(bound.arguments)
+    bound.apply_defaults()
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        parameter = definition.signature.parameters[name]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named.update(value)
+        elif name in given or parameter.kind is parameter.VAR_POSITIONAL or _can_be_stored(value):
+            named[name] = list(value) if parameter.kind is parameter.VAR_POSITIONAL else value
+    return named
+
+
+def _can_be_stored(default: Any) -> bool:
+    """Return whether a default can be stored.  One such as `object()` says nothing about the call and is never sent."""
+    try:
+        canonical(default)
+    except PayloadError:
+        return False
+    return True
+
+
+def _digest(parts: list[Any]) -> str:
+    return sha256(canonical(parts, "unique key")).hexdigest()
+
+
+# -- values that callers give ----------------------------------------------------
 
 
 def new_id(now: int) -> str:

@@ -1,32 +1,39 @@
 """The only way in: every call that enqueues ends in `submit` or `submit_many`.
 
 bound → enqueue middleware → encoded → now, or when the transaction commits → store → signal → handle
+
+Long because a request has one way to the store: what an answer means to handles, receivers and callers is decided here.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
-from time import monotonic
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
-from django.db import connections, transaction
+from django.db import connections
 from django.utils.module_loading import import_string
 
-from django_jobs.conf import Settings, get_settings
+from django_jobs.conf import QueueSettings, Settings, get_settings
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.discovery import remedy
-from django_jobs.core.values import Added, NewJob, State
+from django_jobs.core.values import Added, JobInfo
+from django_jobs.enqueue import commits
 from django_jobs.enqueue import request as new_job
-from django_jobs.enqueue.handle import DEFERRED, JobHandle
-from django_jobs.enqueue.request import NO_KEY, NewJobRequest, check_id, encode, moment, sent_later
-from django_jobs.enqueue.send import Ready, send, send_calls, send_one
-from django_jobs.exceptions import JobsError, StoreUnavailable
+from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
+from django_jobs.enqueue.request import NO_KEY, NewJobRequest, Ready, check_id, encode, moment, state_of
+from django_jobs.exceptions import DuplicateJob, JobIds, JobsError, QueueFull, StoreError, StoreUnavailable
+from django_jobs.signals import job_enqueued
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.batches import MAX_BATCH, MAX_BYTES, in_batches
+
+#: Shortest and longest pause between two tries at a full queue, in seconds.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 
 logger = logging.getLogger("django_jobs")
 
@@ -67,7 +74,7 @@ def submit_many(requests: Iterable[NewJobRequest], answered: Collection[str] = (
     for on_commit in (False, True):
         chosen = [each for each in ready if _waits_for_commit(each.request, settings) is on_commit]
         if chosen and on_commit:
-            _on_commit(chosen, settings)
+            commits.wait_for_commit(chosen, settings, send_calls)
         elif chosen:
             send(chosen)
     return handles
@@ -128,7 +135,7 @@ def _add(request: NewJobRequest) -> JobHandle:
     settings = get_settings()
     ready = _make_ready(request, settings)
     if _waits_for_commit(request, settings):
-        _on_commit([ready], settings)
+        commits.wait_for_commit([ready], settings, send_calls)
     else:
         send_one(ready, settings)
     return ready.handle
@@ -139,7 +146,7 @@ def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
         _warn_of_late(request.definition, settings)
     now = new_job.now_ms()
     request.sent = new = encode(request, settings, now)
-    return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, _state(new, now)))
+    return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, state_of(new, now)))
 
 
 def _warn_of_late(definition: JobDefinition, settings: Settings) -> None:
@@ -154,10 +161,6 @@ def _warn_of_late(definition: JobDefinition, settings: Settings) -> None:
         definition.func.__module__,
         remedy(definition.func.__module__),
     )
-
-
-def _state(new: NewJob, now: int) -> State:
-    return State.SCHEDULED if new.run_in or new.run_at > now else State.QUEUED
 
 
 @lru_cache(maxsize=32)
@@ -188,9 +191,6 @@ def _must_return_a_handle(path: str, layer: GetHandle, request: NewJobRequest) -
     return handle
 
 
-# -- transactions ---------------------------------------------------------------
-
-
 def _waits_for_commit(request: NewJobRequest, settings: Settings) -> bool:
     """Return whether the caller is inside atomic() and the job should wait for the commit."""
     wanted = settings.on_commit if request.on_commit is None else request.on_commit
@@ -202,85 +202,199 @@ def in_transaction(alias: str) -> bool:
     return connections[alias].in_atomic_block
 
 
-class _Call(NamedTuple):
-    """The jobs that one call left for the commit, and when (monotonic)."""
-
-    ready: list[Ready]
-    asked_at: float
+# -- to the store ------------------------------------------------------------------
 
 
-class _Group:
-    """The calls of one transaction that a rollback discards together: they share one callback."""
-
-    def __init__(self, commit: _Commit) -> None:
-        self.calls: list[_Call] = []
-        self.callback = partial(send_after_commit, self.calls, commit)
-
-    def waits(self, callbacks: Sequence[tuple[Any, ...]]) -> bool:
-        """Return whether its callback is still pending.  It is not after a commit or a rollback of its savepoint."""
-        return any(entry[1] is self.callback for entry in callbacks)
-
-
-class _Commit:
-    """What the commit callbacks of one connection share: a group per savepoint, the last group, the errors."""
-
-    def __init__(self) -> None:
-        self.groups: dict[frozenset[Any], _Group] = {}
-        self.last: list[_Call] = []
-        self.refused: list[JobsError] = []
+def send_one(ready: Ready, settings: Settings) -> None:
+    """Send one job, as every plain `enqueue()` does.  Raises QueueFull, DuplicateJob or a StoreError."""
+    if settings.eager:
+        return _run_eagerly(ready)
+    queue = _queue(ready.handle.queue, settings)
+    answer = _ask_store(queue, [ready])[0]
+    _note(ready, answer)
+    if answer is Added.EXISTS:
+        _show_first(ready.handle)
+    return _complain(queue, ready, answer, 0)
 
 
-_commits: WeakKeyDictionary[object, _Commit] = WeakKeyDictionary()
+def _show_first(handle: JobHandle) -> None:
+    """Give the caller a handle for the first job with that id, which may have ended and left long ago."""
+    store = get_store()
+    if (info := store.get(handle.queue, handle.id)) is not None:
+        handle.show(info)
+    elif (known := store.remembered(handle.queue, handle.id)) is not None and known.state is not None:
+        handle.show(JobInfo(handle.id, handle.queue, b"", known.state, at=known.at), final=True)
 
 
-def _on_commit(ready: list[Ready], settings: Settings) -> None:
-    for each in ready:
-        each.handle.state = DEFERRED
-    connection = connections[settings.database]
-    commit = _commits.setdefault(connection, _Commit())
-    commit.refused.clear()  # from an earlier transaction whose last callback was rolled back; the log has them
-    # Django itself uses these ids to decide what a rollback discards.
-    savepoints = frozenset(connection.savepoint_ids)
-    group = commit.groups.get(savepoints)
-    if group is None or not group.waits(connection.run_on_commit):
-        commit.groups = {at: kept for at, kept in commit.groups.items() if kept.waits(connection.run_on_commit)}
-        group = commit.groups[savepoints] = _Group(commit)
-        transaction.on_commit(group.callback, using=settings.database)
-        commit.last = group.calls
-    group.calls.append(_Call(ready, monotonic()))
-
-
-def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
-    """Send the jobs of one group.  The transaction is committed, so all jobs are due now; every failure is logged, so
-    that operators can act.
-
-    Django stops at the first callback that raises; therefore an error is raised only after the transaction's last
-    group.
-    """
-    away = next((error for error in commit.refused if isinstance(error, StoreUnavailable)), None)
-    for refused, error in send_calls(list(_due(calls)), away):
-        first = refused[0].handle
-        logger.error(
-            "%d job(s) were not enqueued after the commit, the first is %s %s",
-            *(len(refused), first.name, first.id),
-            exc_info=error,
-        )
-        commit.refused.append(error)
-    if calls is commit.last and commit.refused:
-        first_refused = commit.refused[0]
-        commit.refused.clear()
-        raise first_refused
-
-
-def _due(calls: list[_Call]) -> Iterator[list[Ready]]:
-    now = new_job.now_ms()
-    for call in calls:
-        # Skip cancelled and sent jobs: test tools may call the callbacks of a TestCase themselves.
-        elapsed = int((monotonic() - call.asked_at) * 1000)
-        ready = [
-            each._replace(new=sent_later(each.new, elapsed)) for each in call.ready if each.handle.state == DEFERRED
-        ]
+def send(ready: list[Ready]) -> None:
+    """Send jobs with one call to the store per queue and batch.  Raises the errors of `send_one`."""
+    settings = get_settings()
+    if settings.eager:
         for each in ready:
-            each.handle.state = _state(each.new, now)
-        if ready:
-            yield ready
+            _run_eagerly(each)
+        return
+    try:
+        _send_all(ready, settings)
+    except StoreError as error:
+        error.job_ids = JobIds(each.handle.id for each in ready)
+        error.job_ids.answered = frozenset(each.handle.id for each in ready if each.handle.added is not None)
+        raise
+
+
+def _send_all(ready: list[Ready], settings: Settings) -> None:
+    by_queue: dict[str, list[Ready]] = {}
+    for each in ready:
+        by_queue.setdefault(each.handle.queue, []).append(each)
+    accepted = 0
+    for name, jobs in by_queue.items():
+        queue = _queue(name, settings)
+        # The store takes or refuses a batch as a whole: one that is larger than the queue would never fit.
+        most = min(MAX_BATCH, queue.max_length) if queue.max_length else MAX_BATCH
+        for batch in in_batches(jobs, _bytes_of, most):
+            accepted += _send_batch(queue, batch, accepted)
+
+
+def send_calls(calls: Sequence[list[Ready]], away: StoreUnavailable | None = None) -> list[commits.Refused]:
+    """Send the jobs of several calls after one commit.  They are sent together, with one wait for an unreachable
+    store, but each job is refused separately.  `away`: the error, if the store was just found unreachable.  Returns
+    the refused jobs and why."""
+    refused: list[commits.Refused] = []
+    for name, batches in _batches(calls, get_settings()).items():
+        for batch in batches:
+            try:
+                if away is not None:
+                    raise away
+                refused += _send_and_note(name, batch)
+            except JobsError as error:
+                refused.append((batch, error))
+                if isinstance(error, StoreError) and not error.job_ids:
+                    error.job_ids = JobIds(each.handle.id for call in calls for each in call)
+                    told = (each.handle for call in calls for each in call if each.handle.added is not None)
+                    error.job_ids.answered = frozenset(handle.id for handle in told)
+                away = error if isinstance(error, StoreUnavailable) else away
+    return refused
+
+
+def _batches(calls: Sequence[list[Ready]], settings: Settings) -> dict[str, list[list[Ready]]]:
+    """Return, by queue, the batches that are sent with one call each."""
+    by_queue: dict[str, list[list[Ready]]] = {}
+    last: dict[str, int] = {}
+    size: dict[str, int] = {}
+    for number, call in enumerate(calls):
+        for each in call:
+            batches = by_queue.setdefault(each.handle.queue, [[]])
+            most = _queue(each.handle.queue, settings).max_length
+            # A bounded queue takes a batch as a whole or not at all; of several calls, the first may fit.
+            is_full = len(batches[-1]) >= (min(most, MAX_BATCH) if most else MAX_BATCH)
+            is_full = is_full or size.get(each.handle.queue, 0) >= MAX_BYTES
+            if batches[-1] and (is_full or (most and last[each.handle.queue] != number)):
+                batches.append([])
+                size[each.handle.queue] = 0
+            size[each.handle.queue] = size.get(each.handle.queue, 0) + _bytes_of(each)
+            last[each.handle.queue] = number
+            batches[-1].append(each)
+    return by_queue
+
+
+def _bytes_of(ready: Ready) -> int:
+    return len(ready.new.record)
+
+
+def _send_and_note(name: str, batch: list[Ready]) -> list[commits.Refused]:
+    settings = get_settings()
+    if settings.eager:
+        for each in batch:
+            _run_eagerly(each)
+        return []
+    queue, refused = _queue(name, settings), []
+    answers = _ask_store(queue, batch)
+    for each, answer in zip(batch, answers, strict=True):
+        _note(each, answer)
+    for each, answer in zip(batch, answers, strict=True):
+        try:
+            _complain(queue, each, answer, answers.count(Added.ADDED))
+        except JobsError as error:
+            refused.append(([each], error))
+    return refused
+
+
+def _send_batch(queue: QueueSettings, batch: list[Ready], accepted: int) -> int:
+    answers = _ask_store(queue, batch)
+    # Update every handle before the first error is raised: the caller may still use all of them.
+    for each, answer in zip(batch, answers, strict=True):
+        _note(each, answer)
+    taken = answers.count(Added.ADDED)
+    for each, answer in zip(batch, answers, strict=True):
+        if answer is not Added.ADDED:
+            _complain(queue, each, answer, accepted + taken)
+    return taken
+
+
+def _queue(name: str, settings: Settings) -> QueueSettings:
+    # The settings may have changed since the job was checked: it waited for its commit.
+    return settings.queues.get(name) or QueueSettings(name)
+
+
+def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
+    """Ask the store until there is room, if the queue says so: the caller has to wait (ON_FULL "block")."""
+    store, new = get_store(), [each.new for each in batch]
+    try:
+        answers = store.enqueue(queue.name, new, max_length=queue.max_length)
+    except StoreUnavailable as error:
+        error.job_id = new[0].id
+        raise
+    patience = batch[0].request.block_timeout
+    if queue.on_full != "block" or Added.FULL not in answers or patience == 0:
+        return answers
+    deadline = None if patience is None else time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    while Added.FULL in answers and (deadline is None or time.monotonic() < deadline):
+        time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+        pause = min(pause * 2, _LONGEST_PAUSE)
+        full = [i for i, answer in enumerate(answers) if answer is Added.FULL]
+        again = store.enqueue(queue.name, [new[i] for i in full], max_length=queue.max_length)
+        for i, answer in zip(full, again, strict=True):
+            answers[i] = answer
+    return answers
+
+
+def _note(each: Ready, answer: Added) -> None:
+    """Update the handle and, if the job was added, send the signal."""
+    each.handle.added = answer
+    if answer is Added.ADDED:
+        if job_enqueued.receivers:
+            _announce(each)
+    elif answer is Added.FULL:
+        each.handle.state = FULL
+    elif answer is not Added.EXISTS:
+        each.handle.state = DUPLICATE
+
+
+def _complain(queue: QueueSettings, each: Ready, answer: Added, accepted: int) -> None:
+    """Raise an error where the caller wants one."""
+    if answer is Added.FULL and each.request.raise_when_full:
+        raise QueueFull(queue.name, queue.max_length, accepted)
+    if answer in (Added.DUPLICATE, Added.REPLACED) and each.request.on_conflict == "raise":
+        raise DuplicateJob(
+            f"An equal {each.handle.name} job already waits in queue {queue.name!r}, and on_conflict is 'raise'. "
+            "Use enqueue_unique(), which returns None then, or on_conflict='skip'."
+        )
+
+
+def _announce(each: Ready) -> None:
+    handle = each.handle
+    job_enqueued.send_robust(
+        sender=each.request.definition,
+        job_id=handle.id,
+        name=handle.name,
+        queue=handle.queue,
+        attempt=0,
+        job=None,
+        handle=handle,
+    )
+
+
+def _run_eagerly(each: Ready) -> None:
+    _note(each, Added.ADDED)
+    # Execution is a layer above enqueueing; only eager mode calls upwards, and only here.
+    import_string("django_jobs.execution.eager.run")(each.new, each.handle)

@@ -10,7 +10,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.definition import HIDDEN, JobDefinition
 from django_jobs.core.values import Controls, Job
-from django_jobs.enqueue.unique_keys import digest_of_arguments, limit_key
+from django_jobs.enqueue.request import digest_of_arguments, limit_key
 from django_jobs.exceptions import InvalidArguments, PayloadError, Signal
 from django_jobs.serialization import arguments
 from django_jobs.serialization.payloads import arguments_of

@@ -94,11 +94,20 @@ def _meta(line: bytes) -> dict[str, Any]:
 
 def encode(job: Job) -> bytes:
     """Return the record of `job`.  `job.name` must not contain a newline (names are checked at definition)."""
-    options = "" if job.options is DEFAULT_OPTIONS else _options_line(job.options)
-    controls = "" if job.controls is PLAIN else _differing(job.controls)
-    meta = _dumps(job.meta) if job.meta else ""
-    flag = _flag(job.controls) if controls else "-"
-    return f"{flag}\n{job.name}\n{options}\n{controls}\n{job.enqueued_at}\n{meta}\n".encode() + job.args
+    return _head(job.name, job.options, job.controls, job.enqueued_at, job.meta) + job.args
+
+
+def _head(name: str, options: Options, controls: Controls, at: int = 0, meta: dict[str, Any] | None = None) -> bytes:
+    """Return the record up to the arguments."""
+    differing = "" if options is DEFAULT_OPTIONS else _options_line(options)
+    controlled = "" if controls is PLAIN else _differing(controls)
+    sent = _dumps(meta) if meta else ""
+    flag = _flag(controls) if controlled else "-"
+    return f"{flag}\n{name}\n{differing}\n{controlled}\n{at}\n{sent}\n".encode()
+
+
+#: What the records of a job type have in common: if nothing but the arguments is a call's own, they alone follow.
+shared_head = lru_cache(maxsize=1024)(_head)
 
 
 def _flag(controls: Controls) -> str:

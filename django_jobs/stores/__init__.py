@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -16,14 +17,13 @@ _lock = Lock()
 _current: Store | None = None
 
 
+@cache
 def get_store() -> Store:
     """Return the store that DJANGO_JOBS["STORE"] names: made at first use, shared by all threads of the process."""
     global _current
-    store = _current
-    if store is None:
-        with _lock:
-            store = _current = _current or make_store(get_settings())
-    return store
+    with _lock:  # `cache` lets several threads in at the same time
+        _current = _current or make_store(get_settings())
+        return _current
 
 
 def make_store(settings: Settings) -> Store:
@@ -67,14 +67,15 @@ def store_options(settings: Settings) -> StoreOptions:
 def use_store(store: Store | None) -> None:
     """Replace the store of this process (for tests); with None, the next get_store() reads the settings again."""
     global _current
-    _current = store
+    with _lock:
+        _current = store
+        get_store.cache_clear()
 
 
 def _reset(*, setting: str, **_: Any) -> None:
-    global _current
     if setting in {"DJANGO_JOBS", "DEBUG", "CACHES", "BASE_DIR"} and _current is not None:
         _current.close()
-        _current = None
+        use_store(None)
 
 
 setting_changed.connect(_reset)

@@ -37,7 +37,8 @@ def seen(info: JobInfo) -> EnqueuedJob:
     job = decode(info.id, info.queue, info.record)
     args, kwargs = load(job.args)
     at = datetime.fromtimestamp(info.at / 1000, UTC) if info.state in (State.SCHEDULED, State.RETRY) else None
-    handle = JobHandle(info.id, job.name, info.queue, info.state, info=info)
+    handle = JobHandle(info.id, job.name, info.queue)
+    handle.show(info)
     return EnqueuedJob(info.id, job.name, info.queue, args, kwargs, info.state, job.controls.priority, at, handle)
 
 

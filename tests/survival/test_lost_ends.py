@@ -14,7 +14,7 @@ from django_jobs.core.values import Attempt, Claim, Done, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.connection import retry, scripts
+from django_jobs.stores.redis.connection import scripts, transport
 from django_jobs.worker.child.settler import Settler
 from tests.support.proxy import Proxy
 from tests.support.redis_process import RedisServer
@@ -59,7 +59,7 @@ def proxy(quiet_server: RedisServer) -> Iterator[Proxy]:
 @pytest.fixture
 def far(near: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisStore]:
     """The same store behind the proxy, soon out of patience."""
-    monkeypatch.setattr(retry, "LAST_TRY", 0.1)
+    monkeypatch.setattr(transport, "LAST_TRY", 0.1)
     store = RedisStore.from_setting(proxy.url)
     yield store
     store.close()

@@ -1,23 +1,30 @@
-"""What all parts of RedisStore share: calling a script for a queue by its name."""
+"""What all parts of RedisStore share: calling a script for a queue by its name, under an idempotency key.
+
+Each call of a script that may have an effect carries the name of its sender and a number.  The server keeps the last
+answer of each sender in a queue.  If the same number comes again, it returns that answer and does nothing; it refuses a
+lower number, so that a request that was delayed has no effect after a later call of its sender.  A sender ("channel")
+makes one call at a time and is then reused by any thread of its process.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from django_jobs.core.values import Attempt
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.contract.running import MAX_BATCH
 from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.errors import StoreLate
-from django_jobs.stores.redis.connection.idempotency import Channels, Name
+from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import Script, load
-from django_jobs.stores.redis.connection.transport import AnyTransport, Argument
 from django_jobs.stores.redis.keys import Keys
 
-#: Characters.  A longer error text or traceback is cut when it enters the log (workers cut earlier).
-LONGEST_TEXT = 16_384
+#: How many unanswered calls are remembered, the latest ones: callers that never try again must not fill the memory.
+MOST_UNANSWERED = 10_000
+
+#: Identifies a call if it is made again; called only when needed.
+Name = Callable[[], Hashable]
 
 
 class RedisPart:
@@ -91,76 +98,80 @@ class RedisPart:
         return "archive" if self.options.archive else ""
 
 
-def attempt_line(attempt: Attempt) -> str:
-    """Return one line of the attempts log; the script puts its own time in front."""
-    entry = {k: v[:LONGEST_TEXT] if isinstance(v, str) else v for k, v in attempt._asdict().items() if k != "at"}
-    return json.dumps(entry, separators=(",", ":"))
+# -- idempotency keys --------------------------------------------------------------
 
 
-def unsigned_line(outcome: str, error: str) -> str:
-    """Return the line of an attempt that its worker did not report: the script adds its number and its worker."""
-    return json.dumps({"outcome": outcome, "error": error[:LONGEST_TEXT]})
+class Channel:
+    """A sender to one queue: its name, and the number of its last call."""
+
+    __slots__ = ("in_doubt", "name", "number", "queue")
+
+    def __init__(self, queue: str) -> None:
+        self.queue, self.name = queue, os.urandom(9).hex()
+        self.number = 0
+        #: a request of it may still be under way: the next call must store its number, even if it has no effect.
+        self.in_doubt = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The channel's arguments for the call: lua/lib/answers.lua reads them."""
+        return self.name, f"{self.number}+" if self.in_doubt else str(self.number)
 
 
-def read_attempts(text: bytes | None) -> tuple[Attempt, ...]:
-    """Return the attempts log as values; a line that cannot be read stays visible as text."""
-    return tuple(_read_attempt(line) for line in (text or b"").split(b"\n") if line)
+class Channels:
+    """All channels of one process: idle ones, and those whose last call was not answered, by the name of that call."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
+        self._idle: dict[str, list[Channel]] = {}
+        #: idle channels whose last request may still be under way: they are used first, so that the next call voids
+        #: that request.
+        self._doubtful: dict[str, list[Channel]] = {}
+        self._unanswered: dict[Hashable, list[Channel]] = {}
+
+    def begin(self, queue: str, name: Name | None = None) -> Channel:
+        """Return the channel for a call: the channel of the same call if that was made before and not answered,
+        otherwise another."""
+        if self._pid != os.getpid():  # forked: these channels are the parent's, which repeats its calls itself
+            self._forget()
+        if self._unanswered and name is not None:
+            kept = self._unanswered.get(name())
+            if kept:
+                try:
+                    return kept.pop()
+                except IndexError:  # another thread was faster
+                    pass
+        channel = (self._doubtful and _taken(self._doubtful, queue)) or _taken(self._idle, queue) or Channel(queue)
+        channel.number += 1
+        return channel
+
+    def answered(self, channel: Channel) -> None:
+        """The call was answered: no request of the channel is under way any more."""
+        channel.in_doubt = False
+        self._idle.setdefault(channel.queue, []).append(channel)
+
+    def unanswered(self, channel: Channel, name: Name | None, *, refused: bool = False) -> None:
+        """The call was not answered: it may have been carried out, or may be later (not if the server refused it).
+        Without a name, no caller repeats it: the channel's next call to the queue voids it."""
+        channel.in_doubt |= not refused
+        if name is None:
+            self._give_up(channel)
+            return
+        if len(self._unanswered) >= MOST_UNANSWERED:
+            for given_up in self._unanswered.pop(next(iter(self._unanswered)), ()):
+                self._give_up(given_up)
+        self._unanswered.setdefault(name(), []).append(channel)
+
+    def _give_up(self, channel: Channel) -> None:
+        idle = self._doubtful if channel.in_doubt else self._idle
+        idle.setdefault(channel.queue, []).append(channel)
 
 
-def _read_attempt(line: bytes) -> Attempt:
+def _taken(idle: dict[str, list[Channel]], queue: str) -> Channel | None:
     try:
-        return Attempt(**json.loads(line.decode(errors="replace")))
-    except (ValueError, TypeError):
-        return Attempt(0, "corrupt", 0, error=line.decode(errors="replace")[:LONGEST_TEXT])
-
-
-def read_tries(text: bytes | None) -> tuple[int, int, int]:
-    """Return failures, crashes, parked since (ms)."""
-    if not text:
-        return 0, 0, 0
-    try:
-        failures, crashes, parked = text.split(b":")
-        return int(failures), int(crashes), int(parked)
-    except ValueError:
-        return 0, 0, 0
-
-
-def is_suspect(tries: bytes) -> bool:
-    """Tell whether a worker that held the job died with all its processes (lua/lib/log.lua)."""
-    return len(crashes := tries.split(b":")[1:2]) == 1 and len(crashes[0]) > 1 and crashes[0].startswith(b"0")
-
-
-def read_number(text: bytes | str | float) -> int:
-    """Return a count or a time; 0 if another program has stored something else."""
-    try:
-        return int(float(text))
-    except (ValueError, OverflowError):
-        return 0
-
-
-def read_claim(text: bytes | None) -> tuple[int, int, str]:
-    """Return token, claimed at (ms), holder."""
-    try:
-        token, claimed, holder = (text or b"").split(b":", 2)
-        return int(token), int(claimed), holder.decode(errors="replace")
-    except ValueError:
-        return 0, 0, ""
-
-
-def read_holdings(lines: bytes) -> Iterator[tuple[int, int]]:
-    """Yield token and number of claims of each line."""
-    for line in lines.split():
-        token, _, n = line.partition(b"=")
-        if token.isdigit() and n.isdigit():
-            yield int(token), int(n)
-
-
-def chunks(values: Sequence[Any], size: int = MAX_BATCH) -> Iterator[Sequence[Any]]:
-    """Yield all values, `size` at a time."""
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
-
-
-def texts(values: Sequence[bytes]) -> list[str]:
-    """Decode replies that are ids or words."""
-    return [value.decode(errors="replace") for value in values]
+        return idle[queue].pop()
+    except (KeyError, IndexError):  # none is left, or another thread was faster
+        return None

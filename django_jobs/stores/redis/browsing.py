@@ -12,7 +12,7 @@ from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State, WorkerI
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered, add_up
 from django_jobs.stores.contract.documents import read_worker
-from django_jobs.stores.redis.base import read_attempts, read_claim, read_number, read_tries, texts
+from django_jobs.stores.redis.entries import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
 
 #: A page of running jobs is sorted after reading; no more running jobs than this are read for it.

@@ -7,8 +7,9 @@ from math import floor
 from typing import Any
 
 from django_jobs.serialization.record import enqueued_ms
-from django_jobs.stores.redis.base import read_number
-from django_jobs.stores.redis.connection.transport import AnyTransport, Argument
+from django_jobs.stores.redis.connection.cluster import AnyTransport
+from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.entries import read_number
 
 #: Distance of two priorities (lua/lib/score.lua).
 STEP = 2**45

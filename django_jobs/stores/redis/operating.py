@@ -10,8 +10,9 @@ from typing import Any
 from django_jobs.core.values import Edited, State
 from django_jobs.stores.contract.documents import read_entry
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
-from django_jobs.stores.redis.base import RedisPart, texts, unsigned_line
-from django_jobs.stores.redis.connection.transport import Argument
+from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.entries import texts, unsigned_line
 
 #: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.
 WALKED = {

@@ -9,16 +9,10 @@ from typing import Any
 from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.contract.running import MAX_BATCH, Outlook, Renewal, RunningStore
-from django_jobs.stores.redis.base import (
-    RedisPart,
-    is_suspect,
-    read_claim,
-    read_holdings,
-    read_number,
-    read_tries,
-    texts,
-)
-from django_jobs.stores.redis.connection.transport import Argument, Call
+from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.transport import Call
+from django_jobs.stores.redis.entries import is_suspect, read_claim, read_holdings, read_number, read_tries, texts
 
 _ADDED = {word.value.encode(): word for word in Added}
 #: Queues in one call, which runs one command for most of them.

@@ -9,16 +9,9 @@ from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Recov
 from django_jobs.serialization.record import has_controls, name_of
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
-from django_jobs.stores.redis.base import (
-    RedisPart,
-    attempt_line,
-    read_claim,
-    read_number,
-    read_tries,
-    texts,
-    unsigned_line,
-)
-from django_jobs.stores.redis.connection.transport import Argument
+from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.entries import attempt_line, read_claim, read_number, read_tries, texts, unsigned_line
 
 _LOST = unsigned_line("worker_lost", "The worker died or lost its lease while it held the job.")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.redis.base import RedisPart, read_number
+from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.entries import read_number
 from django_jobs.stores.redis.oldest import Oldest
 
 #: In the order of lua/stats.lua; a state with two places is listed twice.

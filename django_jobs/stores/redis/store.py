@@ -11,7 +11,8 @@ from django_jobs.stores.contract.running import Outlook
 from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis.browsing import RedisBrowsing
 from django_jobs.stores.redis.connection.addresses import cluster_from_setting, pool_from_setting, redacted
-from django_jobs.stores.redis.connection.transport import ClusterTransport, Transport
+from django_jobs.stores.redis.connection.cluster import ClusterTransport
+from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.ends import RedisEnds
 from django_jobs.stores.redis.operating import RedisOperating
 from django_jobs.stores.redis.reconciling import RedisReconciling

@@ -9,7 +9,8 @@ from typing import Any
 from django_jobs.core.values import Attempt, JobInfo, State
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
-from django_jobs.stores.redis.base import RedisPart, chunks, read_attempts, read_tries
+from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.entries import chunks, read_attempts, read_tries
 
 #: Minutes of the charts, and kept answers, older than this are dropped (ms).
 SERIES_KEPT = 25 * 3_600_000

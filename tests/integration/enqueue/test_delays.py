@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from django_jobs import job
 from django_jobs.core.values import JobInfo, NewJob, State
-from django_jobs.enqueue import request, submit
+from django_jobs.enqueue import commits, request
 from django_jobs.enqueue.request import sent_later
 from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
@@ -52,8 +52,8 @@ def test_inside_a_transaction_a_delay_counts_from_the_call(monkeypatch: pytest.M
     with transaction.atomic():
         handle = soon.enqueue_in(60)
         at_once = soon.enqueue()
-        later = submit.monotonic() + 20
-        monkeypatch.setattr(submit, "monotonic", lambda: later)
+        later = commits.monotonic() + 20
+        monkeypatch.setattr(commits, "monotonic", lambda: later)
     now = get_store().now()
     assert now + 39_000 <= info(handle).at <= now + 40_000
     expires_at = decode("", "default", info(at_once).record).controls.expires_at

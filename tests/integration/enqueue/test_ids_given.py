@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_jobs import InvalidArguments, JobFailed, StoreUnavailable, job
-from django_jobs.enqueue import send
+from django_jobs.enqueue import submit
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
 from tests.integration.enqueueing import in_memory
@@ -91,7 +91,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return answers
 
     monkeypatch.setattr(store, "enqueue", fickle)
-    monkeypatch.setattr(send, "MAX_BATCH", 10)
+    monkeypatch.setattr(submit, "MAX_BATCH", 10)
     return plan
 
 

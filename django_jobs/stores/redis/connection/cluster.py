@@ -1,0 +1,117 @@
+"""The same calls as in transport.py, on Redis Cluster."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from redis import exceptions as driver
+
+from django_jobs.exceptions import StoreError, StoreUnavailable
+from django_jobs.stores.redis.connection.replies import Argument, abandon, as_sent, in_order
+from django_jobs.stores.redis.connection.scripts import Script
+from django_jobs.stores.redis.connection.transport import Call, Transport, persist
+
+
+class ClusterTransport:
+    """Redis Cluster: redis-py sends each call to the node of its slot.  One client per process.
+
+    A node that does not answer is asked twice: redis-py alone would ask it eleven times, for longer than a lease.  If
+    no node answers, a call takes longer than DEADLINE, because each of them is asked where the slots are."""
+
+    spans = False
+
+    def __init__(self, make_client: Any, where: str) -> None:
+        self._make = make_client
+        self.where = where
+        self._pid = 0
+        self._client: Any = None
+        self._lock = threading.Lock()
+
+    @property
+    def client(self) -> Any:
+        """The cluster client of this process."""
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                self._client, self._pid = self._make(), os.getpid()
+            return self._client
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        """See Transport.run."""
+        return persist(self.where, self._run, script, keys, args)
+
+    def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        """See Transport.on_one_connection."""
+        return list(persist(self.where, self._in_order, key, commands))
+
+    def _in_order(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        pool = self.client.get_redis_connection(self.client.get_node_from_key(key)).connection_pool
+        connection = pool.get_connection()
+        try:
+            return in_order(connection, commands)
+        except BaseException:
+            connection.disconnect()  # half a reply may be in the socket
+            raise
+        finally:
+            pool.release(connection)
+
+    def run_together(self, calls: Sequence[Call]) -> list[Any]:
+        """See Transport.run_together; one call after the other, because they go to different nodes."""
+        replies: list[Any] = []
+        for call in calls:
+            try:
+                replies.append(self.run(*call))
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                replies.append(error)
+        return replies
+
+    def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        try:
+            return self.client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        except driver.NoScriptError:
+            return self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+
+    def blocking(self, timeout: float, *args: Argument) -> Any:
+        """See Transport.blocking; CLUSTER_TIMEOUT is longer than the longest wait."""
+        return self.command(*args)
+
+    def command(self, *args: Argument) -> Any:
+        """See Transport.command."""
+        return as_sent(persist(self.where, lambda: self.client.execute_command(*args)))
+
+    def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        """See Transport.pipeline; grouped by node."""
+        return list(persist(self.where, self._together, commands)) if commands else []
+
+    def _together(self, commands: Sequence[Sequence[Argument]]) -> Sequence[Any]:
+        with self.client.pipeline() as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            replies: Sequence[Any] = pipe.execute()
+        return replies
+
+    def server_of(self, key: str) -> str:
+        """Return the name of the node that has the key's slot, as of the last call; "" before the first.  Sends
+        nothing."""
+        try:
+            return str(self._client.get_node_from_key(key).name) if self._client is not None else ""
+        except driver.SlotNotCoveredError:
+            return ""
+
+    def abandon(self) -> None:
+        """See Store.abandon."""
+        for node in [] if self._client is None else self._client.get_nodes():
+            abandon(getattr(node.redis_connection, "connection_pool", None))
+
+    def close(self) -> None:
+        """See Transport.close.  The map of slots is kept: reading it again may mean asking a node that does not
+        answer."""
+        if self._client is not None and self._pid == os.getpid():
+            self._client.disconnect_connection_pools()
+
+
+AnyTransport = Transport | ClusterTransport
