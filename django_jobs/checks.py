@@ -25,6 +25,7 @@ from django_jobs.core import discovery, registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import DEFAULTABLE, check_options
 from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob
+from django_jobs.formatting import sentence
 from django_jobs.middleware import build, try_out
 from django_jobs.schedules.cron import parse
 from django_jobs.schedules.sources import schedule_problems
@@ -100,8 +101,8 @@ def check_modules(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any)
     Imports the URL configuration, because views enqueue; it knows only the jobs of modules that are imported then."""
     found: list[CheckMessage] = [
         Error(
-            f"DJANGO_JOBS['MODULES'] names {name!r}, which no installed app has, and which is no module by itself.",
-            hint="Name a module of an app ('jobs', 'background.mail'), or one in full ('project.background').",
+            f"DJANGO_JOBS['MODULES'] names {name!r}. No installed app has that module, and it cannot be imported.",
+            hint="Name a module of apps ('jobs', 'background.mail'), or write the full path ('project.background').",
             id=_id("E017"),
         )
         for name in discovery.missing()
@@ -110,7 +111,7 @@ def check_modules(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any)
         _ = get_resolver().url_patterns
     for definition in registry.all_definitions():
         if definition.is_late:
-            message = f"No worker will find it: {definition.origin} is not imported when the project starts."
+            message = f"Workers will not find this job: {definition.origin} is not imported when the project starts."
             found.append(
                 Warning(message, hint=discovery.remedy(definition.func.__module__), obj=definition, id=_id("W004"))
             )
@@ -157,7 +158,7 @@ def _middleware(raw: Mapping[str, Any]) -> Iterator[CheckMessage]:
                     try_out(path, import_string(path))
             except (ImportError, ImproperlyConfigured) as error:
                 hint = "Use the dotted path of a function that takes get_next and returns a function."
-                yield Error(f"DJANGO_JOBS[{key!r}]: {path!r} cannot be used: {error}.", hint=hint, id=_id("E005"))
+                yield Error(f"DJANGO_JOBS[{key!r}]: {path!r} cannot be used: {sentence(error)}", hint, id=_id("E005"))
 
 
 def _job_defaults(defaults: Any) -> Iterator[CheckMessage]:
@@ -166,7 +167,7 @@ def _job_defaults(defaults: Any) -> Iterator[CheckMessage]:
     try:
         check_options(defaults, "DJANGO_JOBS['JOB_DEFAULTS']", DEFAULTABLE)
     except InvalidJob as error:
-        yield Error(str(error), hint="The options are those of @job that fit every job.", id=_id("E006"))
+        yield Error(str(error), hint="Use options of @job that can apply to every job.", id=_id("E006"))
 
 
 def _authorizer(api: Any) -> Iterator[CheckMessage]:
@@ -177,9 +178,11 @@ def _authorizer(api: Any) -> Iterator[CheckMessage]:
         find_authorizer(path)
     except Exception as error:
         # The import can raise anything.  Without this check, every request would answer 500.
-        hint = f"Let {path!r} be a function of the request that returns a Principal or None, or a class with one."
+        hint = (
+            f"{path!r} must be a function (or a class with a method authorize) from a request to a Principal or None."
+        )
         place = "DJANGO_JOBS['API']['AUTHORIZER']"
-        yield Error(f"{place} cannot be used: {type(error).__name__}: {error}.", hint=hint, id=_id("E013"))
+        yield Error(f"{place} cannot be used: {type(error).__name__}: {sentence(error)}", hint, id=_id("E013"))
 
 
 # -- jobs and schedules --------------------------------------------------------------
@@ -201,16 +204,19 @@ def _call_by_cron(definition: JobDefinition) -> list[CheckMessage]:
             definition.check_call((), {})
     except InvalidArguments as error:
         hint = "Give its parameters defaults, or write an entry of DJANGO_JOBS['SCHEDULES'] with args or kwargs."
-        return [Error(f"It has cron, which passes no arguments. {error}", hint=hint, obj=definition, id=_id("E014"))]
+        return [
+            Error(
+                f"It has cron=…, and a schedule passes no arguments. {error}", hint=hint, obj=definition, id=_id("E014")
+            )
+        ]
     return []
 
 
 def _limits(definition: JobDefinition) -> Iterator[CheckMessage]:
     if definition.concurrency_key is not None and not definition.max_concurrency:
         message = "Its concurrency_key limits nothing without max_concurrency."
-        yield Warning(
-            message, hint="Add max_concurrency=…, how many of one key may run.", obj=definition, id=_id("W003")
-        )
+        hint = "Add max_concurrency=…: how many jobs with the same key may run at the same time."
+        yield Warning(message, hint=hint, obj=definition, id=_id("W003"))
 
 
 def _schedule(name: str, schedule: Any) -> Iterator[CheckMessage]:

@@ -22,7 +22,7 @@ class InvalidArguments(JobsError, TypeError):
 
 
 class InvalidCron(JobsError, ValueError):
-    """The cron expression cannot be read, or never comes true."""
+    """The cron expression is not valid, or no time ever matches it."""
 
 
 class InvalidSchedule(JobsError, ValueError):
@@ -47,7 +47,7 @@ class UnknownJob(JobsError, LookupError):
 
 
 class NotKnownYet(UnknownJob):
-    """No job of that name is known here, and whether there is such a remote job type could not be asked since."""
+    """No job of that name is registered, and the table of remote job types could not be read to look for it."""
 
 
 class UnknownQueue(JobsError, LookupError):
@@ -64,8 +64,8 @@ class QueueFull(JobsError):
     def __init__(self, queue: str, max_length: int, accepted: int = 0) -> None:
         self.queue, self.max_length, self.accepted = queue, max_length, accepted
         super().__init__(
-            f"Queue {queue!r} is full: MAX_LENGTH is {max_length} jobs."
-            + (f" {accepted} of this call were accepted." if accepted else "")
+            f"Queue {queue!r} is full (MAX_LENGTH is {max_length})."
+            + (f" This call enqueued {accepted} of its jobs." if accepted else "")
             + " Try again later, use try_enqueue(), or raise MAX_LENGTH."
         )
 
@@ -78,7 +78,7 @@ class JobNotFound(JobsError, LookupError):
 
 
 class JobMoved(JobsError):
-    """The job is not in a state for this; it may have moved on meanwhile."""
+    """The state of the job does not allow this; it may have changed in the meantime."""
 
 
 class JobFailed(JobsError):
@@ -110,19 +110,19 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreError):
-    """Redis has no memory left (maxmemory).  Nothing was stored; workers go on and will free some."""
+    """The store has no room left (maxmemory of Redis, or the disk).  Nothing was stored."""
 
 
 class StoreCorrupt(StoreError):
-    """A key of ours holds another type than it should; run `manage.py jobs doctor`."""
+    """The store holds data of the wrong type; `manage.py jobs doctor` shows where."""
 
 
 class StoreMisconfigured(StoreError):
-    """The store refuses us: wrong password, missing permission, or an unsuitable server."""
+    """The store refuses to work: wrong password, missing permission, or an unsuitable server."""
 
 
 class StaleClaim(JobsError):
-    """The claim was lost: its lease expired, or a person moved the job on."""
+    """The claim was lost: its lease expired, or a user moved the job."""
 
 
 class CorruptRecord(JobsError, ValueError):
@@ -130,18 +130,18 @@ class CorruptRecord(JobsError, ValueError):
 
 
 class NewerRecord(CorruptRecord):
-    """The job was enqueued by a newer django_jobs, in a format that this one does not know."""
+    """A newer version of django_jobs enqueued the job, in a format that this version does not know."""
 
 
 # -- raised by jobs and middleware to say what happens next --------------------
 
 
 class Signal(JobsError):
-    """Base class of what a job raises to decide its own fate.  Do not raise it directly."""
+    """Base class of what a job raises to say what happens next.  Do not raise it directly."""
 
 
 class Retry(Signal):
-    """Try again in `in_` seconds (None: the job's backoff).  Counts as a failed attempt."""
+    """Try again in `in_` seconds (None: after the job's backoff).  Counts as a failed attempt."""
 
     def __init__(self, reason: str | None = None, *, in_: float | None = None) -> None:
         super().__init__(reason)
@@ -157,8 +157,8 @@ class Snooze(Signal):
 
 
 class Discard(Signal):
-    """End here, as cancelled, without going to dead."""
+    """End the job as cancelled, not as dead."""
 
 
 class Fail(Signal):
-    """Go straight to dead, whatever attempts are left."""
+    """End the job as dead, even if attempts are left."""

@@ -1,4 +1,4 @@
-"""How times and durations are written for people."""
+"""How times, durations and numbers are written for people."""
 
 from __future__ import annotations
 
@@ -50,6 +50,16 @@ def relative(ms: int) -> str:
     if abs(seconds) < 1:
         return _("now")
     return _("%(time)s ago") % {"time": distance} if seconds > 0 else _("in %(time)s") % {"time": distance}
+
+
+def counted(n: int, one: str) -> str:
+    """Return a number with its noun in English, for errors, logs and commands: "1 job", "2 jobs"."""
+    return f"{n} {one}" if n == 1 else f"{n} {one}s"
+
+
+def sentence(text: object) -> str:
+    """Return a text with exactly one full stop at its end.  Errors of others may or may not have one."""
+    return f"{str(text).rstrip(' .')}."
 
 
 def duration(ms: float) -> str:

@@ -48,10 +48,10 @@ def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
         return []
     if kind not in SCHEMES:
         # The value may contain a password: only its scheme is shown.
-        message = f"DJANGO_JOBS['STORE'] starts with {kind!r}, which is no kind of store."
+        message = f"DJANGO_JOBS['STORE'] starts with {kind!r}, which is not a known kind of store."
         return [Error(message, hint=f"Use {_EXAMPLES}.", id="django_jobs.E007")]
     if problem := _address_problem(store):
-        message = f"DJANGO_JOBS['STORE'] is an address of {kind!r} that {problem}."
+        message = f"DJANGO_JOBS['STORE'] is a {kind!r} address that {problem}."
         return [Error(message, hint=_FORMS[kind], id="django_jobs.E007")]
     if wrong_option := option_problem(store):
         problem, remedy = wrong_option
@@ -67,7 +67,7 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
     found: list[CheckMessage] = []
     if raw.get("EAGER"):
         message = "DJANGO_JOBS['EAGER'] is on: jobs run inside the request that enqueues them, and are not retried."
-        found.append(Warning(message, hint="Leave it to tests and development.", id="django_jobs.W002"))
+        found.append(Warning(message, hint="Use it only in tests and development.", id="django_jobs.W002"))
     if raw.get("STORE") == "memory":
         message = "DJANGO_JOBS['STORE'] is 'memory': waiting jobs are lost when the process ends."
         found.append(Warning(message, hint="Use a URL, 'cache:ALIAS' or 'embedded'.", id="django_jobs.W002"))
@@ -81,27 +81,27 @@ def _address_problem(url: str) -> str | None:
     """
     kind, _, rest = url.partition(":")
     if not rest.startswith("//"):
-        return "lacks the // after it"
+        return "has no // after the colon"
     if "#" in url or any(letter.isspace() for letter in url):
         return "has a space or # in it"
     location, *parts = rest[2:].partition("?")[0].split("/")
     path = [part for part in parts if part]
     location = location.rpartition("@")[2]
     if kind == "unix":
-        return None if path and not location else "names no path"
+        return None if path and not location else "has no path"
     hosts = location.split(",")
     if len(hosts) > 1 and kind in ("redis", "rediss"):
-        return "names several hosts, which is for redis+sentinel and redis+cluster"
+        return "names several hosts, which only redis+sentinel and redis+cluster allow"
     if not all(_has_good_port(host) for host in hosts):
-        return "has a port that is no number"
+        return "has a port that is not a number"
     if kind == "redis+sentinel" and not path:
-        return "names no service"
+        return "does not name the service"
     database = path[1:] if kind == "redis+sentinel" else path
     if database in ([], ["0"]):
         return None
     if kind == "redis+cluster":
-        return "names a database, of which a Cluster has only one"
-    return None if len(database) == 1 and database[0].isdecimal() else "ends in something that is no database's number"
+        return "names a database, although a Cluster has only one"
+    return None if len(database) == 1 and database[0].isdecimal() else "does not end in the number of a database"
 
 
 def option_problem(url: str) -> tuple[str, str] | None:
@@ -112,8 +112,8 @@ def option_problem(url: str) -> tuple[str, str] | None:
         name = option.partition("=")[0]
         if name not in allowed:
             shown = f" {name!r}" if name.isidentifier() and "@" not in query else ""
-            remedy = f"There are: {', '.join(allowed)}." if allowed else f"An address of {kind!r} has none."
-            return f"has the unknown option{shown} after its ?", f"Leave it out. {remedy}"
+            remedy = f"Allowed options: {', '.join(allowed)}." if allowed else f"A {kind!r} address has no options."
+            return f"has the unknown option{shown} after the ?", f"Remove it. {remedy}"
     return None
 
 
@@ -149,9 +149,9 @@ def _shared_with_caches(store: str, around: HostSettings) -> list[CheckMessage]:
 
 def _shared(alias: str) -> CheckMessage:
     return Warning(
-        f"The jobs live in the Redis database of CACHES[{alias!r}]: cache.clear() empties that database, with the "
-        "jobs in it, and an eviction policy made for a cache drops jobs.",
-        hint="Give the jobs a database of their own (another number after the last /), better a server of their own.",
+        f"The jobs are in the same Redis database as CACHES[{alias!r}]. cache.clear() deletes them, and an eviction "
+        "policy for caches drops jobs.",
+        hint="Use another database for the jobs (another number after the last /), or better a separate server.",
         id="django_jobs.W001",
     )
 

@@ -65,7 +65,7 @@ def module_names(value: Any) -> str | None:
     good = isinstance(value, list | tuple) and all(
         isinstance(name, str) and all(part.isidentifier() for part in name.split(".")) for name in value
     )
-    return None if good else "Use a list of names of modules, as in ['jobs', 'tasks', 'background.mail']."
+    return None if good else "Use a list of module names, as in ['jobs', 'tasks', 'background.mail']."
 
 
 def host_names(value: Any) -> str | None:

@@ -11,6 +11,7 @@ from django_jobs.conf import Settings, get_settings
 from django_jobs.core.options import DEFAULTABLE, JobOptions, check_limits, check_options
 from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
 from django_jobs.exceptions import InvalidArguments, InvalidJob
+from django_jobs.formatting import sentence
 
 T = TypeVar("T")
 
@@ -142,7 +143,8 @@ class JobDefinition:
         try:
             return self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise InvalidArguments(f"{self.name}{self.signature} cannot be called like this: {error}.") from error
+            message = f"{self.name}{self.signature} cannot be called like this: {sentence(error)}"
+            raise InvalidArguments(message) from error
 
     def check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise InvalidArguments unless the function can be called like this.  Has a fast path."""
@@ -187,7 +189,7 @@ class JobDefinition:
             for name in names:
                 if name not in parameters and not open_ended:
                     has = ", ".join(parameters) or "none"
-                    raise InvalidJob(f"{self.origin}: {option} names {name!r}, which is no parameter. It has: {has}.")
+                    raise InvalidJob(f"{self.origin}: {option} names {name!r}. The parameters are: {has}.")
 
 
 def check_name(name: Any, owner: str) -> None:
@@ -205,7 +207,7 @@ def _signature(func: Callable[..., Any], takes_context: bool, owner: str) -> ins
         return signature
     first, *others = signature.parameters.values() or [None]
     if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
-        raise InvalidJob(f"{owner}: takes_context=True needs a first parameter for it, as in def job(ctx, order_id).")
+        raise InvalidJob(f"{owner}: takes_context=True needs a first parameter, as in def job(ctx, order_id).")
     return signature.replace(parameters=[p for p in others if p is not None])
 
 

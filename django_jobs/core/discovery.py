@@ -45,7 +45,7 @@ def remedy(module: str) -> str:
         return "Move it into a module that workers can import, such as jobs.py of an installed app."
     name = module.removeprefix(f"{app.name}.") if app is not None and module != app.name else module
     wanted = [*module_names(), name]
-    return f"Move it to a module of the names {module_names()}, or say DJANGO_JOBS['MODULES'] = {wanted}."
+    return f"Move it to a module with one of the names {module_names()}, or set DJANGO_JOBS['MODULES'] = {wanted}."
 
 
 def _runs_as_jobs(path: str) -> bool:

@@ -81,8 +81,8 @@ def check_limits(options: Mapping[str, Any], owner: str) -> None:
     soft, hard = options.get("soft_timeout"), options.get("timeout")
     if soft is not None and hard is not None and soft >= hard:
         raise InvalidJob(
-            f"{owner}: soft_timeout={soft:g} is not less than timeout={hard:g}, which ends the process: "
-            "leave the job some time between them to end in order."
+            f"{owner}: soft_timeout={soft:g} is not less than timeout={hard:g}, at which the process is ended. "
+            "Use a smaller soft_timeout, so that the job has time to clean up."
         )
 
 

@@ -132,7 +132,7 @@ def after_failure(
 
 
 #: What to do about a job whose name is not known here, in addition to what UnknownJob says.
-WAITS_FOR_ITS_WORKER = "It waits for a worker that knows it: restart workers that run older code."
+WAITS_FOR_ITS_WORKER = "It waits for a worker that knows it. Restart workers that run older code."
 
 
 def _exhausted(attempt: Attempt, on_exhausted: str) -> Outcome:
@@ -141,8 +141,8 @@ def _exhausted(attempt: Attempt, on_exhausted: str) -> Outcome:
 
 def _refused(error: BaseException, reason: str) -> str:
     return (
-        f"{type(error).__name__} in a job with delivery='at_most_once', which is never started again: raise Fail or "
-        f"Discard instead, or leave delivery out. It said: {reason}"
+        f"{type(error).__name__} in a job with delivery='at_most_once', which is never started twice. Raise Fail or "
+        f"Discard instead, or remove delivery. The reason was: {reason}"
     )
 
 
@@ -169,7 +169,7 @@ def milliseconds(delay: Any) -> int:
     """Convert seconds or a timedelta to ms.  Raises ValueError for anything that is not a delay."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not isfinite(seconds) or seconds < 0:
-        raise ValueError(f"a delay must be seconds ≥ 0 or a timedelta, not {delay!r:.100}")
+        raise ValueError(f"a delay must be 0 seconds or more, or a timedelta, not {delay!r:.100}")
     return min(int(seconds * 1000), MAX_DELAY_MS)
 
 

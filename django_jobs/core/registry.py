@@ -65,7 +65,7 @@ def get(name: str) -> JobDefinition:
                 return found
         close = get_close_matches(name, [*_by_name, *_aliases], n=1)
         hint = f"Did you mean {close[0]!r}?" if close else "Is its module a jobs.py of an installed app?"
-        raise UnknownJob(f"No job is named {name[:200]!r}. {hint} One that was renamed needs its old name in aliases.")
+        raise UnknownJob(f"No job is named {name[:200]!r}. {hint} If it was renamed, add its old name to aliases.")
     return definition
 
 

@@ -16,6 +16,7 @@ from django_jobs.enqueue import request as new_job
 from django_jobs.enqueue.handle import DEFERRED
 from django_jobs.enqueue.request import Ready, sent_later, state_of
 from django_jobs.exceptions import JobsError, StoreUnavailable
+from django_jobs.formatting import counted
 
 logger = logging.getLogger("django_jobs")
 
@@ -85,8 +86,8 @@ def send_after_commit(calls: list[_Call], commit: _Commit, send: SendCalls) -> N
     for refused, error in send(list(_due(calls)), away):
         first = refused[0].handle
         logger.error(
-            "%d job(s) were not enqueued after the commit, the first is %s %s",
-            *(len(refused), first.name, first.id),
+            "Not enqueued after the commit: %s. The first is %s %s",
+            *(counted(len(refused), "job"), first.name, first.id),
             exc_info=error,
         )
         commit.refused.append(error)

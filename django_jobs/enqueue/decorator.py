@@ -102,7 +102,7 @@ def _check_function(func: Any) -> None:
         raise InvalidJob(
             f"{place} is nested in a function or class: a worker cannot find it. "
             "Move it to the top level of a module, and pass what it needs as arguments. "
-            "If a decorator made it, let that use functools.wraps."
+            "If a decorator made it, use functools.wraps in the decorator."
         )
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise InvalidJob(f"{place} is a generator: calling it runs nothing. Use a plain function without yield.")
@@ -113,7 +113,7 @@ def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[st
     shared = {name: value for name, value in options.items() if name not in _OF_ONE_CALL}
     if lasting := sorted(shared.keys() & frozenset(NAMES) - _SHARED):
         raise InvalidJob(
-            f"{definition.name}.using(): {lasting[0]} holds for every call of a job: write it as @job({lasting[0]}=…)."
+            f"{definition.name}.using(): {lasting[0]} applies to every call of a job. Write it as @job({lasting[0]}=…)."
         )
     fields = check_options(shared, f"{definition.name}.using()", _SHARED | frozenset(_OF_ONE_CALL))
     settings = get_settings()

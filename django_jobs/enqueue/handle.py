@@ -90,9 +90,9 @@ class JobHandle:
         if info.state is not State.SUCCEEDED:
             return None
         if not info.record:
-            return MissingResult("The job succeeded and has left the history (HISTORY), its result with it.")
+            return MissingResult("The job succeeded, but it has left the history with its result (HISTORY).")
         if registry.knows(self.name) and registry.get(self.name).keep_result == 0:
-            return MissingResult("The job says keep_result=0: what it returns is never stored.")
+            return MissingResult("The job has keep_result=0, so its result is never stored.")
         return None
 
     @property
@@ -161,8 +161,8 @@ class JobHandle:
             raise JobFailed(f"Job {self.name} {self.id} was not stored: {self.state}.")
         if self.state == DEFERRED:
             raise JobFailed(
-                f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and never if "
-                "that was rolled back. Wait for it after the atomic() block."
+                f"Job {self.name} {self.id} is deferred: it is enqueued when its transaction commits, and not at all "
+                "after a rollback. Wait for it after the atomic() block."
             )
         self.refresh()
         return self._has_succeeded()
@@ -257,4 +257,6 @@ def _left_behind(queue: str, id: str) -> JobInfo | None:
 
 
 def _not_found(id: str) -> JobNotFound:
-    return JobNotFound(f"No job has the id {id!r}; it may have left the history (HISTORY, DEAD), or been deleted.")
+    return JobNotFound(
+        f"There is no job with the id {id!r}. It may have left the history (HISTORY, DEAD) or been deleted."
+    )

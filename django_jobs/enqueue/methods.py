@@ -13,6 +13,7 @@ from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
 from django_jobs.enqueue.request import NewJobRequest, check_id, check_patience, delay_ms, moment
 from django_jobs.enqueue.submit import request_for, submit, submit_many
 from django_jobs.exceptions import InvalidArguments, JobIds
+from django_jobs.formatting import counted
 
 P = ParamSpec("P")
 Delay = float | timedelta
@@ -63,8 +64,8 @@ class Calls(Generic[P]):
             return submit_many(requests, job_ids.answered if isinstance(job_ids, JobIds) else ())
         if len(requests) > 1 and (job_id := requests[0].id) is not None:
             raise InvalidArguments(
-                f"enqueue_many: job_id={job_id!r} for {len(requests)} jobs. An id names one job, so all but the first "
-                "would be dropped: enqueue each with its own using(job_id=…)."
+                f"enqueue_many: job_id={job_id!r} for {counted(len(requests), 'job')}. An id names one job. "
+                "Enqueue each job with its own using(job_id=…)."
             )
         return submit_many(requests)
 
@@ -182,8 +183,8 @@ class AsyncCalls(Calls[P]):
 def _give_ids(requests: Sequence[NewJobRequest], job_ids: Sequence[str]) -> None:
     if len(requests) != len(job_ids) or len(set(job_ids)) != len(job_ids):
         raise InvalidArguments(
-            f"enqueue_many: {len(job_ids)} job_ids ({len(set(job_ids))} different ones) for {len(requests)} jobs. "
-            "Give each its own, in their order."
+            f"enqueue_many: {counted(len(job_ids), 'job_id')} ({len(set(job_ids))} different) for "
+            f"{counted(len(requests), 'job')}. Give each job its own id, in the order of the jobs."
         )
     for request, job_id in zip(requests, job_ids, strict=True):
         request.id = check_id(job_id)

@@ -20,6 +20,7 @@ from django_jobs.core.options import JobOptions
 from django_jobs.core.values import Controls, Job, NewJob, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.exceptions import InvalidArguments, PayloadError, UnknownQueue
+from django_jobs.formatting import counted
 from django_jobs.serialization import arguments
 from django_jobs.serialization import record as codec
 from django_jobs.serialization.arguments import canonical
@@ -96,7 +97,8 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
         raise PayloadError(f"{definition.name}: {definition.with_names(str(error))}") from error
     if len(data) > settings.max_payload:
         raise PayloadError(
-            f"The arguments of {definition.name} take {len(data)} bytes; MAX_PAYLOAD is {settings.max_payload}. "
+            f"The arguments of {definition.name} take {counted(len(data), 'byte')}; "
+            f"MAX_PAYLOAD is {settings.max_payload}. "
             "Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
         )
     if request.queue not in settings.queues:
@@ -185,7 +187,7 @@ def digest_of_arguments(
     bound = _arguments_by_name(definition, args, kwargs)
     if only is not None:
         if unknown := [name for name in only if name not in bound]:
-            raise InvalidArguments(f"{definition.name}: unique_on names {unknown[0]!r}, which this call does not have.")
+            raise InvalidArguments(f"{definition.name}: unique_on names {unknown[0]!r}, which this call does not pass.")
         bound = {name: bound[name] for name in only}
     return _digest(["arguments", definition.name, bound])
 
@@ -205,7 +207,7 @@ def limit_key(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[st
     else:
         bound = _arguments_by_name(definition, args, kwargs)
         if key not in bound:
-            raise InvalidArguments(f"{definition.name}: concurrency_key names {key!r}, which this call does not have.")
+            raise InvalidArguments(f"{definition.name}: concurrency_key names {key!r}, which this call does not pass.")
         value = bound[key]
     text = canonical(value, "concurrency_key")
     return f"{definition.name}:{text.decode() if len(text) <= _READABLE else sha256(text).hexdigest()}"
@@ -279,7 +281,7 @@ def delay_ms(value: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
         raise InvalidArguments(f"delay={value!r}: use seconds (a number) or a timedelta.")
     if not 0 <= number <= _LONGEST_DELAY:
-        raise InvalidArguments(f"delay={value!r}: use 0 or more seconds, at most 100 years.")
+        raise InvalidArguments(f"delay={value!r}: use 0 seconds or more, and at most 100 years.")
     return round(number * 1000)
 
 
@@ -287,7 +289,7 @@ def check_patience(value: Any) -> float | None:
     """Return `block_timeout`: seconds ≥ 0, or None to wait without limit.  Raises InvalidArguments."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
         return value
-    raise InvalidArguments(f"block_timeout={value!r}: use seconds, 0 or more, or None to wait as long as it takes.")
+    raise InvalidArguments(f"block_timeout={value!r}: use 0 seconds or more, or None to wait without a limit.")
 
 
 _LONGEST_DELAY = 100 * 366 * 86_400
@@ -296,5 +298,5 @@ _LONGEST_DELAY = 100 * 366 * 86_400
 def unknown_queue(queue: str, settings: Settings) -> UnknownQueue:
     """Return the error for a queue that is not configured.  It suggests the nearest name."""
     close = get_close_matches(str(queue), settings.queues, n=1)
-    hint = f"Did you mean {close[0]!r}?" if close else f"Add it there; now there are: {', '.join(settings.queues)}."
+    hint = f"Did you mean {close[0]!r}?" if close else f"Add it there. Known queues: {', '.join(settings.queues)}."
     return UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES']. {hint}")

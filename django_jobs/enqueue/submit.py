@@ -156,7 +156,7 @@ def _warn_of_late(definition: JobDefinition, settings: Settings) -> None:
         return
     _warned.add(definition.name)
     logger.warning(
-        "Workers may not find %s: its module %s is not imported when the project starts, and its jobs wait. %s",
+        "Workers may not find %s: its module %s is not imported when the project starts. Its jobs wait. %s",
         definition.name,
         definition.func.__module__,
         remedy(definition.func.__module__),
@@ -377,7 +377,7 @@ def _complain(queue: QueueSettings, each: Ready, answer: Added, accepted: int) -
     if answer in (Added.DUPLICATE, Added.REPLACED) and each.request.on_conflict == "raise":
         raise DuplicateJob(
             f"An equal {each.handle.name} job already waits in queue {queue.name!r}, and on_conflict is 'raise'. "
-            "Use enqueue_unique(), which returns None then, or on_conflict='skip'."
+            "Use enqueue_unique(), which then returns None, or on_conflict='skip'."
         )
 
 

@@ -117,7 +117,7 @@ class Executor:
         except CorruptRecord as error:
             return self._not_run(claim, "corrupt", error, name_of(claim.record))
         if job.controls.at_most_once and not replicas.may_start(store, claim):
-            said = "Its claim has not reached as many replicas as MIN_REPLICAS says. It has not started."
+            said = "The claim has not reached as many replicas as MIN_REPLICAS asks for. The job has not started."
             return Attempted(claim, SnoozeFor(replicas.AGAIN), job.name, error=said)
         if begins is not None:
             begins(job)
@@ -242,7 +242,7 @@ class Executor:
         if why and plan.definition.name not in _warned:
             _warned.add(plan.definition.name)
             logger.warning(
-                "What %s returned is not kept, and its jobs succeed all the same. %s This is said once.",
+                "The result of %s is not kept. Its jobs still succeed. %s This is logged once.",
                 plan.definition.name,
                 why,
             )

@@ -8,6 +8,7 @@ from time import monotonic
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Claim
 from django_jobs.exceptions import StoreError
+from django_jobs.formatting import counted
 from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
@@ -35,10 +36,10 @@ def may_start(store: Store, claim: Claim) -> bool:
     if not safe and monotonic() - _last_told > QUIET:
         _last_told = monotonic()
         logger.warning(
-            "Job %s of queue %r is put off: its claim must reach %d replicas (MIN_REPLICAS) before it starts, and %s",
+            "Job %s of queue %r is delayed: its claim must reach %s (MIN_REPLICAS) before it starts. Problem: %s",
             claim.id,
             claim.queue,
-            replicas,
+            counted(replicas, "replica"),
             reason,
         )
     return safe

@@ -85,7 +85,7 @@ def report_stale(attempted: Attempted) -> None:
     """Log that an attempt ended after its claim was lost: its end is not recorded, and the job runs elsewhere."""
     claim = attempted.claim
     logger.warning(
-        "Job %s (%s, queue %s) ended after its claim was lost (token %d): the lease expired or a person moved it. "
+        "Job %s (%s, queue %s) ended after its claim was lost (token %d): the lease expired or a user moved it. "
         "Its end was not recorded.",
         claim.id,
         attempted.name,

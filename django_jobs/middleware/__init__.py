@@ -29,7 +29,7 @@ def _load(path: str) -> Middleware:
         raise ImproperlyConfigured(f"DJANGO_JOBS middleware {path!r} is not callable: it must take get_next.")
     if not getattr(middleware, "sync_capable", True):
         raise ImproperlyConfigured(
-            f"DJANGO_JOBS middleware {path!r} is for async jobs only, and would be missing round the others. "
+            f"DJANGO_JOBS middleware {path!r} works only for async jobs, so other jobs would run without it. "
             "Make it work for both with django.utils.decorators.sync_and_async_middleware."
         )
     loaded: Middleware = middleware

@@ -159,10 +159,10 @@ def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
             case Edited.EDITED:
                 return True
             case Edited.DUPLICATE:
-                raise DuplicateJob(f"Job {id!r} keeps its arguments: an equal job waits already.")
+                raise DuplicateJob(f"Job {id!r} keeps its arguments: an equal job is already waiting.")
             case Edited.MOVED:
-                raise JobMoved(f"Job {id!r} cannot be edited: it is {info.state}, or has begun to run at this moment.")
-    raise JobMoved(f"Job {id!r} is being edited by others all the time. Try again.")
+                raise JobMoved(f"Job {id!r} cannot be edited: it is {info.state}, or has just started.")
+    raise JobMoved(f"Job {id!r} was changed by other users again and again. Try again.")
 
 
 def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -176,7 +176,7 @@ def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str
         raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
     record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
     if not store.revive(queue, [id], record=record):
-        raise JobNotFound(f"Job {id!r} in queue {queue!r} moved on meanwhile.")
+        raise JobNotFound(f"Job {id!r} in queue {queue!r} has changed its state in the meantime.")
 
 
 def retry_as_seen(info: JobInfo) -> bool:
@@ -207,7 +207,7 @@ def check_queue(queue: str) -> None:
 def command_worker(worker: str, command: str) -> bool:
     """Send a worker the command "stop" (finish running jobs, then end) or "quiet" (claim no more jobs)."""
     if command not in {"stop", "quiet"}:
-        raise ValueError(f"{command!r} is no command for workers. Use 'stop' or 'quiet'.")
+        raise ValueError(f"{command!r} is not a command for workers. Use 'stop' or 'quiet'.")
     return get_store().command_worker(worker, command)
 
 

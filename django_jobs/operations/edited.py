@@ -12,6 +12,7 @@ from django_jobs.core.definition import HIDDEN, JobDefinition
 from django_jobs.core.values import Controls, Job
 from django_jobs.enqueue.request import digest_of_arguments, limit_key
 from django_jobs.exceptions import InvalidArguments, PayloadError, Signal
+from django_jobs.formatting import counted
 from django_jobs.serialization import arguments
 from django_jobs.serialization.payloads import arguments_of
 from django_jobs.serialization.record import encode
@@ -27,7 +28,11 @@ def record_with(job: Job, call: list[Any]) -> bytes | None:
     definition = registry.get(job.name)
     text = _compact(unmask(json.loads(job.args), arguments_of(job), call))
     if len(text) > (most := get_settings().max_payload):
-        raise PayloadError(f"The arguments of {job.name} take {len(text)} bytes; MAX_PAYLOAD is {most}.")
+        size = counted(len(text), "byte")
+        raise PayloadError(
+            f"The arguments of {job.name} take {size}; MAX_PAYLOAD is {most}. "
+            "Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
+        )
     if text == _compact(json.loads(job.args)):
         return None
     definition.check_call(*json.loads(text))

@@ -32,7 +32,7 @@ def push(url: str, credentials: str, timeout: float, data: Any) -> HandedOver:
     """Post the running job to `url`; it then has `timeout` seconds to report.  Raises NotAccepted."""
     job = current_job()
     if job is None:
-        raise NotAccepted("A remote job can only be run by a worker: there is no claim to hand over here.")
+        raise NotAccepted("Only a worker can run a remote job: this process has no claim to hand over.")
     settings = get_settings().api or {}
     status = _post_patiently(url, body_of(job, data), authorization(credentials), settings.get("REMOTE_HOSTS", ()))
     if not 200 <= status < 300:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from django_jobs.exceptions import JobsError
+from django_jobs.formatting import sentence
 
 #: Prefixes of IPv6 addresses that contain an IPv4 address; the rules apply to the address inside.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -41,7 +42,7 @@ def parse_target(url: str, trusted_hosts: Collection[str]) -> Target:
         host, port = (parts.hostname or "").rstrip("."), parts.port
         host.encode("idna")
     except (ValueError, UnicodeError) as error:
-        raise ForbiddenAddress(f"{url!r} is not a URL: {error}.") from error
+        raise ForbiddenAddress(f"{url!r} is not a URL: {sentence(error)}") from error
     if parts.scheme not in {"http", "https"} or not host:
         raise ForbiddenAddress(f"{url!r} is not an https:// URL.")
     if parts.username is not None or parts.password is not None or parts.fragment:
@@ -51,7 +52,7 @@ def parse_target(url: str, trusted_hosts: Collection[str]) -> Target:
     trusted = host.lower() in {name.lower() for name in trusted_hosts}
     if parts.scheme == "http" and not trusted:
         raise ForbiddenAddress(
-            f"{url!r} is not https. Only hosts named in DJANGO_JOBS['API']['REMOTE_HOSTS'] may be plain http."
+            f"{url!r} is not https. Only hosts named in DJANGO_JOBS['API']['REMOTE_HOSTS'] may use plain http."
         )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(host, port or (443 if parts.scheme == "https" else 80), path, parts.scheme == "https", trusted)
@@ -81,7 +82,7 @@ def resolve(target: Target) -> list[str]:
         for address in addresses:
             if not is_public(address):
                 raise ForbiddenAddress(
-                    f"{target.host!r} resolves to {address}, which is not a public address. If it is wanted, name the "
-                    "host in DJANGO_JOBS['API']['REMOTE_HOSTS']."
+                    f"{target.host!r} resolves to {address}, which is not a public address. If this is intended, "
+                    "add the host to DJANGO_JOBS['API']['REMOTE_HOSTS']."
                 )
     return addresses

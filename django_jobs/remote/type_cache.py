@@ -75,7 +75,9 @@ class Known:
         except Error as error:
             if self._complaint != str(error):
                 self._complaint = str(error)
-                logger.warning("Remote job types cannot be read, the %d known go on: %s", len(self.types), error)
+                logger.warning(
+                    "Remote job types cannot be read; the known ones (%d) stay in use: %s", len(self.types), error
+                )
             return
         self._complaint = ""
         self.learn(began, types)
@@ -103,7 +105,7 @@ class Known:
             kind = self.types.get(name)
             if kind is None:
                 if self.read_at is None or self.read_at < asked_at:
-                    raise NotKnownYet(f"No job is named {name!r} here; remote job types were not read since.")
+                    raise NotKnownYet(f"No job is named {name!r}, and remote job types cannot be read.")
                 return None
         definition = self.definitions.get(kind)
         if definition is None:

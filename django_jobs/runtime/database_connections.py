@@ -18,8 +18,8 @@ logger = logging.getLogger("django_jobs.worker")
 #: Seconds after which the server may have cut an unused connection unnoticed: it is checked before its next use.
 IDLE = 1.0
 
-_LEFT_OPEN = "%s left a transaction open on database %r: it is rolled back, and the connection closed"
-_GIVEN_UP = "The connection to database %r is given up: it cannot be closed"
+_LEFT_OPEN = "%s left a transaction open on database %r. It was rolled back, and the connection was closed"
+_GIVEN_UP = "The connection to database %r cannot be closed and is no longer used"
 
 _thread = threading.local()
 #: Set once a thread that runs no jobs itself (sync_to_async inside an async job) has opened a connection.

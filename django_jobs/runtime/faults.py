@@ -18,6 +18,6 @@ def end_process() -> NoReturn:
     After an internal error it is unknown which claims the threads hold, and a thread that has ended would hold its
     claims for ever.  Once this process is gone, the parent hands them back.
     """
-    logger.critical("A fault in the worker: this process ends, its jobs are run again", exc_info=True)
+    logger.critical("A fault in the worker: this process ends, and its jobs run again", exc_info=True)
     logging.shutdown()
     os._exit(SOFTWARE_FAULT)

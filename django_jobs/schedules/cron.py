@@ -45,8 +45,8 @@ def parse(text: str) -> Cron:
     except (ValueError, KeyError, IndexError) as error:
         # croniter's errors are ValueErrors; for some malformed fields it raises the others.
         raise InvalidCron(
-            f"The cron expression {text!r} cannot be read, or never comes true ({error}). Write minute, hour, day of "
-            "month, month and day of week, such as '*/5 * * * *', with seconds before them if needed."
+            f"The cron expression {text!r} is not valid, or no time ever matches it ({error}). Write minute, hour, day "
+            "of month, month and day of week, such as '*/5 * * * *', with seconds before them if needed."
         ) from error
     return Cron(text, fields, hourly=hours == ["*"] or len(set(hours)) == 24)
 

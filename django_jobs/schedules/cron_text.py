@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from django_jobs.exceptions import InvalidCron
+from django_jobs.formatting import counted
 
 ALIASES = {
     "@hourly": "0 * * * *",
@@ -30,8 +31,8 @@ def normalise(text: str) -> str:
     fields = stripped.split()
     if len(fields) not in {5, 6}:
         raise InvalidCron(
-            f"The cron expression {text!r} has {len(fields)} fields. Write five (minute, hour, day of month, month, "
-            "day of week), or six with seconds first."
+            f"The cron expression {text!r} has {counted(len(fields), 'field')}. Write five (minute, hour, day of "
+            "month, month, day of week), or six with seconds first."
         )
     highest = HIGHEST[-len(fields) :]
     return " ".join(_field(field, top, text) for field, top in zip(fields, highest, strict=True))
@@ -50,7 +51,7 @@ def _alias(text: str) -> str:
 def _field(field: str, highest: int, text: str) -> str:
     if not FIELD.fullmatch(field):
         raise InvalidCron(
-            f"The cron expression {text!r} has {field!r}, which no field may hold. "
+            f"The cron expression {text!r} has {field!r}, which no field may contain. "
             "Use numbers, names such as mon or jan, and * , - / # L."
         )
     if wrong := NAMES.search(field):
@@ -58,7 +59,9 @@ def _field(field: str, highest: int, text: str) -> str:
             remedy = "Each process would read it in its own way: write the time you mean, or use jitter."
         else:
             remedy = "Write jan to dec, mon to sun, or numbers."
-        raise InvalidCron(f"The cron expression {text!r} has {wrong[0]!r}, which is no day and no month. {remedy}")
+        raise InvalidCron(
+            f"The cron expression {text!r} has {wrong[0]!r}, which is neither a day nor a month. {remedy}"
+        )
     return ",".join(_part(part, highest, text) for part in field.split(","))
 
 

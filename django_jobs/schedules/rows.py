@@ -8,6 +8,7 @@ from collections.abc import Callable
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, connections, router
 
+from django_jobs.formatting import counted
 from django_jobs.schedules.entry import Entry
 from django_jobs.schedules.listing import database_entries
 from django_jobs.schedules.models import Schedule
@@ -42,9 +43,8 @@ class ScheduleRows:
             complaint = f"{type(error).__name__}: {error}"
             if complaint != self._complaint:
                 self._complaint = complaint
-                logger.warning(
-                    "The Schedule table cannot be read (%s); its %d known rows go on", complaint, len(self._known)
-                )
+                known = counted(len(self._known), "known schedule")
+                logger.warning("The Schedule table cannot be read (%s). In use: %s", complaint, known)
         finally:
             self._close()
 

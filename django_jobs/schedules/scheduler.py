@@ -56,7 +56,7 @@ class Periodic:
         except StoreError:
             raise
         except QueueFull as error:
-            self._report(entry, f"{error} The fire waits for room.")
+            self._report(entry, f"{error} This run waits until the queue has room.")
             return 1.0
         except Exception as error:
             self._report(entry, f"{type(error).__name__}: {error}")
@@ -125,7 +125,7 @@ class _Round:
         """Enqueue one fire time, unless the last one's job must end first.  Returns the new last fire time."""
         definition = registry.get(entry.job)
         if entry.overlap == "skip" and self._unfinished(definition.queue, entry.job_id(last)):
-            logger.info("Schedule %s: the job of its last fire has not ended; this one is left out", entry.id)
+            logger.info("Schedule %s: the job of its last run has not ended; this run is skipped", entry.id)
             schedule_state.pass_over(self.store, entry, fire)
             return last
         request = request_for(definition, entry.args, entry.kwargs)

@@ -37,7 +37,7 @@ def tag(value: Any, path: str, depth: int, *, ordered: bool = False) -> Any:
     if kind is float:
         if math.isfinite(value):
             return value
-        raise PayloadError(f"{path} is {value}: not a number that JSON has. Pass None or text instead.")
+        raise PayloadError(f"{path} is {value}, which is not a JSON number. Pass None or text instead.")
     if kind in (list, tuple, dict):
         if depth <= 0:
             raise PayloadError(f"{path} is nested too deeply (or contains itself). Pass the id of stored data instead.")

@@ -17,9 +17,7 @@ def dump_reference(instance: Model, path: str) -> list[Any]:
     """Return `[label, primary key as text]`, and the database if it is not the default one."""
     label = instance._meta.label_lower
     if instance.pk is None or instance._state.adding:
-        raise PayloadError(
-            f"{path} is an instance of {label} that is not saved: only its primary key travels. Save it first."
-        )
+        raise PayloadError(f"{path} is an unsaved instance of {label}. Only its primary key is stored: save it first.")
     # The write database is used: a replica may not have the row yet when the job starts.
     alias = router.db_for_write(type(instance), instance=instance)
     reference = [label, instance._meta.pk.value_to_string(instance)]
@@ -38,5 +36,5 @@ def load_reference(reference: Any, on_missing: str) -> Model:
     instance: Model | None = manager.filter(pk=key).first()
     if instance is not None:
         return instance
-    message = f"{label} with primary key {text} is gone since the job was enqueued."
+    message = f"{label} with primary key {text} does not exist any more. It was deleted after the job was enqueued."
     raise Discard(message) if on_missing == "discard" else Fail(message)

@@ -133,7 +133,7 @@ def decode(id: str, queue: str, record: bytes) -> Job:
         if number and int(number) > RECORD_FORMAT:
             raise NewerRecord(
                 f"Job {id!r} in queue {queue!r} has a record of format {number}, "
-                f"and this django_jobs knows {RECORD_FORMAT}."
+                f"and this django_jobs knows format {RECORD_FORMAT}. Upgrade django_jobs in this process."
             )
         return Job(
             id,

@@ -11,6 +11,7 @@ from typing import Any
 
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import PayloadError
+from django_jobs.formatting import counted
 from django_jobs.serialization.arguments import dump_value, load_value
 
 #: First bytes of what is stored instead of a result.  No value starts like this: json_types.py tags such dicts.
@@ -59,7 +60,7 @@ def dump_result(value: Any, worker: str | None = None) -> tuple[bytes, str]:
         limit = get_settings().max_payload
         if len(stored) <= limit:
             return stored, ""
-        why = f"The result takes {len(stored)} bytes; MAX_PAYLOAD is {limit}. Return a reference instead."
+        why = f"The result takes {counted(len(stored), 'byte')}; MAX_PAYLOAD is {limit}. Return a reference instead."
     except BaseException as error:  # an encoder or a __repr__ in the value may raise anything
         why = _why(value, error)
     return _MISSING + json.dumps(why).encode() + b"}", why
@@ -105,9 +106,9 @@ def why_missing(stored: bytes | None) -> str | None:
 
 def _why(value: Any, error: BaseException) -> str:
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
-        return "The function is a generator, so nothing of it has run. Take yield out, or loop over it in the job."
+        return "The function is a generator, so none of its code has run. Remove yield, or loop over it in the job."
     if inspect.iscoroutine(value):
-        return "The result is a coroutine that nobody has awaited. Make the function `async def`, and await it there."
+        return "The result is a coroutine that was not awaited. Make the function `async def`, and await it there."
     kind = type(value)
     try:
         if isinstance(error, PayloadError):

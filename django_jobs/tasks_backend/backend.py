@@ -130,9 +130,13 @@ class JobsBackend(BaseTaskBackend):
                 checks.Error(f"{where}: JOB_OPTIONS has an unknown key {name!r}.", hint, id="django_jobs.E081")
             )
         for name in sorted(self.queues - set(get_settings().queues)):
-            hint = "Add it to DJANGO_JOBS['QUEUES'], or take it out of TASKS."
+            hint = "Add it to DJANGO_JOBS['QUEUES'], or remove it from TASKS."
             found.append(
-                checks.Error(f"{where}['QUEUES'] names {name!r}, which no worker knows.", hint, id="django_jobs.E082")
+                checks.Error(
+                    f"{where}['QUEUES'] names {name!r}, which is not in DJANGO_JOBS['QUEUES'].",
+                    hint,
+                    id="django_jobs.E082",
+                )
             )
         return found
 
@@ -141,7 +145,7 @@ def _text_keys(kwargs: Any) -> Any:
     """Return the keyword arguments.  Raises InvalidJob unless all names are text."""
     wrong = [key for key in kwargs if not isinstance(key, str)]
     if wrong:
-        raise InvalidJob(f"Keyword argument {wrong[0]!r} is no text.")
+        raise InvalidJob(f"Keyword argument {wrong[0]!r} is not text.")
     return kwargs
 
 

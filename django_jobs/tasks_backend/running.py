@@ -66,7 +66,9 @@ def attempts_before(job: RunningJob) -> tuple[Attempt, ...]:
 def _job_of(task: Task[Any, Any]) -> RunningJob:
     job = current_job()
     if job is None:
-        raise RuntimeError(f"{task.module_path} runs outside a job: use task.call() to run a task here and now.")
+        raise RuntimeError(
+            f"{task.module_path} is called outside a job. Use task.call() to run a task at once in this process."
+        )
     return job
 
 

@@ -56,9 +56,9 @@ class JobTask(Task):  # type: ignore[type-arg]
         owner = f"{self.module_path}.using()"
         check_options(options, owner, frozenset(OPTION_NAMES))
         if lasting := sorted(options.keys() & LASTING):
-            raise InvalidJob(f"{owner}: {lasting[0]} holds for every call of a task. {_WRITE_IT}")
+            raise InvalidJob(f"{owner}: {lasting[0]} applies to every call of a task. {_WRITE_IT}")
         if "keep_result" in options and not (options["keep_result"] and self._keeps_results()):
-            raise InvalidJob(f"{owner}: keep_result=0 holds for every call of a task, and for none. {_WRITE_IT}")
+            raise InvalidJob(f"{owner}: keep_result=0 can only be set for all calls of a task. {_WRITE_IT}")
         if isinstance(run_after, timedelta):
             run_after = timezone.now() + run_after
         # super() without arguments does not work in a dataclass with slots.
@@ -75,7 +75,7 @@ OPTION_NAMES = tuple(f.name for f in fields(JobTask) if f.name not in {base.name
 
 #: Options that workers take from the task's definition: they are not stored with a call.
 LASTING = frozenset({"backoff", "retry_on", "discard_on", "soft_timeout", "sensitive"})
-_WRITE_IT = "Write it as @task(…), from Django 6.1 on and with django-tasks, or in OPTIONS['JOB_OPTIONS'] of a backend."
+_WRITE_IT = "Write it in @task(…) (Django 6.1 or django-tasks), or in OPTIONS['JOB_OPTIONS'] of a backend."
 
 
 class TaskDefinition(JobDefinition):

@@ -19,6 +19,7 @@ from django_jobs.core.values import State
 from django_jobs.enqueue import request, submit
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.methods import Calls
+from django_jobs.formatting import counted
 from django_jobs.stores import use_store
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
 from django_jobs.testing.running import Running, definition_of
@@ -107,7 +108,7 @@ class Jobs(Running):
         """Assert that no such job is waiting; without `task`, no job at all."""
         found = self.enqueued(name=task)
         if found:
-            raise AssertionError("Expected no job, but there are:\n" + _lines(found))
+            raise AssertionError("Expected no jobs, but there are:\n" + _lines(found))
 
     @contextmanager
     def eager(self) -> Iterator[None]:
@@ -128,10 +129,10 @@ class Jobs(Running):
         any_call = args is None and kwargs is None
         call = f"{definition.name}(…)" if any_call else call_text(definition.name, args or (), kwargs or {})
         expected = call + (f" in {queue!r}" if queue else "") + (f" at {at.isoformat()}" if at else "")
-        number = "at least once" if count is None else f"{count} times"
+        number = "at least once" if count is None else counted(count, "time")
         waiting = self.enqueued()
-        there = "The jobs that wait:\n" + _lines(waiting) if waiting else "No job waits."
-        return f"Expected {number}, found {found} times: {expected}\n{there}"
+        there = "Waiting jobs:\n" + _lines(waiting) if waiting else "No job is waiting."
+        return f"Expected {number}, found {counted(found, 'time')}: {expected}\n{there}"
 
 
 def _lines(jobs: Sequence[EnqueuedJob]) -> str:

@@ -232,7 +232,7 @@ class TestModelInstances:
         assert arguments.needs_database(data)
 
     def test_an_unsaved_instance_is_refused(self) -> None:
-        told = r"args\[0\] is an instance of auth\.group that is not saved.*Save it first"
+        told = r"args\[0\] is an unsaved instance of auth\.group.*save it first"
         with pytest.raises(PayloadError, match=told):
             arguments.dump([Group(name="new")], {})
         with pytest.raises(PayloadError, match="not saved"):

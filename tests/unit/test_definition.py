@@ -139,7 +139,7 @@ class TestRefusals:
             ({"unique": True}, "unique=True: use one of"),
             ({"unique": timedelta(microseconds=10)}, "use a duration from 0.001 s"),
             ({"unique_on": "order_id"}, "unique_on='order_id': use a list of parameter names"),
-            ({"unique_on": ["customer"]}, "unique_on names 'customer', which is no parameter. It has: order_id, copy"),
+            ({"unique_on": ["customer"]}, "unique_on names 'customer'. The parameters are: order_id, copy"),
             ({"on_conflict": "merge"}, "on_conflict='merge': use one of 'skip', 'replace', 'debounce', 'raise'"),
             ({"sensitive": ["token"]}, "sensitive names 'token', which is no parameter"),
             ({"api": "yes"}, "api='yes': use True or False"),

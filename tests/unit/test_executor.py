@@ -128,8 +128,8 @@ def test_the_log_says_what_helps_a_name_nobody_knows(bench: Bench, caplog: pytes
     bench.run(None, name="deploy.me")
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "No job is named 'deploy.me'." in line
-    assert "old name in aliases" in line
-    assert "restart workers that run older code" in line
+    assert "add its old name to aliases" in line
+    assert "Restart workers that run older code" in line
 
 
 def test_a_parked_job_runs_when_a_worker_knows_its_name(bench: Bench) -> None:

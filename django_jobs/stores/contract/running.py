@@ -38,7 +38,7 @@ from django_jobs.stores.contract.batches import MAX_BATCH as MAX_BATCH
 
 #: In the log of an at-most-once job that `reconcile` found in no place.
 MISPLACED = Attempt(
-    0, "misplaced", 0, error="The store had lost its place. Whether it has run is not known, and it must not run twice."
+    0, "misplaced", 0, error="The store lost the state of this job. The job may have run, and it must not run twice."
 )
 
 

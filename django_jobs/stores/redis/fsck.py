@@ -40,7 +40,9 @@ def fsck(store: RedisStore, queue: str) -> list[str]:
     prefix = names["jobs"].removesuffix("jobs")
     stray = {_text(key).removeprefix(prefix) for key in store.transport.client.scan_iter(_escape(prefix) + "*")}
     wrong = _wrong_types(store, names)
-    problems = [f"{key} is no key of ours" for key in sorted(stray - QUEUE_KEYS.keys()) if ":set-aside:" not in key]
+    problems = [
+        f"{key} is not a key of django_jobs" for key in sorted(stray - QUEUE_KEYS.keys()) if ":set-aside:" not in key
+    ]
     problems += [f"{key} is a {kind}, not a {QUEUE_KEYS[key]}" for key, kind in wrong.items()]
     return problems if wrong else problems + list(Snapshot(store, queue).problems())
 
@@ -100,7 +102,7 @@ class Snapshot:
         yield from self._locks()
         for wake in ("wake", "wake_alone"):
             if len(self.of[wake]) > 1:
-                yield f"{wake} holds {len(self.of[wake])} tokens: it grows without bound"
+                yield f"{wake} grows without bound: its length is {len(self.of[wake])}"
 
     def _one_place_each(self) -> Iterator[str]:
         for id in self.jobs.keys() - self.places.keys():
@@ -109,12 +111,12 @@ class Snapshot:
             if id not in self.jobs:
                 yield f"{', '.join(places)} names job {_text(id)}, which has no record"
             elif len(places) > 1:
-                yield f"job {_text(id)} is in {len(places)} places: {', '.join(places)}"
+                yield f"job {_text(id)} is in several places: {', '.join(places)}"
         for key in BELONGINGS:
             for id in self.of[key].keys() - self.jobs.keys():
                 yield f"{key} has an entry of job {_text(id)}, which has no record"
         for id in self.of["remembered"].keys() ^ self.of["remembered_at"].keys():
-            yield f"id {_text(id)} stands in one of remembered and remembered_at"
+            yield f"id {_text(id)} is in only one of remembered and remembered_at"
         for key in ("checkins", "stops"):
             for id in self.of[key].keys() - self.of["claims"].keys() - (self.ending if key == "stops" else set()):
                 yield f"{key} has an entry of job {_text(id)}, which does not run"
@@ -124,9 +126,9 @@ class Snapshot:
         for id, claim in self.of["claims"].items():
             token, _, holder = read_claim(claim)
             if not 0 < token <= self.seq:
-                yield f"claim of job {_text(id)} has token {token}, the queue's numbers end at {self.seq}"
+                yield f"claim of job {_text(id)} has token {token}, but the last number of the queue is {self.seq}"
             if holder not in leases:
-                yield f"claim of job {_text(id)} is held by {holder!r}, who has no lease"
+                yield f"claim of job {_text(id)} is held by {holder!r}, which has no lease"
 
     def holdings(self) -> Iterator[str]:
         """Yield each difference between `holdings` and `claims`.  It is not a fault, because `holdings` is counted
@@ -140,7 +142,7 @@ class Snapshot:
         noted = {_text(holder): dict(read_holdings(lines)) for holder, lines in self.of["holdings"].items()}
         for holder in counted.keys() | noted.keys():
             if counted.get(holder) != noted.get(holder):
-                yield f"{holder!r} holds {counted.get(holder)}, holdings says {noted.get(holder)}"
+                yield f"{holder!r} holds {counted.get(holder)}, but holdings says {noted.get(holder)}"
 
     def _slots(self) -> Iterator[str]:
         held: dict[bytes, int] = {}
@@ -163,7 +165,7 @@ class Snapshot:
         waits, members = self.of["waits"], self.of["blocked"]
         for id, member in waits.items():
             if member not in members:
-                yield f"waits says that job {_text(id)} is blocked, and blocked does not"
+                yield f"waits says that job {_text(id)} is blocked, but blocked does not"
         # For each limit with waiting jobs, there must be a job whose end lets the next one in.
         moving = {member.partition(b"\0")[0] for member in self.of["slots"]}
         for id in (*self.of["queued"], *self.of["alone"]):
@@ -172,12 +174,12 @@ class Snapshot:
             key, _, rest = member.partition(b"\0")
             id = rest.rpartition(b"\0")[2]
             if waits.get(id) != member:
-                yield f"blocked names job {_text(id)}, and waits does not"
+                yield f"blocked names job {_text(id)}, but waits does not"
             if key == b"\3" + id:
                 if id not in self.ending:
                     yield f"job {_text(id)} waits for the end of its last attempt, which has ended"
             elif not key.startswith((b"\2", b"\4")) and key not in moving:
-                yield f"job {_text(id)} waits for limit {_text(key)!r}, which nobody holds"
+                yield f"job {_text(id)} waits for limit {_text(key)!r}, which no job holds"
 
     def _locks(self) -> Iterator[str]:
         for digest, value in self.of["unique"].items():
@@ -188,7 +190,7 @@ class Snapshot:
             if state is None or state in FINISHED:
                 yield f"lock {_text(digest)[:16]} belongs to job {_text(id)}, which is {state or 'gone'}"
             elif controls.unique != _text(digest):
-                yield f"lock {_text(digest)[:16]} belongs to job {_text(id)}, whose key is another"
+                yield f"lock {_text(digest)[:16]} belongs to job {_text(id)}, which has another key"
             elif state not in COVERED.get(controls.unique_mode, WAITING):
                 yield f"lock {_text(digest)[:16]} is held by job {_text(id)}, which is {state} ({controls.unique_mode})"
 

@@ -17,7 +17,7 @@ from django_jobs.stores.redis.entries import is_suspect, read_claim, read_holdin
 _ADDED = {word.value.encode(): word for word in Added}
 #: Queues in one call, which runs one command for most of them.
 LOOKED_INTO_AT_ONCE = 500
-_IN_DOUBT = "The job may or may not exist; enqueue with the same job_id is safe to repeat."
+_IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."
 
 
 class RedisRunning(RedisPart, RunningStore):

@@ -36,7 +36,7 @@ MOST_BYTES = 4 << 20
 MOST_TAKEN = 10_000
 
 #: In the log of an at-most-once job that the store still counts as running in this process, but which does not run.
-FORGOTTEN = "The store lost what became of this attempt. It may have run, and it must not run twice."
+FORGOTTEN = "The store lost the outcome of this attempt. The job may have run, and it must not run twice."
 
 Batch = tuple[str, int]  # queue, token: the jobs of one claim call
 

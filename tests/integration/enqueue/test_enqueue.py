@@ -132,7 +132,7 @@ class TestUsing:
             ({"on_commit": "no"}, InvalidArguments, "on_commit='no': use True, False, or None"),
             ({"block_timeout": -1}, InvalidArguments, "block_timeout=-1: use seconds"),
             ({"meta": []}, InvalidArguments, "meta=[]: use a dict"),
-            ({"timeout": 5}, InvalidJob, "timeout holds for every call of a job: write it as @job(timeout=…)"),
+            ({"timeout": 5}, InvalidJob, "timeout applies to every call of a job. Write it as @job(timeout=…)"),
         ],
         ids=str,
     )

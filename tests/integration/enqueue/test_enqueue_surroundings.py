@@ -56,7 +56,7 @@ class TestHandles:
         found = get_job(handle.id)
         assert (found, found.name, found.state) == (handle, "sample.other", State.QUEUED)
         assert get_job(handle.id, queue="mail") == handle
-        with pytest.raises(JobNotFound, match="No job has the id 'nowhere'"):
+        with pytest.raises(JobNotFound, match="There is no job with the id 'nowhere'"):
             get_job("nowhere")
         with pytest.raises(JobNotFound):
             get_job(handle.id, queue="default")

@@ -71,7 +71,7 @@ def test_waiting_for_a_job_that_waits_for_the_commit_is_refused_at_once() -> Non
         with pytest.raises(JobFailed, match=r"is deferred: .* Wait for it after the atomic\(\) block"):
             handle.wait()
         transaction.set_rollback(True)
-    with pytest.raises(JobFailed, match="never if that was rolled back"):
+    with pytest.raises(JobFailed, match="not at all after a rollback"):
         handle.wait()
 
 

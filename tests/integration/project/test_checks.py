@@ -129,7 +129,7 @@ class TestSettings:
             ({"ENQUEUE_MIDDLEWARE": ["no.such"]}, "E005: DJANGO_JOBS['ENQUEUE_MIDDLEWARE']: 'no.such' cannot be used"),
             ({"ENQUEUE_MIDDLEWARE": [f"{__name__}.not_callable"]}, "cannot be used: it is not callable"),
             ({"API": {"AUTHORIZER": "no.such"}}, "E013: DJANGO_JOBS['API']['AUTHORIZER'] cannot be used: Module"),
-            ({"API": {"AUTHORIZER": "authorize"}}, "Let 'authorize' be a function of the request"),
+            ({"API": {"AUTHORIZER": "authorize"}}, "'authorize' must be a function"),
             ({"API": {"AUTHORIZER": f"{__name__}.nobody"}}, "E013: DJANGO_JOBS['API']['AUTHORIZER'] cannot be used"),
             ({"API": {"AUTHORIZER": f"{__name__}.not_callable"}}, "'text' is neither callable nor a class with"),
             ({"API": {"AUTHORIZER": f"{__name__}.NoAuthorizer"}}, ".NoAuthorizer'> is neither callable nor a class"),
@@ -142,30 +142,36 @@ class TestSettings:
             ({"STORE": 5}, "E003: DJANGO_JOBS['STORE'] is of type int. Use text, as in 'redis://localhost:6379/0'"),
             (
                 {"STORE": "redis:localhost"},
-                "E007: DJANGO_JOBS['STORE'] is an address of 'redis' that lacks the // after",
+                "E007: DJANGO_JOBS['STORE'] is a 'redis' address that has no // after",
             ),
             (
                 {"STORE": "redis://h:port/0"},
-                "E007: DJANGO_JOBS['STORE'] is an address of 'redis' that has a port that is",
+                "E007: DJANGO_JOBS['STORE'] is a 'redis' address that has a port that is",
             ),
-            ({"STORE": "redis://h/zero"}, "that ends in something that is no database's number. Write 'redis://user:"),
-            ({"STORE": "redis://a,b/0"}, "that names several hosts, which is for redis+sentinel and redis+cluster."),
+            ({"STORE": "redis://h/zero"}, "that does not end in the number of a database. Write 'redis://user:"),
+            (
+                {"STORE": "redis://a,b/0"},
+                "that names several hosts, which only redis+sentinel and redis+cluster allow.",
+            ),
             ({"STORE": "redis://h:6379/0 "}, "that has a space or # in it."),
-            ({"STORE": "unix://redis.sock"}, "that names no path. Write 'unix:///run/redis/redis.sock?db=0'"),
-            ({"STORE": "redis://h/0?foo=1"}, "E007: DJANGO_JOBS['STORE'] has the unknown option 'foo' after its ?."),
-            ({"STORE": "unix:///r.sock?socket_keepalive=1"}, "the unknown option 'socket_keepalive' after its ?."),
-            ({"STORE": "redis+sentinel://a:1/m?db=1"}, "'db' after its ?. Leave it out. An address of 'redis+"),
-            ({"STORE": "redis+sentinel://a:1,b:1"}, "that names no service. Write 'redis+sentinel://host1:26379"),
-            ({"STORE": "redis+sentinel://a:1/m/x"}, "that ends in something that is no database's number."),
-            ({"STORE": "redis+cluster://a:1/3"}, "that names a database, of which a Cluster has only one."),
+            ({"STORE": "unix://redis.sock"}, "that has no path. Write 'unix:///run/redis/redis.sock?db=0'"),
+            ({"STORE": "redis://h/0?foo=1"}, "E007: DJANGO_JOBS['STORE'] has the unknown option 'foo' after the ?."),
+            ({"STORE": "unix:///r.sock?socket_keepalive=1"}, "the unknown option 'socket_keepalive' after the ?."),
+            ({"STORE": "redis+sentinel://a:1/m?db=1"}, "'db' after the ?. Remove it. A 'redis+"),
+            (
+                {"STORE": "redis+sentinel://a:1,b:1"},
+                "that does not name the service. Write 'redis+sentinel://host1:26379",
+            ),
+            ({"STORE": "redis+sentinel://a:1/m/x"}, "that does not end in the number of a database."),
+            ({"STORE": "redis+cluster://a:1/3"}, "that names a database, although a Cluster has only one."),
             ({"DATABASE": "jobs"}, "E008: DJANGO_JOBS['DATABASE'] is 'jobs', which is not in DATABASES."),
             ({"STORE": "cache:nowhere"}, "E012: DJANGO_JOBS['STORE'] is 'cache:nowhere', but CACHES has no 'nowhere'."),
             (
                 {"STORE": "cache:local"},
                 "E012: DJANGO_JOBS['STORE'] is 'cache:local', whose backend is 'django.core",
             ),
-            ({"STORE": "cache:default"}, "W001: The jobs live in the Redis database of CACHES['default']"),
-            ({"STORE": "redis://localhost/1"}, "W001: The jobs live in the Redis database of CACHES['default']"),
+            ({"STORE": "cache:default"}, "W001: The jobs are in the same Redis database as CACHES['default']"),
+            ({"STORE": "redis://localhost/1"}, "W001: The jobs are in the same Redis database as CACHES['default']"),
         ],
         ids=str,
     )
@@ -246,7 +252,9 @@ class TestJobs:
     def test_a_job_with_cron_needs_no_argument(self, empty_registry: None) -> None:
         with registered(task_of, cron="0 3 * * *"):
             (message,) = found({"STORE": "memory"}, check_jobs)
-        assert message.startswith("django_jobs.E014: It has cron, which passes no arguments. tests.checked(shop")
+        assert message.startswith(
+            "django_jobs.E014: It has cron=…, and a schedule passes no arguments. tests.checked(shop"
+        )
         assert "or write an entry of DJANGO_JOBS['SCHEDULES']" in message
 
     def test_a_key_without_a_limit_limits_nothing(self, empty_registry: None) -> None:

@@ -148,7 +148,7 @@ def test_options_may_be_given_to_one_use_of_a_task(run: Any, memory_store: Store
     "options", [{"backoff": [1]}, {"soft_timeout": 5}, {"sensitive": ["a"]}, {"retry_on": OSError}, {"keep_result": 0}]
 )
 def test_what_workers_look_up_by_name_cannot_differ_from_call_to_call(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidJob, match="holds for every call of a task"):
+    with pytest.raises(InvalidJob, match="applies to every call of a task"):
         add.using(**options)
 
 

@@ -64,7 +64,7 @@ class TestLooking:
             jobs.assert_enqueued(receipt, [7])
         receipt.enqueue(7)
         jobs.assert_not_enqueued(other)
-        with pytest.raises(AssertionError, match=r"Expected no job, but there are:\n  sample\.receipt\(7\)"):
+        with pytest.raises(AssertionError, match=r"Expected no jobs, but there are:\n  sample\.receipt\(7\)"):
             jobs.assert_not_enqueued(receipt)
 
     def test_settings_that_change_do_not_lose_the_jobs(self, jobs: Jobs) -> None:

@@ -154,7 +154,7 @@ def test_a_worker_renews_its_leases_on_the_other_nodes_while_one_is_silent(frail
 def test_a_server_that_is_no_node_of_a_cluster_is_named_with_the_remedy(tmp_path: Path) -> None:
     server = RedisServer(tmp_path).start()
     try:
-        with pytest.raises(StoreMisconfigured, match=r"is no Cluster.*redis://"):
+        with pytest.raises(StoreMisconfigured, match=r"is not a Cluster.*redis://"):
             RedisStore.from_setting(f"redis+cluster://127.0.0.1:{server.port}").now()
     finally:
         server.close()

@@ -8,6 +8,7 @@ import re
 from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
+from django_jobs.formatting import sentence
 
 #: The errors of the driver: those of its Cluster client have a base class of their own.
 DRIVER_ERRORS = (driver.RedisError, driver.RedisClusterException, OSError)
@@ -68,27 +69,31 @@ def translate(error: Exception, where: str) -> StoreError:
     text = _said(error)
     if NO_CLUSTER in text:
         return StoreMisconfigured(
-            f"Redis at {where} is no Cluster. Name it in DJANGO_JOBS['STORE'] as redis://… instead of redis+cluster://…"
+            f"Redis at {where} is not a Cluster. In DJANGO_JOBS['STORE'], write redis://… instead of redis+cluster://…"
         )
     if isinstance(error, (driver.AuthenticationError, driver.AuthorizationError)) or text.startswith(
         ("NOAUTH", "WRONGPASS")
     ):
         return StoreMisconfigured(
-            f"Redis at {where} refuses the user or password: {text}. Correct DJANGO_JOBS['STORE']."
+            f"Redis at {where} refuses the user or password: {sentence(text)} Correct DJANGO_JOBS['STORE']."
         )
     if isinstance(error, driver.NoPermissionError) or "NOPERM" in text or "user executing the script" in text:
         return StoreMisconfigured(
-            f"The Redis user lacks a permission: {text}. docs/howto/security.md lists what producers and workers need."
+            f"The Redis user lacks a permission: {sentence(text)} "
+            "docs/howto/security.md lists what producers and workers need."
         )
     if isinstance(error, driver.OutOfMemoryError) or "OOM" in text:
         return StoreFull(
-            f"Redis at {where} has reached maxmemory; nothing was stored. Workers go on and free some; "
-            "raise maxmemory, or lower HISTORY and DEAD."
+            f"Redis at {where} has reached maxmemory. Nothing was stored. Workers continue and free memory. "
+            "Raise maxmemory, or lower HISTORY and DEAD."
         )
     if "LATE: " in text:  # raised in lua/lib/answers.lua; servers add text around it
         return StoreLate(f"Redis at {where} refused a call that came too late: {text}")
     if "WRONGTYPE" in text:
-        return StoreCorrupt(f"A key of ours holds another type ({text}). `manage.py jobs doctor` tells which.")
+        return StoreCorrupt(f"A key holds data of the wrong type ({text}). `manage.py jobs doctor` shows which one.")
     if is_passing(error):
-        return StoreUnavailable(f"Redis at {where} cannot be reached ({text or type(error).__name__}).")
-    return StoreError(f"Redis at {where} answered: {text}")
+        return StoreUnavailable(
+            f"Redis at {where} cannot be reached ({text or type(error).__name__}). "
+            "Check that the server runs and that DJANGO_JOBS['STORE'] names it."
+        )
+    return StoreError(f"Redis at {where} answered with an error: {text}")

@@ -137,7 +137,7 @@ class Database:
         if self._process.pid != os.getpid():
             if self.in_memory:
                 raise StoreMisconfigured(
-                    "The store 'memory' lives in one process and this is another one, made by fork. "
+                    "The store 'memory' exists in one process only, and this process is a fork of it. "
                     "Set DJANGO_JOBS['STORE'] to 'embedded' to share jobs between processes."
                 )
             # Kept, because SQLite forbids even closing a connection that came through a fork.
@@ -204,8 +204,8 @@ def _create(raw: sqlite3.Connection, path: str) -> None:
         version = raw.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise StoreMisconfigured(
-                f"{path} has tables of version {version} and this django_jobs knows version {SCHEMA_VERSION}. "
-                "Install the django_jobs that made it, or drain it there and move the file away."
+                f"{path} has tables of version {version}, and this django_jobs knows version {SCHEMA_VERSION}. Install "
+                "the django_jobs that wrote the file, or run its jobs there with --drain and move the file away."
             )
         if version < SCHEMA_VERSION:
             sql = resources.files(__package__).joinpath("schema.sql").read_text()
@@ -266,9 +266,9 @@ def explained(path: str, error: sqlite3.Error | OSError) -> StoreError:
     # The low byte is the primary code; the rest only adds details.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return StoreFull(f"No space is left on the disk of {path} ({error}). Free some; nothing was stored.")
+        return StoreFull(f"No space is left on the disk of {path} ({error}). Nothing was stored. Free some space.")
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return StoreCorrupt(f"{path} is damaged or no SQLite file ({error}). Put back a copy, or move it away.")
+        return StoreCorrupt(f"{path} is damaged or not a SQLite file ({error}). Restore a copy, or move it away.")
     if code in {
         sqlite3.SQLITE_READONLY,
         sqlite3.SQLITE_CANTOPEN,
@@ -281,7 +281,7 @@ def explained(path: str, error: sqlite3.Error | OSError) -> StoreError:
         )
     if code == sqlite3.SQLITE_BUSY:
         return StoreUnavailable(
-            f"{path} was locked by another process for {BUSY_TIMEOUT} s. Look for one that is stopped in the middle of "
-            "a transaction (a debugger, a backup by copying); try again with the same job_id."
+            f"{path} was locked by another process for {BUSY_TIMEOUT} s. Look for a process that is stopped in the "
+            "middle of a transaction (a debugger, a backup). Then try again with the same job_id."
         )
     return StoreUnavailable(f"{path} cannot be used now: {error}")
