@@ -52,9 +52,9 @@ def relative(ms: int) -> str:
     return _("%(time)s ago") % {"time": distance} if seconds > 0 else _("in %(time)s") % {"time": distance}
 
 
-def counted(n: int, one: str) -> str:
+def counted(n: int, one: str, many: str = "") -> str:
     """Return a number with its noun in English, for errors, logs and commands: "1 job", "2 jobs"."""
-    return f"{n} {one}" if n == 1 else f"{n} {one}s"
+    return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
 
 
 def sentence(text: object) -> str:

@@ -23,10 +23,10 @@ OTHER = "other"
 #: event in the store's totals → metric, help; plus a `status` if several events share one metric.
 COUNTERS = (
     ("enqueued", "django_jobs_enqueued", "Jobs that were accepted.", ""),
-    ("succeeded", "django_jobs_processed", "Attempts that ended, by how.", "succeeded"),
-    ("failed", "django_jobs_processed", "Attempts that ended, by how.", "failed"),
-    ("retried", "django_jobs_retries", "Attempts that will be followed by another.", ""),
-    ("dead", "django_jobs_dead", "Jobs that went to dead.", ""),
+    ("succeeded", "django_jobs_processed", "Attempts that ended, by outcome.", "succeeded"),
+    ("failed", "django_jobs_processed", "Attempts that ended, by outcome.", "failed"),
+    ("retried", "django_jobs_retries", "Attempts that will be retried.", ""),
+    ("dead", "django_jobs_dead", "Jobs that became dead.", ""),
 )
 QUEUE_COUNTERS = ("cancelled", "expired", "recovered", "trimmed_dead")
 
@@ -42,10 +42,10 @@ class JobsCollector:
         yield from gauges(queues)
         workers = store.workers()
         now = store.now()
-        yield _gauge("django_jobs_workers", "`runworkers` parents that live.", [], [([], len(workers))])
+        yield _gauge("django_jobs_workers", "Running `runworkers` commands.", [], [([], len(workers))])
         yield _gauge(
             "django_jobs_worker_last_heartbeat_seconds",
-            "Seconds since a worker was heard of.",
+            "Seconds since the last heartbeat of a worker.",
             ["worker"],
             [([worker.name], max(0, now - worker.seen_at) / 1000) for worker in workers],
         )
@@ -82,7 +82,7 @@ def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:
     )
     yield _gauge(
         "django_jobs_queue_latency_seconds",
-        "For how long the oldest job waits that could run, since it could.",
+        "How long the oldest job that could run has been waiting.",
         ["queue"],
         [([q.queue], q.latency / 1000) for q in queues],
     )

@@ -102,7 +102,7 @@ def announce_misplaced(queue: str, buried: Iterable[tuple[str, bytes]], deliver:
     """Announce at-most-once jobs that a repair moved to dead because the store had lost their place."""
     for job_id, record in buried:
         name, more = name_of(record), {"error": MISPLACED.error, "outcome": MISPLACED.outcome}
-        Ended(name, job_id, queue, 0, why="the store had lost its place").log_death()
+        Ended(name, job_id, queue, 0, why="the store lost its state").log_death()
         _tell_bare(SignalEvent("job_dead", name, queue, job_id, 0, more), deliver)
 
 

@@ -61,7 +61,7 @@ class Telling:
             if self._changed.wait_for(lambda: not self._waiting and not self._busy, timeout):
                 return True
             left = len(self._waiting)
-        logger.error("Receivers have not returned after %g s: the process ends, %d signals are not sent", timeout, left)
+        logger.error("Receivers have not returned after %g s. The process ends. Unsent signals: %d", timeout, left)
         return False
 
     def _drop(self, signal_event: SignalEvent) -> None:
@@ -69,7 +69,7 @@ class Telling:
         if self._said_at is None or monotonic() - self._said_at >= _QUIET:
             self._said_at = monotonic()
             logger.error(
-                "Receivers do not keep up: %d signals have not been sent in this process, the last is %s of job %s",
+                "Receivers do not keep up. Signals that this process dropped: %d. The last is %s of job %s",
                 self.dropped,
                 signal_event.signal,
                 signal_event.id,
@@ -85,7 +85,7 @@ class Telling:
         except BaseException:
             if self.ends_process:
                 end_process()
-            logger.critical("A receiver of a signal has ended its thread; a new one goes on", exc_info=True)
+            logger.critical("A receiver of a signal has ended its thread; a new thread continues", exc_info=True)
             with self._changed:
                 self._start()
 

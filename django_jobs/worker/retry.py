@@ -65,7 +65,7 @@ class CutOff:
             self._who.add(retry_state)
         logger.log(
             logging.ERROR if is_first else logging.DEBUG,
-            "%s: the store does not answer. Jobs wait, none is lost, and work goes on when it answers again. %s",
+            "%s: the store does not answer. Jobs wait, and none is lost. Work continues when the store answers. %s",
             retry_state.who,
             error,
         )
@@ -78,7 +78,9 @@ class CutOff:
             self._who.remove(retry_state)
             is_last = not self._who
         logger.log(
-            logging.WARNING if is_last else logging.DEBUG, "%s: the store answers again, work goes on", retry_state.who
+            logging.WARNING if is_last else logging.DEBUG,
+            "%s: the store answers again, and work continues",
+            retry_state.who,
         )
         return True
 

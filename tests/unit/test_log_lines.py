@@ -51,9 +51,7 @@ def test_a_dead_job_is_an_error_as_well_that_names_no_argument(caplog: pytest.Lo
     announce(Attempted(CLAIM, Dead(LOG), "shop.pay", error=ValueError("4111"), run_ms=340))
 
     (said,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert said.getMessage() == (
-        "shop.pay a on q runs no more after attempt 3 (ValueError). See `manage.py jobs show a`"
-    )
+    assert said.getMessage() == ("shop.pay a on q is dead after attempt 3 (ValueError). See `manage.py jobs show a`")
     about = (said.job_name, said.job_id, said.job_queue, said.job_attempt)  # type: ignore[attr-defined]
     assert about == ("shop.pay", "a", "q", 3)
 
@@ -69,7 +67,7 @@ def test_a_job_that_died_with_its_worker_has_the_same_two_lines(caplog: pytest.L
         "shop.pay a on q: dead, attempt 3, waited 12 ms, ran 30000 ms: worker w was lost"
     ]
     assert lines(caplog, logging.ERROR) == [
-        "shop.pay a on q runs no more after attempt 3 (worker w was lost). See `manage.py jobs show a`"
+        "shop.pay a on q is dead after attempt 3 (worker w was lost). See `manage.py jobs show a`"
     ]
 
 

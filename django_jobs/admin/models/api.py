@@ -73,7 +73,7 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
         if unknown := obj.unknown_jobs():
             doubt = _(
-                "No job is named %(names)s. Check the spelling, unless a remote job type of that name is to come."
+                "No job is named %(names)s. Check the spelling, unless you will create a remote job type of that name."
             )
             self.message_user(request, doubt % {"names": ", ".join(unknown)}, messages.WARNING)
         if change:

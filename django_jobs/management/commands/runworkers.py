@@ -19,6 +19,7 @@ from django_jobs import middleware
 from django_jobs.conf import QueueSettings, Settings, get_settings, host_settings
 from django_jobs.core import registry
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from django_jobs.formatting import counted
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
@@ -28,39 +29,41 @@ from django_jobs.worker.parent.reload import start_again
 from django_jobs.worker.parent.supervisor import Supervisor
 
 DRAIN = (
-    "run the jobs that wait now, take none that comes later, and exit. Now waits what is queued at the start, or was "
-    "due by then; and what waits for a limit, if that makes room meanwhile. Left for other workers: jobs of a later "
-    "time, retries of jobs that fail meanwhile, what those jobs enqueue, and everything that is paused. "
-    "Schedules are not run."
+    "run the jobs that are waiting now, then exit. These are the jobs that are queued or due at the start, and jobs "
+    "blocked by a limit, if it makes room in the meantime. The rest is left for other workers: jobs for a later time, "
+    "retries of jobs that fail in the meantime, jobs that those jobs enqueue, and everything that is paused. "
+    "Schedules do not run."
 )
 
 
 class Command(BaseCommand):
-    help = "Run background jobs until SIGTERM or SIGINT. Any number of these may run, on any number of machines."
+    help = (
+        "Run background jobs until SIGTERM or SIGINT. You can start any number of workers, on any number of machines."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         # handle() fills in the defaults: the checks must be able to report a DJANGO_JOBS that cannot be read.
         parser.add_argument("--queues", type=_names, help="comma-separated; default: all of DJANGO_JOBS['QUEUES']")
         parser.add_argument("--exclude-queues", type=_names, default=[], help="comma-separated")
         ending = parser.add_mutually_exclusive_group()
-        ending.add_argument("--burst", action="store_true", help="exit when nothing is left to run")
+        ending.add_argument("--burst", action="store_true", help="exit when no job is left to run")
         ending.add_argument("--drain", action="store_true", help=DRAIN)
         parser.add_argument("--processes", type=_whole(1), help="default: PROCESSES, or one per CPU")
         parser.add_argument("--threads", type=_whole(1), help="per process; default: THREADS, or 8")
         parser.add_argument(
-            "--async-concurrency", type=_whole(1), default=100, help="async jobs at once per process (%(default)s)"
+            "--async-concurrency", type=_whole(1), default=100, help="async jobs at the same time per process"
         )
         parser.add_argument(
             "--drain-timeout",
             type=_seconds,
-            help="seconds running jobs have after the first signal; default: SHUTDOWN_TIMEOUT, or 25",
+            help="seconds that running jobs have to finish after the first signal; default: SHUTDOWN_TIMEOUT, or 25",
         )
-        parser.add_argument("--max-jobs", type=_whole(1), default=0, help="replace a process after that many jobs")
-        parser.add_argument("--max-memory", type=_whole(1), default=0, help="replace a process above that many MiB")
+        parser.add_argument("--max-jobs", type=_whole(1), default=0, help="replace a process after this many jobs")
+        parser.add_argument("--max-memory", type=_whole(1), default=0, help="replace a process above this many MiB")
         parser.add_argument("--reload", action="store_true", help="start again when code changes (development)")
         parser.add_argument("--no-periodic", action="store_true", help="do not enqueue periodic jobs")
         parser.add_argument(
-            "--name", type=_name, default="", help="what this worker is called in the admin; default: host and pid"
+            "--name", type=_name, default="", help="the name of this worker in the admin; default: host and pid"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -90,7 +93,7 @@ class Command(BaseCommand):
             config = _draining(store, config)
             if not config.queues:
                 if options["verbosity"]:
-                    self.stdout.write("Nothing waits.")
+                    self.stdout.write("No jobs are waiting.")
                 return
         supervisor = Supervisor(store, config, tasks_for(store, config))
         if options["verbosity"]:
@@ -99,7 +102,7 @@ class Command(BaseCommand):
                 f"django_jobs {django_jobs.__version__}, settings {os.environ.get('DJANGO_SETTINGS_MODULE')!r}, "
                 f"jobs at {address}, namespace {settings.namespace!r}\n"
                 f"Worker {supervisor.name}: {supervisor.worker_status.summary()}; "
-                f"it knows {len(registry.names())} jobs. "
+                f"it knows {counted(len(registry.names()), 'job')}. "
                 "Quit with Control-C."
             )
         status = supervisor.run()
@@ -113,14 +116,14 @@ def _reach(settings: Settings) -> tuple[Store, str]:
     """Return the store and its address.  Raises CommandError if waiting would not help, as with a wrong password."""
     if settings.store == "memory":
         raise CommandError(
-            "DJANGO_JOBS['STORE'] is 'memory': no other process sees those jobs, so there is nothing to work on. "
-            "Use a URL, or 'embedded', which is a file."
+            "DJANGO_JOBS['STORE'] is 'memory': a worker cannot see the jobs of other processes. "
+            "Use a URL, or 'embedded' (a file)."
         )
     try:
         store = get_store()
         return store, store.describe().get("address", settings.store.partition(":")[0])
     except (StoreUnavailable, StoreFull, StoreCorrupt):
-        return get_store(), "a store that is not there yet"  # the worker waits for it, and logs why
+        return get_store(), "a store that cannot be reached yet"  # the worker waits for it, and logs why
     except (StoreError, ImproperlyConfigured) as error:
         raise CommandError(str(error)) from error
 
@@ -128,11 +131,11 @@ def _reach(settings: Settings) -> tuple[Store, str]:
 def _draining(store: Store, config: WorkerConfig) -> WorkerConfig:
     """Limit the configuration to the jobs that wait now.  Raises CommandError if they cannot be determined."""
     if config.reload:
-        raise CommandError("--drain ends by itself, --reload begins again and again: leave one of them out.")
+        raise CommandError("--drain ends and --reload starts again: use only one of them.")
     try:
         marks = waiting_now(store, config.queues)
     except StoreError as error:
-        raise CommandError(f"What waits now is not known: {error}") from error
+        raise CommandError(f"The waiting jobs cannot be determined: {error}") from error
     return replace(config, drain=marks, queues=tuple(queue for queue in config.queues if queue.name in marks))
 
 
@@ -164,14 +167,14 @@ def _names(text: str) -> list[str]:
 
 def _name(text: str) -> str:
     if text and not re.fullmatch(r"[\w.:@+-]{1,100}", text):
-        raise ArgumentTypeError(f"{text!r} is no name: use up to 100 letters, digits and . : @ + - _")
+        raise ArgumentTypeError(f"{text!r} is not a valid name: use up to 100 letters, digits and . : @ + - _")
     return text
 
 
 def _whole(least: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise ArgumentTypeError(f"{text!r} is not a whole number from {least} up")
+            raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
         return int(text)
 
     return number

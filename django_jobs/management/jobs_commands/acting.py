@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from django_jobs import browse, operations
 from django_jobs.core.values import State
 from django_jobs.exceptions import JobNotFound
+from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
 from django_jobs.operations import bulk
 
@@ -32,7 +33,7 @@ def delete_arguments(parser: ArgumentParser) -> None:
 
 def cancel_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("ids", nargs="+", metavar="ID")
-    parser.add_argument("--queue", default="", help="where the jobs are, if you know it")
+    parser.add_argument("--queue", default="", help="the queue of the jobs, if you know it")
 
 
 def retry(options: Mapping[str, Any]) -> Answer:
@@ -58,10 +59,12 @@ def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer
         bulk.drive(operation.id, 60.0)
         latest = bulk.get(operation.id)
         if latest is None:
-            raise CommandError("What is written about this operation cannot be read any more; it has stopped half way.")
+            raise CommandError(
+                "The stored state of this operation cannot be read any more. It has stopped before its end."
+            )
         operation = latest
     data = {"moved": operation.moved, "looked_at": operation.seen}
-    return Answer(data, f"{verb}: {operation.moved} of {operation.seen} {state} jobs.")
+    return Answer(data, f"{verb}: {operation.moved} of {counted(operation.seen, f'{state} job')}.")
 
 
 def on_ids(verb: str, ids: list[str], queue: str) -> Answer:
@@ -79,14 +82,14 @@ def on_ids(verb: str, ids: list[str], queue: str) -> Answer:
             moved += done.moved
             asked += done.asked
     left = [id for id, info in found.items() if info is not None and id not in moved + asked]
-    said = [f"{verb}: {len(moved)} moved."]
+    said = [f"{verb}: {counted(len(moved), 'job')}."]
     said += [f"Asked to stop: {', '.join(asked)}."] if asked else []
-    said += [f"Not in a state for it: {', '.join(left)}."] if left else []
+    said += [f"Not possible in their state: {', '.join(left)}."] if left else []
     said += [f"Not found: {', '.join(missing)}."] if missing else []
     data = {"moved": moved, "asked": asked, "left": left, "missing": missing}
     return Answer(data, " ".join(said), 1 if left or missing else 0)
 
 
-RETRY = Subcommand("Queue jobs again, now.", retry_arguments, retry)
-DELETE = Subcommand("Remove jobs for good.", delete_arguments, delete)
+RETRY = Subcommand("Queue jobs again at once.", retry_arguments, retry)
+DELETE = Subcommand("Delete jobs permanently.", delete_arguments, delete)
 CANCEL = Subcommand("Cancel waiting jobs; ask running ones to stop.", cancel_arguments, cancel)

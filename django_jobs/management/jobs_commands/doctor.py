@@ -18,6 +18,7 @@ from django_jobs.core.values import State
 from django_jobs.events.announce import announce_misplaced
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import StoreError, UnknownJob
+from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
@@ -35,12 +36,12 @@ NAMED = 5
 FRUITLESS = 20
 #: Descriptions of the kinds of `Store.faults`.
 ORPHANS = {
-    "wrong_type": "keys hold another type, and stop work",
-    "claim_without_lease": "jobs run under a worker that has no lease",
-    "lock_without_job": "unique locks belong to no job that waits or runs",
-    "entry_without_job": "logs, counts or results of jobs are left that are gone",
-    "slot_without_claim": "places of a concurrency limit are held by jobs that do not run",
-    "waiter_without_limit": "blocked jobs are half forgotten",
+    "wrong_type": "keys hold data of the wrong type, and block work",
+    "claim_without_lease": "jobs run on a worker that has no lease",
+    "lock_without_job": "unique locks belong to jobs that neither wait nor run",
+    "entry_without_job": "logs, counts or results remain of jobs that do not exist",
+    "slot_without_claim": "slots of a concurrency limit are held by jobs that do not run",
+    "waiter_without_limit": "blocked jobs are recorded only in part",
     "job_without_place": "jobs are in no state, or in several",
     "place_without_job": "entries name jobs that do not exist",
 }
@@ -56,7 +57,7 @@ class Finding(NamedTuple):
 
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--repair", action="store_true", help="also repair inconsistencies, as workers do by themselves"
+        "--repair", action="store_true", help="also repair inconsistencies now; workers repair them within minutes"
     )
 
 
@@ -108,14 +109,18 @@ def server(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("ok", "store", said)
     role = described.get("role", "unknown")
     if role not in {"master", "unknown"}:
-        yield Finding("error", "role", f"This server is a {role}: it refuses writes. Let STORE name the primary.")
+        yield Finding(
+            "error", "role", f"This server is a {role}: it refuses writes. Set STORE to the address of the primary."
+        )
 
 
 def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
     """Check whether the store keeps what it accepted."""
     if described.get("kind") == "memory":
         yield Finding(
-            "warning", "persistence", 'STORE is "memory": all jobs end with the process. Use it in tests only.'
+            "warning",
+            "persistence",
+            'STORE is "memory": all jobs are lost when the process ends. Use it in tests only.',
         )
     elif described.get("kind") != "redis":
         yield Finding("ok", "persistence", described.get("persistence", "unknown"))
@@ -130,7 +135,9 @@ def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
         )
     if described.get("last_save_failed") == "yes":
         yield Finding(
-            "error", "persistence", "The last snapshot failed: Redis may refuse writes. See its log; is the disk full?"
+            "error",
+            "persistence",
+            "The last snapshot failed, and Redis may refuse writes. Look at its log: the disk may be full.",
         )
 
 
@@ -149,18 +156,20 @@ def memory(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("ok", "eviction", f"maxmemory-policy is {policy}.")
     limit, used = described.get("maxmemory", "0"), described.get("used_memory", "0")
     if limit.isdigit() and used.isdigit() and int(limit) and int(used) > 0.9 * int(limit):
-        yield Finding("warning", "memory", f"{int(used) * 100 // int(limit)} % of maxmemory are in use.")
+        said = f"{int(used) * 100 // int(limit)} % of maxmemory is in use. Raise it, or lower HISTORY and DEAD."
+        yield Finding("warning", "memory", said)
 
 
 def clock(described: Mapping[str, str]) -> Iterator[Finding]:
     """Check whether this machine and the store have the same time."""
     off = get_store().now() / 1000 - time()
+    said = f"The clock of the store differs from this machine's by {off:+.2f} s."
     if abs(off) > get_settings().lease / 2:
-        yield Finding("error", "clock", f"The store's clock is {off:+.1f} s from this machine's. Run NTP on both.")
+        yield Finding("error", "clock", f"{said} Run NTP on both.")
     elif abs(off) > CLOCK:
-        yield Finding("warning", "clock", f"The store's clock is {off:+.1f} s from this machine's. Run NTP on both.")
+        yield Finding("warning", "clock", f"{said} Run NTP on both.")
     else:
-        yield Finding("ok", "clock", f"{off:+.2f} s from this machine's.")
+        yield Finding("ok", "clock", said)
 
 
 def workers(described: Mapping[str, str]) -> Iterator[Finding]:
@@ -169,7 +178,7 @@ def workers(described: Mapping[str, str]) -> Iterator[Finding]:
     stats = list(browse.job_counts().queues.values())
     waiting = sum(entry.counts.get(state, 0) for entry in stats for state in (State.QUEUED, State.RUNNING))
     if not found:
-        said = f"No worker runs (jobs that are queued or running: {waiting}). Start `manage.py runworkers`."
+        said = f"No worker is running (queued or running jobs: {waiting}). Start `manage.py runworkers`."
         yield Finding("warning", "workers", said)
         return
     yield Finding("ok", "workers", f"{len(found)} running.")
@@ -179,7 +188,7 @@ def workers(described: Mapping[str, str]) -> Iterator[Finding]:
     taken = {str(queue) for queues in named for queue in queues or ()}
     for entry in stats:
         if entry.counts.get(State.QUEUED) and taken and entry.queue not in taken:
-            said = f"No worker takes queue {entry.queue!r} (queued jobs: {entry.counts[State.QUEUED]})."
+            said = f"No worker serves queue {entry.queue!r} (queued jobs: {entry.counts[State.QUEUED]})."
             yield Finding("error", "workers", f"{said} Add it to QUEUES, or to --queues of a worker.")
 
 
@@ -187,17 +196,20 @@ def queues(described: Mapping[str, str]) -> Iterator[Finding]:
     """Check whether a queue was paused and forgotten, or has dropped dead jobs."""
     for entry in browse.job_counts().queues.values():
         if entry.paused is not None and not entry.paused.until:
-            yield Finding("warning", "queues", f"Queue {entry.queue!r} is paused until somebody resumes it.")
+            yield Finding(
+                "warning", "queues", f"Queue {entry.queue!r} is paused until it is resumed. Use `jobs resume`."
+            )
         if dropped := entry.totals.get("trimmed_dead"):
-            yield Finding("warning", "queues", f"Queue {entry.queue!r} has dropped dead jobs ({dropped}): see DEAD.")
+            said = f"Queue {entry.queue!r} has dropped {counted(dropped, 'dead job')}: the setting DEAD keeps no more."
+            yield Finding("warning", "queues", said)
 
 
 def names(described: Mapping[str, str]) -> Iterator[Finding]:
     """Check for waiting jobs that no worker knows or, in the first jobs of each queue, that this project does not."""
     for each in browse.unknown_names(browse.job_counts(), get_store().workers()):
         what = wanted(each.name)
-        said = f"Jobs in queue {each.queue!r} wait ({each.jobs}) for a worker that knows {what}: none that runs does."
-        yield Finding("error", "names", f"{said} Start workers with the code that has it, or cancel or delete them.")
+        said = f"Queue {each.queue!r} has jobs ({each.jobs}) that wait for a worker that knows {what}. None is running."
+        yield Finding("error", "names", f"{said} Start workers with code that has it, or cancel or delete the jobs.")
     unknown: dict[tuple[str, str], int] = {}
     for queue in browse.job_counts().queues:
         for state in (State.QUEUED, State.SCHEDULED, State.RETRY, State.BLOCKED):
@@ -206,11 +218,11 @@ def names(described: Mapping[str, str]) -> Iterator[Finding]:
                 if not known(name):
                     unknown[queue, name] = unknown.get((queue, name), 0) + 1
     for (queue, name), number in unknown.items():
-        said = f"Queue {queue!r} has jobs named {name[:200]!r} ({number}), which this project does not register."
-        remedy = "Deploy the code that has it, give the renamed job aliases=[…], or delete them."
+        said = f"Queue {queue!r} has jobs named {name[:200]!r} ({number}). This project has no job of that name."
+        remedy = "Deploy the code that has it, add the name to aliases=[…] of a renamed job, or delete the jobs."
         yield Finding("warning", "names", f"{said} {remedy}")
     if not unknown:
-        yield Finding("ok", "names", f"Every waiting job is one of the {len(registry.names())} that are registered.")
+        yield Finding("ok", "names", f"All waiting jobs are registered (job types: {len(registry.names())}).")
 
 
 def wanted(name: str) -> str:
@@ -236,12 +248,12 @@ def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
         for kind, which in faults.found.items():
             some = ", ".join(plain(name, 100) for name in which[:NAMED]) + (", …" if len(which) > NAMED else "")
             said = f"Queue {queue!r}: {ORPHANS[kind]} ({len(which)}): {some}."
-            remedy = "Workers repair that within minutes, `jobs doctor --repair` now."
+            remedy = "Workers repair this within minutes; `jobs doctor --repair` does it now."
             yield Finding("error", "orphans", f"{said} {remedy}")
         if "wrong_type" in faults.found:
-            yield Finding("warning", "orphans", f"Queue {queue!r}: the rest can be looked at when that is repaired.")
+            yield Finding("warning", "orphans", f"Queue {queue!r}: the rest can be checked after that repair.")
         elif not faults.whole:
-            yield Finding("ok", "orphans", f"Queue {queue!r} is long: only part of it was looked at.")
+            yield Finding("ok", "orphans", f"Queue {queue!r} is long: only part of it was checked.")
         sound = sound and not faults.found
     if sound:
         yield Finding("ok", "orphans", "None were found.")
@@ -265,4 +277,4 @@ def repairs() -> Iterator[Finding]:
             yield Finding("warning", "repaired", f"{kind.replace('_', ' ')}: {number} in queue {queue!r}.")
 
 
-DOCTOR = Subcommand("What could lose a job, double one, or keep one from running.", arguments, doctor)
+DOCTOR = Subcommand("Find what could lose a job, run it twice, or keep it from running.", arguments, doctor)

@@ -19,19 +19,27 @@ from django_jobs.serialization.arguments import dump
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
     parser.add_argument(
-        "--args", dest="call", default="[]", metavar="JSON", help="a list of arguments, or an object of keyword ones"
+        "--args",
+        dest="call",
+        default="[]",
+        metavar="JSON",
+        help="a list of arguments, or an object of keyword arguments",
     )
     parser.add_argument("--queue", default=None)
     parser.add_argument("--priority", type=int, default=None)
-    parser.add_argument("--id", dest="job_id", default=None, help="the id; the same id is enqueued once")
+    parser.add_argument("--id", dest="job_id", default=None, help="the id of the job; an id is enqueued only once")
 
 
 def edit_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument(
-        "--args", dest="call", required=True, metavar="JSON", help="a list of arguments, or an object of keyword ones"
+        "--args",
+        dest="call",
+        required=True,
+        metavar="JSON",
+        help="a list of arguments, or an object of keyword arguments",
     )
-    parser.add_argument("--queue", default="", help="where the job is, if you know it")
+    parser.add_argument("--queue", default="", help="the queue of the job, if you know it")
 
 
 def enqueue(options: Mapping[str, Any]) -> Answer:
@@ -48,7 +56,7 @@ def edit(options: Mapping[str, Any]) -> Answer:
         raise JobNotFound(f"No such job: {options['id']}. It may have left the history.")
     call = json.loads(dump(*read_call(options["call"])))
     changed = operations.edit(info.queue, info.id, *call)
-    said = f"Job {info.id} has other arguments." if changed else f"Job {info.id} had these arguments already."
+    said = f"Job {info.id} has new arguments." if changed else f"Job {info.id} already had these arguments."
     return Answer({"id": info.id, "queue": info.queue, "changed": changed}, said)
 
 
@@ -64,4 +72,4 @@ def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 ENQUEUE = Subcommand("Enqueue a registered job.", arguments, enqueue)
-EDIT = Subcommand("Give a job that waits other arguments.", edit_arguments, edit)
+EDIT = Subcommand("Change the arguments of a waiting job.", edit_arguments, edit)

@@ -12,6 +12,7 @@ from django_jobs import browse
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
 from django_jobs.exceptions import JobNotFound
+from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, plain, table
 from django_jobs.operations import check_queue
 from django_jobs.serialization.payloads import iso, job_payload
@@ -75,9 +76,9 @@ def list_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--queue", default="", help="only this queue")
     parser.add_argument("--name", default="", help="only jobs of this name")
     parser.add_argument(
-        "--search", default="", help="in id, name, arguments or error; looks at a bounded number of jobs"
+        "--search", default="", help="text in id, name, arguments or error; checks a limited number of jobs"
     )
-    parser.add_argument("--limit", type=int, default=50, help="at most so many (default 50)")
+    parser.add_argument("--limit", type=int, default=50, help="the maximum number of jobs (default: 50)")
 
 
 def list_jobs(options: Mapping[str, Any]) -> Answer:
@@ -87,9 +88,9 @@ def list_jobs(options: Mapping[str, Any]) -> Answer:
     match = browse.Match(options["queue"], options["name"], options["search"])
     found = browse.scan(state, match, show=limit)
     rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in found.jobs]
-    said = f"{len(found.jobs)} shown, {found.scanned} of {found.total} {state} jobs looked at."
+    said = f"Shown: {len(found.jobs)}. Checked: {found.scanned} of {counted(found.total, f'{state} job')}."
     if found.left_out:
-        said += f" {found.left_out} more queues have some: choose one with --queue."
+        said += f" Not checked: {counted(found.left_out, 'queue')}. Choose one with --queue."
     text = table(["id", "name", "queue", "at", "error"], rows) if rows else ""
     return Answer([job_payload(info) for info in found.jobs], f"{text}\n{said}".strip())
 
@@ -104,14 +105,14 @@ def error_of(info: JobInfo) -> str:
 
 def show_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID")
-    parser.add_argument("--queue", default="", help="where the job is, if you know it")
+    parser.add_argument("--queue", default="", help="the queue of the job, if you know it")
 
 
 def show(options: Mapping[str, Any]) -> Answer:
     names = [options["queue"]] if options["queue"] else browse.queue_names()
     info = browse.find(options["id"], names)
     if info is None:
-        raise JobNotFound(f"No job {options['id']!r} is known; it may have left the history.")
+        raise JobNotFound(f"There is no job {options['id']!r}. It may have left the history.")
     payload = job_payload(info)
     log = payload.pop("log")
     lines = [
@@ -120,7 +121,9 @@ def show(options: Mapping[str, Any]) -> Answer:
         if value is not None
     ]
     if info.parked_at:
-        lines.append(f"{'unknown since:':<14} {iso(info.parked_at)}: no worker that met it knows a job of that name.")
+        lines.append(
+            f"{'unknown since:':<14} {iso(info.parked_at)}: no worker that claimed it knows a job of that name."
+        )
     for attempt in log:
         lines.append(f"\nattempt {attempt['attempt']}: {attempt['outcome']} at {attempt['at']}")
         lines.append(
@@ -133,7 +136,7 @@ def workers(options: Mapping[str, Any]) -> Answer:
     found = get_store().workers()
     data = [{**each.info, "name": each.name, "seen_at": iso(each.seen_at)} for each in found]
     rows = [worker_row(each) for each in found]
-    text = table(["name", "host", "pid", "queues", "size", "check-in"], rows) if rows else "No worker runs."
+    text = table(["name", "host", "pid", "queues", "size", "check-in"], rows) if rows else "No worker is running."
     return Answer(data, text)
 
 
@@ -151,7 +154,7 @@ def ago(ms: int) -> str:
     return f"{max(0.0, datetime.now(UTC).timestamp() - ms / 1000):.0f} s ago"
 
 
-STATS = Subcommand("Counts per state and queue, totals, workers.", no_arguments, stats)
-LIST = Subcommand("Jobs in one state.", list_arguments, list_jobs)
-SHOW = Subcommand("Everything about one job.", show_arguments, show)
-WORKERS = Subcommand("The workers that live.", no_arguments, workers)
+STATS = Subcommand("Show counts per state and queue, totals and workers.", no_arguments, stats)
+LIST = Subcommand("List the jobs in one state.", list_arguments, list_jobs)
+SHOW = Subcommand("Show everything about one job.", show_arguments, show)
+WORKERS = Subcommand("List the running workers.", no_arguments, workers)

@@ -21,14 +21,16 @@ def what(parser: ArgumentParser) -> None:
 
 def pause_arguments(parser: ArgumentParser) -> None:
     what(parser)
-    parser.add_argument("--for", dest="seconds", type=float, metavar="S", help="opens by itself after so many seconds")
+    parser.add_argument(
+        "--for", dest="seconds", type=float, metavar="S", help="resume automatically after this many seconds"
+    )
     parser.add_argument("--reason", default="")
 
 
 def pause(options: Mapping[str, Any]) -> Answer:
     seconds = options["seconds"]
     if seconds is not None and not 0 < seconds < 10**9:
-        raise CommandError(f"--for is {seconds}: a number of seconds above 0.")
+        raise CommandError(f"--for is {seconds}: use a number of seconds above 0.")
     until = get_store().now() + int(seconds * 1000) if seconds else 0
     queues, name = chosen(options)
     for queue in queues:
@@ -59,5 +61,5 @@ def answer(done: str, queues: list[str], name: str | None) -> Answer:
     return Answer({done: {"queues": queues, "job": name}}, f"{said}: {done}.")
 
 
-PAUSE = Subcommand("Close a queue, or a job type; what runs finishes.", pause_arguments, pause)
-RESUME = Subcommand("Open it again.", what, resume)
+PAUSE = Subcommand("Pause a queue or a job type; running jobs finish.", pause_arguments, pause)
+RESUME = Subcommand("Resume a queue or a job type.", what, resume)

@@ -56,4 +56,4 @@ def run(options: Mapping[str, Any]) -> Answer:
 
 
 SCHEDULES = Subcommand("List the schedules, with next and last runs.", no_arguments, show)
-RUN = Subcommand("Enqueue the job of a schedule once, now.", which, run)
+RUN = Subcommand("Run a schedule now: enqueue its job once.", which, run)

@@ -16,7 +16,7 @@ from django_jobs.models.token import Scope
 
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=["create", "revoke", "list"])
-    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="whom it is for")
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="who will use it")
     parser.add_argument("--scope", action="append", default=[], choices=Scope.values, help="may be given several times")
     parser.add_argument("--job", action="append", default=[], metavar="NAME", help="only these job types")
 
@@ -40,14 +40,14 @@ def create(options: Mapping[str, Any]) -> Answer:
     text = f"{secret}\nWrite it down: it cannot be shown again."
     if unknown:
         names = plain(", ".join(unknown), 300)
-        text += f"\nNo job is named {names}. Check the spelling, unless a remote job type of that name is to come."
+        text += f"\nNo job is named {names}. Check the spelling, unless you will create a remote job type of that name."
     return Answer({**described(token), "token": secret, "unknown_jobs": unknown}, text)
 
 
 def revoke(name: str) -> Answer:
     token = ApiToken.objects.filter(name=name).first()
     if token is None:
-        raise CommandError(f"There is no token {name!r}: manage.py jobs token list.")
+        raise CommandError(f"There is no token {name!r}. `manage.py jobs token list` shows them all.")
     token.revoke()
     return Answer(described(token), f"{name}: revoked.")
 
@@ -78,4 +78,4 @@ def state(token: ApiToken) -> str:
     return "revoked" if token.revoked_at else ""
 
 
-TOKEN = Subcommand("Make, revoke and list tokens of the HTTP API.", arguments, run)
+TOKEN = Subcommand("Create, revoke and list tokens of the HTTP API.", arguments, run)

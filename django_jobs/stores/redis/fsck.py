@@ -11,6 +11,7 @@ from typing import Any
 
 from django_jobs.core.values import FINISHED, PLAIN, WAITING, Controls, State
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.formatting import counted
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis.entries import read_claim, read_holdings
 from django_jobs.stores.redis.keys import QUEUE_KEYS
@@ -159,7 +160,7 @@ class Snapshot:
             if key + b"\0" + id not in self.of["slots"]:
                 yield f"job {_text(id)} runs without a slot of {controls.limit_key!r}"
             elif controls.limit and held.get(key, 0) > controls.limit:
-                yield f"{held[key]} jobs run under limit {controls.limit} of {controls.limit_key!r}"
+                yield f"{counted(held[key], 'job')} run under limit {controls.limit} of {controls.limit_key!r}"
 
     def _blocked(self) -> Iterator[str]:
         waits, members = self.of["waits"], self.of["blocked"]

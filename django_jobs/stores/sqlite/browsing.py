@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, Pause, QueueStats, State
+from django_jobs.formatting import counted
 from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.remembered import has_returned_none, remembered
@@ -142,7 +143,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
             "address": self.database.path,
             "persistence": persistence,
             "eviction": "none",
-            "size": f"{size} bytes",
+            "size": counted(size, "byte"),
         }
 
 

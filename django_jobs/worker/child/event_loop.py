@@ -108,7 +108,7 @@ class EventLoop:
                 loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:
                 # A callback of a job's library raised it; the other jobs on this loop must go on.
-                logger.error("Something on the event loop raised %s; the loop goes on", type(error).__name__)
+                logger.error("A task on the event loop raised %s; the loop continues", type(error).__name__)
 
     def _threads(self) -> ThreadPoolExecutor:
         with self._lock:

@@ -126,7 +126,7 @@ class Fetcher:
         """A queue cannot be read: pause it, go on with the others, and log the error once."""
         if self._broken.get(queue) != str(error):
             self._broken[queue] = str(error)
-            logger.error("Queue %r cannot be claimed from, the others go on: %s", queue, error)
+            logger.error("Cannot claim from queue %r; the other queues continue: %s", queue, error)
         self.picker.claimed(queue, got=0, left=1, next_due=None, now=monotonic())
 
     def _claim(self, queue: str) -> Claimed:
@@ -189,7 +189,7 @@ class Fetcher:
             try:
                 self.store.wake(queues, lane=self.lane)
             except StoreError as error:
-                logger.debug("Nobody could be told to look into %s: %s", ", ".join(queues), error)
+                logger.debug("No worker could be told to check %s: %s", ", ".join(queues), error)
 
     def _wait(self, now: float) -> None:
         """Block until there may be jobs, and find out in which queues."""

@@ -170,7 +170,7 @@ class Agreement:
             try:
                 self._look_into(queue, {batch for batch in confirmed if batch[0] == queue})
             except StoreError as error:
-                logger.debug("What %s holds in queue %r is not known yet: %s", self.worker, queue, error)
+                logger.debug("The jobs that %s holds in queue %r are not known yet: %s", self.worker, queue, error)
                 continue
             if any(batch[0] == queue for batch in lost):
                 self.lost(queue)
@@ -199,8 +199,8 @@ class Agreement:
             self.store.release(queue, back)
         if strange:
             logger.warning(
-                "The store had %d jobs of queue %r running in %s that do not run there: %d were handed back, "
-                "the others ended as they had ended before",
+                "Jobs that the store lists as running but that do not run: %d of queue %r in %s. Handed back: %d. "
+                "The others keep the end that was recorded",
                 len(strange),
                 queue,
                 self.worker,

@@ -30,7 +30,9 @@ class LeaseCheck:
             try:
                 lost = self._lost(queue)
             except StoreError as error:
-                logger.debug("Whether the jobs in queue %r are still ours is not known yet: %s", queue, error)
+                logger.debug(
+                    "It is not known yet whether this process still holds its jobs in queue %r: %s", queue, error
+                )
                 return
             self.queues.discard(queue)
             yield queue, lost

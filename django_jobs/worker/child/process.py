@@ -17,6 +17,7 @@ from django_jobs.core.values import Claim, Job, Lane
 from django_jobs.events import receivers
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.plan import run_coroutine_here
+from django_jobs.formatting import counted
 from django_jobs.runtime import forks
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.child.batch_monitor import BatchMonitor
@@ -136,7 +137,8 @@ class Child:
         the gate is closed."""
         self.claimed += jobs
         if self.config.max_jobs and self.claimed >= self.config.max_jobs and not self.gate.final:
-            logger.info("%s has claimed %d jobs; when they are done it is replaced", self.name, self.claimed)
+            claimed = counted(self.claimed, "job")
+            logger.info("%s has claimed %s; when they are done, it is replaced", self.name, claimed)
             self.gate.retire()
             self.channel.send({"is": "retiring"})
             self.signals.wake()

@@ -172,7 +172,7 @@ class Runner:
                 self.child.store.release(queue, claims)
                 self.child.holding.released(claims)
             except StoreError as error:
-                logger.warning("%d claimed jobs could not be handed back: %s", len(claims), error)
+                logger.warning("Claimed jobs that could not be handed back: %d. %s", len(claims), error)
                 batch = -1
                 if not self.child.gate.draining:
                     self.offered.extend(claims)

@@ -43,7 +43,7 @@ class Archiver:
             carried = sum(self._carry(queue) for queue in self.queues())
             self._prune(float(settings.get("DAYS", 180)))
         except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
-            logger.warning("Finished jobs could not be archived now, they wait in the store: %s", error)
+            logger.warning("Finished jobs cannot be archived now; they wait in the store: %s", error)
             return 0
         finally:
             _tidy()

@@ -27,7 +27,7 @@ class EvictionWatch:
             if policy not in HARMLESS:
                 logger.critical(
                     "Redis may delete jobs: its maxmemory-policy is %s. Set `maxmemory-policy noeviction`, "
-                    "or give the jobs a server of their own.",
+                    "or use a separate server for the jobs.",
                     policy,
                 )
         return 0

@@ -113,7 +113,7 @@ class MaintenanceProcess:
         for each in self._beside:
             since = each.since
             if since is not None and now - since > STUCK:
-                logger.error("A task has not come back for %d s: its process is replaced", int(now - since))
+                logger.error("A maintenance task has not returned for %d s: its process is replaced", int(now - since))
                 logging.shutdown()
                 os._exit(GIVEN_UP)
 

@@ -95,7 +95,7 @@ class MaintenanceTasks:
             self._pause_until = monotonic() + pause
         except Exception:
             # An error in one maintenance task (such as an archive's database that is down) must not end the others.
-            logger.exception("A maintenance task failed; it is tried again in a minute")
+            logger.exception("A maintenance task failed; it runs again in a minute")
             pause = 60.0
         heapq.heappush(self._heap, (monotonic() + pause, number, task))
 

@@ -115,7 +115,7 @@ class ChildHandle:
         self.read()
         job = self.job
         if self.lane is Lane.SHARED or (job is not None and (job.queue, job.id, job.token) == (queue, id, token)):
-            logger.warning("Job %s was killed by a person: its process %s is ended", id, self.name)
+            logger.warning("Job %s was killed by a user: its process %s is ended", id, self.name)
             self.kill("killed")
 
     def has_lost(self, ids: Sequence[str]) -> None:

@@ -53,7 +53,7 @@ class DeadChildren:
         """`blamed()` is called when a crashed child turns out to have held jobs.  `deliver(signal_event)` sends the
         signals about them through a process that may wait for their receivers."""
         self.store, self.queues, self.blamed, self.deliver = store, queues, blamed, deliver
-        self.retry_state = RetryState("Taking back the jobs of a child that ended")
+        self.retry_state = RetryState("Recovering the jobs of a child process that ended")
         self.due = 0.0
         self._dead_children: deque[_DeadChild] = deque()
 

@@ -15,6 +15,7 @@ from time import monotonic
 
 from django_jobs.core.values import Claim, Lane
 from django_jobs.exceptions import StoreError, StoreUnavailable
+from django_jobs.formatting import counted
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
 from django_jobs.worker.retry import RetryState
@@ -65,7 +66,7 @@ class FrozenChildren:
         self._is_locked = False
         #: when to check the lock again (monotonic).
         self.lock_due = 0.0
-        self._retry_state = RetryState("Handing back what a frozen process has not begun")
+        self._retry_state = RetryState("Handing back the jobs that a frozen process has not started")
 
     def step(self, now: float) -> None:
         """Check the children if it is time."""
@@ -126,7 +127,7 @@ class FrozenChildren:
             logger.log(
                 _level(child),
                 "%s has not answered for %.0f s: a job there seems to run C code that lets no other thread run. "
-                "What it has claimed and not begun is handed back.",
+                "Jobs that it has claimed and not started are handed back.",
                 child.name,
                 now - child.pinged_at,
             )
@@ -145,7 +146,7 @@ class FrozenChildren:
             self.due = monotonic() + max(self._retry_state.failed(error), SETTLED)
             return
         except StoreError as error:
-            logger.error("What %s has not begun cannot be handed back: %s", child.name, error)
+            logger.error("The jobs that %s has not started cannot be handed back: %s", child.name, error)
             watch.owed = watch.owed or deque()
             if watch.owed:
                 watch.owed.popleft()
@@ -176,7 +177,8 @@ class FrozenChildren:
         stale = self.store.release(claims[0].queue, claims)
         watch.handed_back += len(claims) - len(stale)
         if watch.owed is not None and len(watch.owed) == 1:
-            logger.warning("%d jobs that %s had not begun were handed back", watch.handed_back, child.name)
+            number = counted(watch.handed_back, "job")
+            logger.warning("Handed back: %s that %s had not started", number, child.name)
 
 
 def _level(child: ChildHandle) -> int:

@@ -58,7 +58,7 @@ class Heartbeat:
         self.lease = config.lease / 1000
         self.interval = self.lease / BEATS
         self.retry_state = RetryState("Heartbeat")
-        self._showing = RetryState("Saying that this worker lives")
+        self._showing = RetryState("Sending the heartbeat")
         #: monotonic: when the next step is due; when the last complete round began; when the current round began.
         self.due = self.last_round = self._began = monotonic()
         #: server → when it last failed to answer (monotonic); only servers that have not answered since.
@@ -90,7 +90,10 @@ class Heartbeat:
             if self.silence >= self._reminded + REMINDER:
                 self._reminded = self.silence
                 logger.warning(
-                    "Worker %s has waited for its store for %d s, and goes on: %s", self.name, self.silence, error
+                    "Worker %s has waited for its store for %d s, and continues to wait: %s",
+                    self.name,
+                    self.silence,
+                    error,
                 )
 
     def _round(self) -> Iterator[None]:

@@ -56,7 +56,7 @@ class MaintenanceMonitor:
             if now >= self._not_before and (self.signal_outbox or not self._retired):
                 self._start(now)
         elif now - self._heard > STUCK:
-            logger.error("The maintenance process has said nothing for %d s: it is replaced", int(STUCK))
+            logger.error("The maintenance process has not reported for %d s: it is replaced", int(STUCK))
             self._heard = now
             kill(self.pid)
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from time import monotonic
 
 from django_jobs.conf import QueueSettings
+from django_jobs.formatting import counted
 from django_jobs.stores.contract.running import Renewal
 from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.shared_memory import SETTLED
@@ -78,7 +79,7 @@ class Reach:
             fits = max(1, int(round(self.lease * PLANNED / each, 3))) * -(-queues // calls)
             if fits < self.most and calls > 1 and not self.keeps_all:
                 self._set(fits)
-                self._say(queues, whole, f"this worker claims from {fits} of them only, the most important ones")
+                self._say(queues, whole, f"this worker claims only from the most important ones ({fits})")
             elif not self.is_narrow and not self._is_slow:
                 self._say(queues, whole, "jobs may start twice")
             self._is_slow = True
@@ -91,9 +92,9 @@ class Reach:
 
     def _say(self, queues: int, seconds: float, what: str) -> None:
         logger.error(
-            "Renewing the leases in %d queues takes about %.1f s, and a lease is %g s: %s. "
+            "Renewing the leases in %s takes about %.1f s, and a lease is %g s: %s. "
             "Give this worker fewer queues (--queues), or raise LEASE.",
-            queues,
+            counted(queues, "queue"),
             seconds,
             self.lease,
             what,

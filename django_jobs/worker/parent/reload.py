@@ -49,7 +49,7 @@ class Watcher:
             self.pid = 0
             if status == CHANGED:
                 return True
-            logger.error("The process that watches the code has ended (status %d): another is started", status)
+            logger.error("The process that watches the code has ended (status %d): a new one is started", status)
             self._due = now + AGAIN
         if not self.pid and now >= self._due:
             try:

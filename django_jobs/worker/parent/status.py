@@ -8,6 +8,7 @@ from time import time
 from typing import Any
 
 from django_jobs.core.registry import digest
+from django_jobs.formatting import counted
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.children import ChildProcesses
 
@@ -32,7 +33,8 @@ class WorkerStatus:
 
     def summary(self) -> str:
         config = self.config
-        return f"{config.processes} processes × {config.threads} threads, queues {', '.join(config.queue_names)}"
+        size = f"{counted(config.processes, 'process', 'processes')} × {counted(config.threads, 'thread')}"
+        return f"{size}, queues {', '.join(config.queue_names)}"
 
     def describe(self) -> dict[str, Any]:
         self._is_new = True

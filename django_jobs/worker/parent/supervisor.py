@@ -78,7 +78,7 @@ class Supervisor:
             reach=reach,
         )
         self.burst = Burst(store, config.queue_names, self.child_processes, up_to=config.drain) if ends_itself else None
-        self._burst_retry_state = RetryState("Looking whether everything has run")
+        self._burst_retry_state = RetryState("Checking whether all jobs have run")
         #: monotonic: when running jobs are killed; None unless the worker is stopping.
         self.deadline: float | None = None
         self.status = 0
@@ -186,7 +186,7 @@ class Supervisor:
         if self.deadline is None:
             self.stop("told to stop")
         if self._stops_seen > 1:
-            logger.warning("Worker %s was told twice: it stops now", self.name)
+            logger.warning("Worker %s was told to stop twice: it stops now", self.name)
             self.deadline = now
             self.alarm.end_in(LAST_WORDS + 0.5)
 
@@ -205,7 +205,7 @@ class Supervisor:
             child.tell("drain")
 
     def _give_up(self) -> None:
-        logger.critical("Worker processes of %s die as soon as they start: giving up", self.name)
+        logger.critical("Worker processes of %s die as soon as they start: the worker gives up", self.name)
         self.status = 1
         self.stop("crash loop")
 
@@ -219,7 +219,7 @@ class Supervisor:
             try:
                 self.store.forget_worker(self.name)
             except StoreError as error:
-                logger.warning("Worker %s could not take leave of the store: %s", self.name, error)
+                logger.warning("Worker %s could not tell the store that it stops: %s", self.name, error)
         self.alarm.end_in(None)
 
     # -- leases ------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Supervisor:
             self._fence()
         # Without --burst the worker waits for the store and runs nothing.  With --burst its caller waits for its end.
         if self.burst is not None and heartbeat.is_hopeless and self.status == 0:
-            logger.critical("Worker %s could not renew its leases for two of their lengths: it ends", self.name)
+            logger.critical("Worker %s could not renew its leases for twice their length: it ends", self.name)
             self.status = 1
             self.deadline = now - LAST_WORDS
 

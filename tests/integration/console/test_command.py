@@ -61,7 +61,7 @@ def test_list_filters_and_says_how_far_it_looked(console_store: Store) -> None:
     assert len(as_json("list", "dead", "--search", "10.0.0.3")) == 1
     assert len(as_json("list", "dead", "--limit", "2")) == 2
     assert len(as_json("list", "dead", "--queue", "default")) == 10
-    assert "10 shown, 10 of 10 dead jobs looked at." in jobs("list", "dead")
+    assert "Shown: 10. Checked: 10 of 10 dead jobs." in jobs("list", "dead")
     assert "4111" not in jobs("list", "dead", "--json")
     with pytest.raises(CommandError, match="no queue 'nothing'"):
         jobs("list", "dead", "--queue", "nothing")
@@ -83,7 +83,7 @@ def test_show_prints_everything_about_a_job(filler: Filler) -> None:
 def test_a_job_that_no_worker_knows_says_so(console_store: Store, filler: Filler) -> None:
     id = filler.add("shop.renamed")
     console_store.park(filler.run(id), "digest")
-    assert "no worker that met it knows a job of that name" in jobs("show", id)
+    assert "no worker that claimed it knows a job of that name" in jobs("show", id)
 
 
 def test_nothing_that_a_terminal_obeys_is_printed(console_store: Store, filler: Filler) -> None:
@@ -96,7 +96,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(console_store: Store, filler: 
 
 
 def test_workers_are_listed(console_store: Store) -> None:
-    assert "No worker runs." in jobs("workers")
+    assert "No worker is running." in jobs("workers")
     console_store.publish_worker("web-1:4711", worker_info(), 60_000)
     assert as_json("workers")[0]["host"] == "web-1"
     assert "2×8" in jobs("workers")

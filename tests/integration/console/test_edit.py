@@ -136,8 +136,8 @@ def command(*words: str) -> str:
 @pytest.mark.accepts("K31")
 def test_the_command_edits_a_job_that_waits_and_says_why_it_does_not(console_store: Store, filler: Filler) -> None:
     id, running = filler.make(State.SCHEDULED), filler.make(State.RUNNING)
-    assert "has other arguments" in command(id, "--args", '{"order_id": 8}')
-    assert "had these arguments already" in command(id, "--args", '{"order_id": 8}')
+    assert "has new arguments" in command(id, "--args", '{"order_id": 8}')
+    assert "already had these arguments" in command(id, "--args", '{"order_id": 8}')
     assert json.loads(command(id, "--args", "[9]", "--json")) == {"id": id, "queue": "default", "changed": True}
     for words, error in (
         ([id, "--args", "["], "not JSON"),

@@ -73,7 +73,7 @@ def test_settings_that_cannot_be_read_are_left_to_the_checks(settings: Any) -> N
 
 
 def test_jobs_in_memory_are_refused_since_no_worker_could_see_them() -> None:
-    with pytest.raises(CommandError, match="'memory': no other process sees those jobs"):
+    with pytest.raises(CommandError, match="'memory': a worker cannot see the jobs"):
         call_command("runworkers", verbosity=0)
 
 
