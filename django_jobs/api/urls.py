@@ -39,7 +39,7 @@ def make_api() -> NinjaAPI:
     api = NinjaAPI(
         title="django_jobs",
         version=VERSION,
-        description="Enqueue, watch and work jobs. Errors are application/problem+json.",
+        description="Enqueue, watch and run jobs. Errors are application/problem+json.",
         openapi_url=None,
         docs_url=None,
         urls_namespace="django_jobs_api",

@@ -52,7 +52,7 @@ def api_settings() -> Mapping[str, Any]:
     """Return DJANGO_JOBS["API"].  Raises Problem 403 if it is not set."""
     api = get_settings().api
     if api is None:
-        raise Problem(403, "The HTTP API is not set up: DJANGO_JOBS['API'] is absent. {} lets tokens in.")
+        raise Problem(403, "The HTTP API is off. Set DJANGO_JOBS['API']; {} allows callers with a token.")
     return api
 
 
@@ -65,7 +65,7 @@ def authenticate(request: HttpRequest) -> Principal:
         raise Problem(401, "Send 'Authorization: Bearer <token>', or Basic with the token as password.")
     # Other callers authenticated by something that a browser may send by itself, such as a session.
     if not principal.by_header and check_csrf(request) is not None:
-        raise Problem(403, "The CSRF check failed. A caller known by its session needs a CSRF token.")
+        raise Problem(403, "The CSRF check failed. A caller with a session needs a CSRF token.")
     return principal
 
 
@@ -80,7 +80,7 @@ def require(request: HttpRequest, *scopes: str, job: str | None = None) -> Princ
     if not any(principal.may(scope) for scope in scopes):
         raise Problem(403, f"This needs the scope {' or '.join(map(repr, map(str, scopes)))}.")
     if job is not None and not principal.knows(job):
-        raise Problem(403, f"{principal.name!r} may not deal with jobs named {job!r}.")
+        raise Problem(403, f"{principal.name!r} may not use jobs named {job!r}.")
     return principal
 
 

@@ -63,15 +63,15 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
             headers = {"WWW-Authenticate": 'Bearer realm="jobs", Basic realm="jobs"'} if error.status == 401 else None
             return problem(error.status, error.detail, headers, **error.more)
         case ValidationError():
-            return problem(422, "The request does not fit the description of this call.", errors=error.errors)
+            return problem(422, "The request is not valid; `errors` lists what is wrong.", errors=error.errors)
         case HttpError():
             return problem(error.status_code, str(error))
         case RequestDataTooBig():
             return problem(413, str(error))
         case Http404():
-            return problem(404, "There is nothing at this address.")
+            return problem(404, "This address does not exist.")
         case UnreadablePostError() | SuspiciousOperation():
-            return problem(400, "The request could not be read to its end.")
+            return problem(400, "The request could not be read completely.")
         case OperationalError() | InterfaceError() | exceptions.NotKnownYet():
             # The reason, and which database it is, belong in the log and are not for clients.
             logger.error("The API could not reach the database: %s", error)
@@ -82,9 +82,11 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
                 return problem(status, str(error))
             if not isinstance(error, exceptions.QueueFull):
                 logger.error("The API could not use the store: %s", error)
-            detail = str(error) if isinstance(error, exceptions.QueueFull) else type(error).__doc__ or "No store."
+            detail = (
+                str(error) if isinstance(error, exceptions.QueueFull) else type(error).__doc__ or "The store failed."
+            )
             return problem(503, detail, {"Retry-After": str(RETRY_AFTER)})
     logger.error("%s %s failed", request.method, request.path, exc_info=error)
     # Error reporters listen to this signal, because Django itself does not see the exception.
     got_request_exception.send(sender=None, request=request)
-    return problem(500, "This is a fault of the server, and is in its log.")
+    return problem(500, "This is an error of the server. Its log has the details.")

@@ -51,34 +51,35 @@ class NewJob(Body):
 
     data: Any = Field(
         None,
-        description="Any JSON. For a job written in Python an object is its keyword arguments, a list its positional "
-        "ones, null none, anything else its only argument. A remote job gets it as it is.",
+        description="Any JSON. For a job written in Python, an object is its keyword arguments, a list is its "
+        "positional arguments, null is no argument, and any other value is its only argument. A remote job gets the "
+        "value as it is.",
     )
-    run_after: Moment | None = Field(None, description="Not before this time; null = now.")
-    expires_at: Moment | None = Field(None, description="Not started after this time: then it is expired.")
-    priority: Priority | None = Field(None, description="Higher first, inside its queue.")
-    unique_key: Any = Field(None, description="Any JSON. While an equal job with an equal key waits: 409.")
+    run_after: Moment | None = Field(None, description="The job does not start before this time; null = now.")
+    expires_at: Moment | None = Field(None, description="If the job has not started by this time, it expires.")
+    priority: Priority | None = Field(None, description="Higher priorities run first within a queue.")
+    unique_key: Any = Field(None, description="Any JSON. 409 while a job of the same type and key is waiting.")
 
 
 class NewArguments(Body):
     """Other arguments for a waiting job."""
 
-    data: Any = Field(description="As in the PUT that enqueued it. A masked value stays what it is.")
+    data: Any = Field(description="As in the PUT that enqueued the job. A masked value stays unchanged.")
 
 
 class RetryRequest(Body):
     """Which end of the job is meant, and whether the job may be started twice."""
 
     finished_at: Moment | None = Field(
-        None, description="As the job showed it. If it has ended again since, nothing is changed: 409."
+        None, description="As the job shows it. If the job has ended again since then: 409, and nothing is changed."
     )
     start_again: Truth = Field(
-        False, description="true: a job that is delivered at most once is started again; needs finished_at."
+        False, description="true: start a job again that is delivered at most once; needs finished_at."
     )
 
 
 class KillRequest(Body):
-    """Why."""
+    """The reason for the kill."""
 
     reason: str = Field("", max_length=500)
 
@@ -89,7 +90,7 @@ class Report(Body):
     status: Literal["succeeded", "failed"]
     attempt: Serial | None = None
     token: Serial | None = None
-    retryable: Truth = Field(True, description="false: a failure that no other attempt would mend.")
+    retryable: Truth = Field(True, description="false: another attempt would fail too, so the job is dead.")
     result: Any = None
     error: str = Field("", max_length=65_536)
 
@@ -98,8 +99,10 @@ class ClaimRequest(Body):
     """A request for jobs to run."""
 
     limit: Whole = Field(1, ge=1, le=100)
-    lease: Number = Field(300, ge=1, le=86_400, description="Seconds without extend or report that end the attempt.")
-    wait: Number = Field(0, ge=0, le=20, description="Seconds to wait for work when there is none.")
+    lease: Number = Field(
+        300, ge=1, le=86_400, description="Seconds after which an attempt without extend or report has failed."
+    )
+    wait: Number = Field(0, ge=0, le=20, description="Seconds to wait for jobs if there are none.")
 
 
 class Extension(Body):
@@ -115,7 +118,7 @@ class PauseRequest(Body):
     """Why and until when a queue, or one job type in it, is paused."""
 
     reason: str = Field("", max_length=500)
-    until: Moment | None = Field(None, description="It resumes by itself then; null = until resumed.")
+    until: Moment | None = Field(None, description="The pause ends at this time; null = until it is resumed.")
     job: str | None = Field(None, pattern=PATTERN, description="Only this job type.")
 
 
@@ -133,8 +136,10 @@ class NewType(Body):
     delivery_strategy: Literal["at_least_once", "at_most_once"] = "at_least_once"
     attempts: Whole = Field(10, ge=1, le=1000)
     concurrency: Whole = Field(0, ge=0, le=1_000_000)
-    timeout: Whole = Field(300, ge=1, le=86_400, description="Seconds without a report that end an attempt.")
-    url: str = Field("", max_length=2000, description="Where jobs are posted; empty for workers that fetch them.")
+    timeout: Whole = Field(
+        300, ge=1, le=86_400, description="Seconds after which an attempt without a report has failed."
+    )
+    url: str = Field("", max_length=2000, description="The URL to which jobs are posted; empty if workers claim them.")
 
 
 class JobType(Schema):
@@ -181,7 +186,7 @@ class JobPage(Schema):
 
 
 class Schedule(Schema):
-    """One schedule.  `next_runs` is empty while it is paused or off; `problem` says why it cannot fire."""
+    """One schedule.  `next_runs` is empty while it is paused or off; `problem` says why it cannot run."""
 
     id: str
     name: str
@@ -220,7 +225,7 @@ class Claims(Schema):
 
 
 class Extended(Schema):
-    """How long the claim is valid, and whether a person asked the job to stop."""
+    """How long the claim is valid, and whether a user asked the job to stop."""
 
     lease: float
     stop: bool

@@ -30,9 +30,9 @@ MAY_HAVE_STARTED = frozenset({State.DEAD, State.CANCELLED})
 
 @router.post("/v1/jobs/{name}/{id}/retry", response=schemas.Job, summary="Retry in place")
 def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryRequest | None = None) -> JsonResponse:
-    """Queue the same job again, now, with all its attempts.  One that is queued or runs already is left alone, so the
-    call may be sent twice; with `finished_at` it may also come late.  409 if the job has succeeded (replay it), or is
-    delivered at most once and may have been started, unless `start_again` says that it may be started twice."""
+    """Queue the same job again, at once, with all its attempts.  A job that is already queued or running stays as it
+    is, so it is safe to send the call twice; with `finished_at` it may also arrive late.  409 if the job has succeeded
+    (replay it), or is delivered at most once and may have been started, unless `start_again` is true."""
     body = body or schemas.RetryRequest.model_validate({})
     principal = require(request, Scope.MANAGE, job=name)
     info = stored(id, name, "replay it")
@@ -42,14 +42,14 @@ def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryReq
         if not operations.retry_as_seen(info):
             info = stored(id, name, "replay it")
             if info.state not in UNDER_WAY:
-                raise Problem(409, f"Job {id!r} has moved on at this moment: it is {info.state}.")
+                raise Problem(409, f"Job {id!r} has just changed its state: it is {info.state}.")
     return JsonResponse(shown(stored(id, name, "replay it"), principal))
 
 
 @router.post("/v1/jobs/{name}/{id}/kill", response=schemas.Job, summary="Kill")
 def kill_job(request: HttpRequest, name: Name, id: Name, body: schemas.KillRequest | None = None) -> JsonResponse:
-    """Send a waiting or running job to dead.  A running one loses its claim: whatever it does no longer counts.  A dead
-    one is left alone; 409 if it has ended otherwise."""
+    """Move a waiting or running job to dead.  A running job loses its claim, its process is ended, and its result no
+    longer counts.  A dead job is not changed.  409 if the job has ended in another state."""
     body = body or schemas.KillRequest.model_validate({})
     principal = require(request, Scope.MANAGE, job=name)
     info, archived = find(id, name=name)
@@ -63,19 +63,19 @@ def kill_job(request: HttpRequest, name: Name, id: Name, body: schemas.KillReque
 
 @router.patch("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Edit")
 def edit_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewArguments) -> JsonResponse:
-    """Give a job that waits other arguments: it keeps its place and its time, its unique key and its limit follow.  409
-    if it runs or has ended with others, or if an equal job waits already."""
+    """Change the arguments of a waiting job.  It keeps its place and its time; its unique key and its limit change with
+    the arguments.  409 if it runs or has ended with other arguments, or if an equal job is already waiting."""
     principal = require(request, Scope.MANAGE, job=name)
-    info = stored(id, name, "enqueue another")
+    info = stored(id, name, "enqueue a new job")
     args, kwargs = json.loads(dump(*call_of(body.data, remote=name in known())))
     operations.edit(info.queue, id, args, kwargs)
-    return JsonResponse(shown(stored(id, name, "enqueue another"), principal))
+    return JsonResponse(shown(stored(id, name, "enqueue a new job"), principal))
 
 
 @router.delete("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Cancel")
 def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
-    """A waiting job is cancelled; a running one is asked to stop, and cancelled unless it succeeds.  409 if it has
-    ended otherwise already."""
+    """Cancel a waiting job at once.  A running job is asked to stop, and is cancelled unless it succeeds.  409 if the
+    job has ended in another state."""
     principal = require(request, Scope.MANAGE, job=name)
     info, archived = find(id, name=name)
     if not archived:
@@ -89,7 +89,7 @@ def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
 def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
     """Raise Problem 409 if this job must not be queued again, 422 if the request is incomplete."""
     if info.state is State.SUCCEEDED:
-        raise Problem(409, f"Job {info.id!r} has succeeded: replay it to run it once more.")
+        raise Problem(409, f"Job {info.id!r} has succeeded. Replay it to run it again.")
     if body.finished_at is not None and moment(body.finished_at, "finished_at") != info.at:
         raise Problem(409, f"Job {info.id!r} is {info.state}, but not since {body.finished_at.isoformat()}.")
     if info.state not in MAY_HAVE_STARTED or not decode(info.id, info.queue, info.record).controls.at_most_once:
@@ -97,12 +97,12 @@ def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
     if not body.start_again:
         raise Problem(
             409,
-            f"Job {info.id!r} is delivered at most once and may have been started. Find out what it has done; then "
-            'send "start_again": true and its "finished_at" to start it again.',
+            f"Job {info.id!r} is delivered at most once and may have been started. Find out what it has done. "
+            'To start it again, send "start_again": true and its "finished_at".',
         )
     if body.finished_at is None:
         raise Problem(
-            422, '"start_again" needs "finished_at", as the job shows it: this call must not start it a third time.'
+            422, '"start_again" needs "finished_at" as the job shows it, so that a repeated call cannot start it again.'
         )
 
 
@@ -110,7 +110,7 @@ def stored(id: str, name: str, instead: str) -> JobInfo:
     """Return the job if the store still has it.  Raises Problem 404 or 409."""
     info, archived = find(id, name=name)
     if archived:
-        raise Problem(409, f"Job {id!r} is in the archive and cannot be moved: {instead}.")
+        raise Problem(409, f"Job {id!r} is in the archive and cannot be changed: {instead} instead.")
     return info
 
 

@@ -23,18 +23,20 @@ Status = Literal["", "succeeded", "dead", "cancelled", "expired"]
 def archived_jobs(
     request: HttpRequest,
     name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
-    status: Annotated[Status, Query(description="Only jobs that ended like this.")] = "",
-    cursor: Annotated[str, Query(pattern=CURSOR, description="`cursor` of the page before.")] = "",
+    status: Annotated[Status, Query(description="Only jobs that ended in this state.")] = "",
+    cursor: Annotated[str, Query(pattern=CURSOR, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> JsonResponse:
-    """Finished jobs, as ARCHIVE keeps them.  A page is not moved by jobs that finish meanwhile."""
+    """List the finished jobs that ARCHIVE keeps, newest first.  Jobs that finish in the meantime do not move a page."""
     principal = require(request, Scope.READ, job=name or None)
     if get_settings().archive is None:
         raise Problem(404, "There is no archive: set DJANGO_JOBS['ARCHIVE'].")
     try:
         after = archive.Cursor.read(cursor) if cursor else None
     except (ValueError, OverflowError) as error:
-        raise Problem(422, f"{cursor!r} is no cursor of this list.") from error
+        raise Problem(
+            422, f"{cursor!r} is not a cursor of this list. Send the `cursor` of the previous page."
+        ) from error
     names = [name] if name else sorted(principal.jobs)
     infos, following = archive.page(names=names, status=status, cursor=after, limit=limit)
     jobs = [shown(info, principal, archived=True) for info in infos]

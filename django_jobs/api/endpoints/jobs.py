@@ -41,8 +41,8 @@ LEFT_OUT = ("result", "log")
 
 @router.put("/v1/jobs/{name}/{id}", response={200: schemas.Job, 201: schemas.Job}, summary="Enqueue")
 def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) -> JsonResponse:
-    """Add a job under an id of yours: safe to send again.  201 the first time; 200 and the same job after that; 409 if
-    the id exists with other data."""
+    """Add a job under an id that you choose.  It is safe to send the call again: 201 the first time, then 200 and the
+    same job.  409 if the id exists with other data."""
     principal = require(request, Scope.ENQUEUE, job=name)
     definition = offered(name)
     digest = digest_of(name, body)
@@ -65,7 +65,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
     handle = submit(new)
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
         what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
-        raise Problem(409, f"An equal {name} job waits already. {what}", outcome=handle.added.value)
+        raise Problem(409, f"An equal {name} job is already waiting. {what}", outcome=handle.added.value)
     if handle.added is Added.ADDED:
         return JsonResponse(accepted(new, handle, principal), status=201)
     info = get_store().get(handle.queue, id)
@@ -83,18 +83,18 @@ def accepted(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dic
     return shown(JobInfo(handle.id, handle.queue, new.sent.record, State(handle.state), at=at), principal)
 
 
-@router.get("/v1/jobs", response=schemas.JobPage, summary="Jobs of a state")
+@router.get("/v1/jobs", response=schemas.JobPage, summary="List the jobs of a state")
 def list_jobs(
     request: HttpRequest,
     state: Annotated[State, Query(description="Jobs in this state.")],
     name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
     queue: Annotated[str, Query(max_length=255, description="Only jobs of this queue.")] = "",
-    cursor: Annotated[str, Query(max_length=2000, description="`cursor` of the page before.")] = "",
+    cursor: Annotated[str, Query(max_length=2000, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> JsonResponse:
-    """Without results and logs: ask for one job to see them.  Jobs that stay are met once each, whatever comes, goes or
-    is moved meanwhile; those that end after the first page are left out.  A page may have fewer jobs than `limit`; only
-    the last has no cursor."""
+    """List jobs without results and logs; get one job to see them.  Each job that stays in the state appears exactly
+    once, even if other jobs come, go or are moved in the meantime.  Jobs that end after the first page may be missing.
+    A page may have fewer jobs than `limit`; only the last page has no cursor."""
     principal = require(request, Scope.READ, job=name or None)
     if queue:
         operations.check_queue(queue)
@@ -107,7 +107,9 @@ def list_jobs(
     try:
         found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor))
     except (ValueError, OverflowError) as error:
-        raise Problem(422, f"{cursor!r:.200} is no cursor of this list.") from error
+        raise Problem(
+            422, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+        ) from error
     jobs = [{key: value for key, value in shown(info, principal).items() if key not in LEFT_OUT} for info in found]
     return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None})
 
@@ -131,24 +133,24 @@ def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> d
     """Return what is known of the first job with this id, which has left the history: the request, and its end."""
     known = get_store().remembered(handle.queue, handle.id)
     if known is None or known.state is None or new.sent is None:
-        raise Problem(409, f"Job {handle.id!r} existed and left the history at this moment. Choose another id.")
+        raise Problem(409, f"Job {handle.id!r} existed and has just left the history. Choose another id.")
     if known.digest != new.digest:
         raise different(handle.id)
     payload = shown(JobInfo(handle.id, handle.queue, new.sent.record, known.state, at=known.at), principal)
     return payload | {"enqueued_at": None}
 
 
-@router.get("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Look")
+@router.get("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Get")
 def get_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
-    """The job: waiting, running or finished; if it has left the queue, as the archive has it."""
+    """Get a waiting, running or finished job.  If it has left the queue, it comes from the archive."""
     principal = require(request, Scope.READ, Scope.ENQUEUE, job=name)
     info, archived = find(id, name=name)
     return JsonResponse(shown(info, principal, archived=archived))
 
 
-@router.get("/v1/jobs/{id}", response=schemas.Job, summary="Look by id alone")
+@router.get("/v1/jobs/{id}", response=schemas.Job, summary="Get by id only")
 def get_job_by_id(request: HttpRequest, id: Name) -> JsonResponse:
-    """The same where only the id is known: all queues are asked."""
+    """Get a job of which you know only the id.  This call asks all queues."""
     principal = require(request, Scope.READ, Scope.ENQUEUE)
     info, archived = find(id)
     payload = shown(info, principal, archived=archived)
@@ -159,7 +161,7 @@ def get_job_by_id(request: HttpRequest, id: Name) -> JsonResponse:
 
 @router.post("/v1/jobs/{name}/{id}/replay", response={201: schemas.Job}, summary="Replay")
 def replay_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
-    """Run it once more as a new job with a new id, at once.  A job that has expired has expired again at once."""
+    """Run the job again, at once, as a new job with a new id.  A job that has expired expires again at once."""
     principal = require(request, Scope.MANAGE, job=name)
     info, _ = find(id, name=name)
     definition = offered(name)
@@ -200,7 +202,7 @@ def offered(name: str) -> JobDefinition:
     except UnknownJob:
         definition = None
     if definition is None or not definition.api:
-        raise Problem(404, f"No job type {name!r} is offered here: mark a job with api=True, or create a remote type.")
+        raise Problem(404, f"The API offers no job type {name!r}. Set api=True on a job, or create a remote type.")
     return definition
 
 
@@ -215,7 +217,7 @@ def check_same(info: JobInfo, name: str, digest: str) -> None:
     try:
         job = decode(info.id, info.queue, info.record)
     except CorruptRecord as error:
-        raise Problem(409, f"The id {info.id!r} exists, and its record cannot be read.") from error
+        raise Problem(409, f"The id {info.id!r} exists, but its record cannot be read.") from error
     if job.name != name or (job.meta or {}).get(PUT) != digest:
         raise different(info.id)
 

@@ -21,7 +21,7 @@ TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 
 @router.get("/v1/stats", response=schemas.Stats, summary="Numbers")
 def stats(request: HttpRequest) -> JsonResponse:
-    """All numbers at one moment."""
+    """Get the numbers of all queues, read at one moment."""
     require(request, Scope.READ)
     queues = browse.queue_stats(browse.queue_names())
     return JsonResponse(
@@ -43,16 +43,16 @@ def stats(request: HttpRequest) -> JsonResponse:
 
 @router.get("/healthz", response=schemas.Health, auth=None, summary="Health")
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 if the store does what workers need: a script ran that decides about a claim.  503 if not.  Open to all, and
-    tells nothing else."""
+    """200 if the store does what workers need: it has run a script that settles a claim.  503 if not.  Needs no token,
+    and reports nothing else."""
     queue = next(iter(get_settings().queues))
     if get_store().complete(queue, [Done(NOBODYS._replace(queue=queue))]) != [NOBODYS.id]:
-        raise Problem(503, "The store accepted a claim that nobody holds.")
+        raise Problem(503, "The store accepted a claim that does not exist.")
     return JsonResponse({"status": "ok"})
 
 
 @router.get("/metrics", summary="Metrics")
 def prometheus(request: HttpRequest) -> HttpResponse:
-    """The numbers in Prometheus' text format (extra `metrics`)."""
+    """Get the numbers in the text format of Prometheus (needs the extra `metrics`)."""
     require(request, Scope.READ)
     return HttpResponse(metrics.text(), content_type=metrics.CONTENT_TYPE)

@@ -22,14 +22,14 @@ router = Router(tags=["queues"])
 
 @router.get("/v1/queues", response=list[schemas.Queue], summary="List")
 def list_queues(request: HttpRequest) -> JsonResponse:
-    """Every queue: how full, how late, whether paused, and its limits."""
+    """List all queues: counts, latency, pause and limits."""
     require(request, Scope.READ)
     return JsonResponse([described(stats) for stats in browse.queue_stats(browse.queue_names())], safe=False)
 
 
 @router.post("/v1/queues/{name}/pause", response=schemas.Queue, summary="Pause")
 def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest | None = None) -> JsonResponse:
-    """Nothing more is started in this queue, or of one job type in it; what runs ends as it would."""
+    """Start no more jobs of this queue, or of one job type in it.  Running jobs finish."""
     body = body or schemas.PauseRequest.model_validate({})
     require(request, Scope.MANAGE, job=body.job)
     until = 0 if body.until is None else moment(body.until, "until")
@@ -39,7 +39,7 @@ def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest | N
 
 @router.post("/v1/queues/{name}/resume", response=schemas.Queue, summary="Resume")
 def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest | None = None) -> JsonResponse:
-    """The queue, or the job type in it, goes on."""
+    """Start jobs of this queue, or of the job type in it, again."""
     body = body or schemas.ResumeRequest.model_validate({})
     require(request, Scope.MANAGE, job=body.job)
     operations.resume(name, name=body.job)

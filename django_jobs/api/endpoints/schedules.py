@@ -29,10 +29,10 @@ Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:/-]{1,255}$", description="`id`
 @router.get("/v1/schedules", response=schemas.SchedulePage, summary="List")
 def list_schedules(
     request: HttpRequest,
-    cursor: Annotated[str, Query(max_length=255, description="`cursor` of the page before.")] = "",
+    cursor: Annotated[str, Query(max_length=255, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> JsonResponse:
-    """Every schedule, by id: when it fires, whether it is paused, and what is wrong with it."""
+    """List all schedules by id: the next runs, whether it is paused, and why it cannot run."""
     principal = require(request, Scope.READ)
     known = sorted((entry for entry in schedules.entries() if principal.knows(entry.job)), key=lambda entry: entry.id)
     rest = [entry for entry in known if entry.id > cursor]
@@ -43,7 +43,7 @@ def list_schedules(
 
 @router.post("/v1/schedules/{path:schedule}/pause", response=schemas.Schedule, summary="Pause")
 def pause_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
-    """It fires no more until it is resumed; jobs that are enqueued already run."""
+    """Stop the schedule until it is resumed.  Jobs that are already enqueued still run."""
     entry, _ = allowed(request, schedule)
     schedules.pause(entry)
     return JsonResponse(described([entry])[0])
@@ -51,7 +51,7 @@ def pause_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
 
 @router.post("/v1/schedules/{path:schedule}/resume", response=schemas.Schedule, summary="Resume")
 def resume_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
-    """It fires again from now on; what was missed in the pause is not made up for."""
+    """Start the schedule again.  Runs that were missed in the pause do not run later."""
     entry, _ = allowed(request, schedule)
     schedules.resume(entry)
     return JsonResponse(described([entry])[0])
@@ -59,8 +59,8 @@ def resume_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
 
 @router.put("/v1/schedules/{path:schedule}/runs/{id}", response={200: schemas.Job, 201: schemas.Job}, summary="Run now")
 def run_schedule(request: HttpRequest, schedule: Id, id: Name) -> JsonResponse:
-    """Enqueue its job once, now, under an id of yours: safe to send again.  201 the first time; 200 and the same job
-    after that; 409 if the id exists and is not such a run."""
+    """Enqueue the job of the schedule once, now, under an id that you choose.  It is safe to send the call again: 201
+    the first time, then 200 and the same job.  409 if the id exists and is not a run of this schedule."""
     entry, principal = allowed(request, schedule)
     queue = schedules.queue_of(entry)
     if get_settings().archive is not None:
@@ -71,10 +71,10 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name) -> JsonResponse:
             return JsonResponse(shown(archived, principal, archived=True))
     handle = schedules.run_now(entry, job_id=id, on_commit=False)
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
-        raise Problem(409, f"An equal {entry.job} job waits already.", outcome=handle.added.value)
+        raise Problem(409, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
     info = get_store().get(handle.queue, id)
     if info is None:
-        raise Problem(409, f"Job {id!r} existed and left the history at this moment. Choose another id.")
+        raise Problem(409, f"Job {id!r} existed and has just left the history. Choose another id.")
     if handle.added is not Added.ADDED:
         check_run(info, entry)
     return JsonResponse(shown(info, principal), status=201 if handle.added is Added.ADDED else 200)
@@ -94,7 +94,7 @@ def check_run(info: JobInfo, entry: Entry) -> None:
     except CorruptRecord:
         meta = {}
     if meta.get("schedule") != entry.id:
-        raise Problem(409, f"The id {info.id!r} exists and is no run of {entry.id!r}. Choose another id.")
+        raise Problem(409, f"The id {info.id!r} exists and is not a run of {entry.id!r}. Choose another id.")
 
 
 def described(entries: list[Entry]) -> list[dict[str, Any]]:

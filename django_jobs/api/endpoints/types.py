@@ -24,7 +24,7 @@ router = Router(tags=["job types"])
 
 @router.get("/v1/job-types", response=list[schemas.JobType], summary="List")
 def list_types(request: HttpRequest) -> JsonResponse:
-    """Every type of job that the API offers to this caller."""
+    """List the job types that the API offers to this caller."""
     principal = require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK)
     types = [local_type(definition) for definition in registry.all_definitions() if definition.api]
     types += [remote_type(kind) for kind in known().values()]
@@ -34,9 +34,9 @@ def list_types(request: HttpRequest) -> JsonResponse:
     )
 
 
-@router.get("/v1/job-types/{name}", response=schemas.JobType, summary="Look")
+@router.get("/v1/job-types/{name}", response=schemas.JobType, summary="Get")
 def get_type(request: HttpRequest, name: Name) -> JsonResponse:
-    """One type of job."""
+    """Get one job type."""
     require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK, job=name)
     kind = known().get(name)
     if kind is not None:
@@ -44,24 +44,24 @@ def get_type(request: HttpRequest, name: Name) -> JsonResponse:
     for definition in registry.all_definitions():
         if definition.name == name and definition.api:
             return JsonResponse(local_type(definition))
-    raise Problem(404, f"No job type {name!r} is offered here.")
+    raise Problem(404, f"The API offers no job type {name!r}.")
 
 
 @router.post("/v1/job-types", response={201: schemas.JobType}, summary="Create a remote type")
 def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
-    """Make a remote job type: with a URL its jobs are posted there, without one workers claim them.  Every worker knows
-    it within five seconds.  409 if the name is taken."""
+    """Create a remote job type.  If it has a URL, its jobs are posted there; if not, workers claim them.  Every worker
+    knows the type within five seconds.  409 if the name is taken."""
     require(request, Scope.MANAGE, job=body.name)
     row = RemoteJobType(**body.dict())
     if body.name in registry.names() or RemoteJobType.objects.filter(name=body.name).exists():
-        raise Problem(409, f"There is a job type {body.name!r} already.")
+        raise Problem(409, f"There already is a job type {body.name!r}.")
     try:
         row.full_clean()
         row.save(force_insert=True)
     except ValidationError as error:
-        raise Problem(422, "The remote job type cannot be like this.", errors=error.message_dict) from error
+        raise Problem(422, "The remote job type is not valid; see `errors`.", errors=error.message_dict) from error
     except IntegrityError as error:
-        raise Problem(409, f"There is a job type {body.name!r} already.") from error
+        raise Problem(409, f"There already is a job type {body.name!r}.") from error
     forget()
     return JsonResponse(remote_type(known()[body.name]), status=201)
 

@@ -41,7 +41,7 @@ MOST_OTHERS = 100
 
 @router.post("/v1/queues/{name}/claim", response=schemas.Claims, summary="Claim")
 def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonResponse:
-    """Take jobs to run.  Each is yours until you report its end, or say nothing for `lease` seconds."""
+    """Claim jobs to run.  You hold each job until you report its end, or until you send nothing for `lease` seconds."""
     principal = require(request, Scope.WORK)
     check_pull_queue(name, principal)
     deadline = monotonic() + body.wait
@@ -59,10 +59,12 @@ def check_pull_queue(queue: str, principal: Principal) -> None:
         raise UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES'].")
     names = [kind.name for kind in known().values() if kind.queue == queue and not kind.url]
     if not names:
-        raise Problem(409, f"Nothing is fetched from queue {queue!r}: create a remote job type there, without a URL.")
+        raise Problem(
+            409, f"Queue {queue!r} has no jobs to claim over HTTP. Create a remote job type there, without a URL."
+        )
     for name in names:
         if not principal.knows(name):
-            raise Problem(403, f"{principal.name!r} may not deal with {name!r}, which waits in this queue too.")
+            raise Problem(403, f"{principal.name!r} may not use jobs named {name!r}, which are in this queue too.")
 
 
 def take(queue: str, body: schemas.ClaimRequest) -> list[dict[str, Any]]:
@@ -118,7 +120,8 @@ def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
 
 @router.post("/v1/jobs/{name}/{id}/extend", response=schemas.Extended, summary="Extend")
 def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) -> JsonResponse:
-    """Say that you are still at it, and how far.  `stop` tells that a person has asked the job to end."""
+    """Extend the claim of a job that you are still running, and report its progress.  `stop` is true if a user has
+    asked the job to stop."""
     require(request, Scope.WORK, job=name)
     held = held_claim(id, name, token=body.token)
     store, lease = get_store(), round(body.lease * 1000)
@@ -138,11 +141,11 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
 # Uses the router of the other methods of this URL: one URL needs one router.
 @jobs.router.post("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Report", tags=["work"])
 def report(request: HttpRequest, name: Name, id: Name, body: schemas.Report) -> JsonResponse:
-    """Say how an attempt ended.  `attempt` or `token` says which; one that is over changes nothing: 409.  The same
-    report of the last attempt, sent again, is answered as it was."""
+    """Report how an attempt ended.  `attempt` or `token` names the attempt.  409 if it is over; the report then
+    changes nothing.  If you repeat the report of the last attempt, you get the same answer."""
     principal = require(request, Scope.WORK, job=name)
     if body.attempt is None and body.token is None:
-        raise Problem(422, "Say which attempt this is about: attempt, token, or both.")
+        raise Problem(422, "Name the attempt: send attempt, token, or both.")
     if not was_reported(id, name, body):
         held = held_claim(id, name, token=body.token, attempt=body.attempt)
         store = get_store()
@@ -171,7 +174,7 @@ def held_claim(id: str, name: str, *, token: int | None = None, attempt: int | N
     """Return the claim of a running remote job.  Raises Problem 404; 409 if the caller means another claim."""
     info, archived = find(id, name=name)
     if name not in known() and not info.worker.startswith(HOLDER):
-        raise Problem(409, f"{name!r} is no remote job type: Django's own workers say how its jobs end.")
+        raise Problem(409, f"{name!r} is not a remote job type: the workers of the project settle its jobs.")
     if archived or info.state is not State.RUNNING:
         raise stale(id)
     if (token is not None and token != info.token) or (attempt is not None and attempt != attempt_of(info)):
@@ -188,5 +191,5 @@ def attempt_of(info: JobInfo) -> int:
 def stale(id: str) -> Problem:
     """Return the answer for a claim that is no longer held."""
     return Problem(
-        409, f"That attempt of job {id!r} is over: it was settled, cancelled, or taken over. Nothing changed."
+        409, f"That attempt of job {id!r} is over: it was settled, cancelled, or taken over. Nothing was changed."
     )

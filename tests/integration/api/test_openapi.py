@@ -106,7 +106,7 @@ def test_what_the_document_allows_is_answered_as_it_says(server: Server, method:
         response = server.answer(case)
         said = f"{response.text}\n{case.as_curl_command()}"
         assert response.status_code < 500 or " is full" in response.text, said
-        assert "does not fit the description" not in response.text, said
+        assert "The request is not valid" not in response.text, said
 
     ask()
 
