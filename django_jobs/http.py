@@ -37,7 +37,7 @@ class QueueFullMiddleware:
         if not isinstance(error, QueueFull):
             return None
         return HttpResponse(
-            _("Too much work is waiting. Please try again in a moment."),
+            _("Too many jobs are waiting. Please try again in a moment."),
             status=503,
             content_type="text/plain; charset=utf-8",
             headers={"Retry-After": str(RETRY_AFTER)},

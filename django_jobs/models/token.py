@@ -21,7 +21,7 @@ PREFIX = "djt_"
 class Scope(models.TextChoices):
     """What a token may do."""
 
-    ENQUEUE = "enqueue", _("enqueue: add jobs and see what became of them, without arguments and results")
+    ENQUEUE = "enqueue", _("enqueue: add jobs and see their states, without arguments and results")
     READ = "read", _("read: see jobs, queues, history and numbers")
     MANAGE = "manage", _("manage: cancel and replay jobs, pause queues, create remote job types")
     WORK = "work", _("work: claim jobs, report how they ended")
@@ -70,7 +70,7 @@ class Tokens(models.Manager["ApiToken"]):
 class ApiToken(models.Model):
     """Access for one client of the HTTP API."""
 
-    name = models.CharField(_("name"), max_length=100, unique=True, help_text=_("Whom you give it to."))
+    name = models.CharField(_("name"), max_length=100, unique=True, help_text=_("Who will use it."))
     digest = models.CharField(_("SHA-256"), max_length=64, unique=True, editable=False)
     scopes = models.JSONField(_("scopes"), validators=[check_scopes])
     jobs = models.JSONField(
@@ -78,7 +78,7 @@ class ApiToken(models.Model):
         default=list,
         blank=True,
         validators=[check_names],
-        help_text=_("Only these jobs; an empty list means all that the API offers."),
+        help_text=_("Only these jobs. An empty list means all jobs that the API offers."),
     )
     created_at = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     last_used_at = models.DateTimeField(_("last used"), null=True, editable=False)

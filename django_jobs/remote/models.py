@@ -34,25 +34,25 @@ class RemoteJobType(models.Model):
         _("attempts"),
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text=_("In all; 1 means never tried again."),
+        help_text=_("The total number; 1 means no retries."),
     )
     concurrency = models.PositiveIntegerField(
         _("concurrency"),
         default=0,
         validators=[MaxValueValidator(1_000_000)],
-        help_text=_("At most so many at once in the whole fleet; 0 means no limit."),
+        help_text=_("The maximum number that run at the same time on all workers; 0 means no limit."),
     )
     timeout = models.PositiveIntegerField(
         _("timeout"),
         default=300,
         validators=[MinValueValidator(1), MaxValueValidator(86_400)],
-        help_text=_("Seconds; an attempt without a report for so long has failed."),
+        help_text=_("Seconds; an attempt that sends no report for this long has failed."),
     )
     url = models.CharField(
         _("URL"),
         max_length=2000,
         blank=True,
-        help_text=_("Where jobs are posted. Leave empty for workers that fetch their jobs."),
+        help_text=_("The URL to which jobs are posted. Leave it empty if workers claim the jobs."),
     )
     credentials = models.CharField(
         _("credentials"),
@@ -73,7 +73,7 @@ class RemoteJobType(models.Model):
         """Refuse values that no worker could run."""
         settings = get_settings()
         if self.name in registry.names():
-            raise ValidationError({"name": _("A job of this project has this name.")})
+            raise ValidationError({"name": _("A job of this project already has this name.")})
         if self.queue not in settings.queues:
             raise ValidationError(
                 {"queue": _("%(queue)s is not in DJANGO_JOBS['QUEUES'].") % {"queue": repr(self.queue)}}

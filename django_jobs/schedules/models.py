@@ -16,15 +16,15 @@ class Missed(models.TextChoices):
     """What happens to fire times that passed while no worker ran."""
 
     ONE = "one", _("run once")
-    SKIP = "skip", _("leave out")
+    SKIP = "skip", _("skip")
     ALL = "all", _("run each (at most 100)")
 
 
 class Overlap(models.TextChoices):
     """What happens when the job of the last fire time has not ended."""
 
-    ALLOW = "allow", _("run beside it")
-    SKIP = "skip", _("leave out")
+    ALLOW = "allow", _("run at the same time")
+    SKIP = "skip", _("skip")
 
 
 def no_arguments() -> list[object]:
@@ -48,17 +48,20 @@ class Schedule(models.Model):
     args = models.JSONField(_("arguments"), default=no_arguments, blank=True, help_text=_("A JSON list."))
     kwargs = models.JSONField(_("keyword arguments"), default=no_keywords, blank=True, help_text=_("A JSON object."))
     timezone = models.CharField(
-        _("time zone"), max_length=64, blank=True, help_text=_("Such as Europe/Paris. Empty: the project's time zone.")
+        _("time zone"),
+        max_length=64,
+        blank=True,
+        help_text=_("For example Europe/Paris. Leave it empty for the time zone of the project."),
     )
     missed = models.CharField(_("missed runs"), max_length=4, choices=Missed.choices, default=Missed.ONE)
     overlap = models.CharField(
-        _("when the last one still runs"), max_length=5, choices=Overlap.choices, default=Overlap.ALLOW
+        _("if the last run has not ended"), max_length=5, choices=Overlap.choices, default=Overlap.ALLOW
     )
     jitter = models.PositiveIntegerField(
         _("jitter"),
         default=0,
         validators=[MaxValueValidator(MAX_JITTER)],
-        help_text=_("Each run is put off by up to so many seconds."),
+        help_text=_("Each run is delayed by up to this many seconds."),
     )
     enabled = models.BooleanField(_("enabled"), default=True)
 

@@ -58,7 +58,7 @@ class JobTask(Task):  # type: ignore[type-arg]
         if lasting := sorted(options.keys() & LASTING):
             raise InvalidJob(f"{owner}: {lasting[0]} applies to every call of a task. {_WRITE_IT}")
         if "keep_result" in options and not (options["keep_result"] and self._keeps_results()):
-            raise InvalidJob(f"{owner}: keep_result=0 can only be set for all calls of a task. {_WRITE_IT}")
+            raise InvalidJob(f"{owner}: keep_result=0 applies to every call of a task, or to none. {_WRITE_IT}")
         if isinstance(run_after, timedelta):
             run_after = timezone.now() + run_after
         # super() without arguments does not work in a dataclass with slots.

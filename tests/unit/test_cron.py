@@ -95,15 +95,15 @@ def test_a_step_from_saturday_is_saturday():
         ("@reboot", "@hourly, @daily"),
         ("@every 5m", "@hourly, @daily"),
         ("H * * * *", "use jitter"),
-        ("H(0-29)/10 * * * *", "which no field may hold"),
+        ("H(0-29)/10 * * * *", "which no field may contain"),
         ("R * * * *", "use jitter"),
         ("0 r * * *", "use jitter"),
         ("0 0 15W * *", "neither a day nor a month"),
         ("0 0 * * someday", "neither a day nor a month. Write jan to dec, mon to sun, or numbers."),
-        ("٥ * * * *", "which no field may hold"),
+        ("٥ * * * *", "which no field may contain"),
         ("61/5 * * * *", "Write a range"),
         ("0 0 * * sat/1", "Write a range"),
-        ("TZ=UTC * * * * *", "which no field may hold"),
+        ("TZ=UTC * * * * *", "which no field may contain"),
     ],
 )
 def test_an_impossible_expression_is_refused_with_the_value_and_the_remedy(text, remedy):

@@ -154,7 +154,7 @@ not_callable = 5
     [
         ("tests.unit.nowhere.layer", "cannot be imported"),
         ("tests.unit.test_middleware.not_callable", "is not callable"),
-        ("tests.unit.test_middleware.only_async", "async jobs only"),
+        ("tests.unit.test_middleware.only_async", "works only for async jobs"),
     ],
 )
 def test_a_middleware_that_cannot_be_used_is_named(path: str, words: str) -> None:

@@ -106,7 +106,7 @@ def test_a_url_that_is_none_is_refused_without_its_password() -> None:
 
 @pytest.mark.parametrize("address", ["redis://h/0", "unix:///r.sock", "redis+sentinel://h/m", "redis+cluster://h"])
 def test_an_option_that_an_address_cannot_have_is_named_with_the_remedy(address: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match=r"has the unknown option 'foo' after its .*Leave it out"):
+    with pytest.raises(ImproperlyConfigured, match=r"has the unknown option 'foo' after the .*Remove it"):
         RedisStore.from_setting(f"{address}?foo=1")
 
 

@@ -126,7 +126,7 @@ def test_of_each_job_type_one_warning_is_written(bench: Bench, caplog: pytest.Lo
             for _ in range(3):
                 bench.run(None, name=f"bench.{func.__name__}")
     warned = [record.getMessage() for record in caplog.records if "is not kept" in record.getMessage()]
-    assert [message.split()[1] for message in warned] == ["bench.one", "bench.two"]
+    assert [message.split()[3] for message in warned] == ["bench.one", "bench.two"]
     assert "Return a sorted list" in warned[0]
 
 

@@ -39,7 +39,7 @@ def test_a_connection_whose_driver_fails_is_given_up_and_the_worker_goes_on(
     tidy()
 
     assert connections["default"] is not connection
-    assert "database 'default' is given up" in caplog.text
+    assert "database 'default' cannot be closed" in caplog.text
     assert "out of order" in caplog.text
 
 
@@ -51,7 +51,7 @@ def test_a_transaction_that_was_left_open_goes_even_if_its_connection_cannot_be_
     database_connections.after_job()
 
     assert not connections["default"].in_atomic_block
-    assert "is given up" in caplog.text
+    assert "is no longer used" in caplog.text
 
 
 def test_a_connection_that_lay_idle_is_asked_before_it_is_used(

@@ -142,7 +142,9 @@ def test_what_waits_is_bounded_and_what_is_not_sent_is_counted_and_said_once(
         for n in range(6):
             telling.deliver(signal_event(str(n)))
     assert telling.dropped == 3
-    assert [record.getMessage()[:27] for record in caplog.records] == ["Receivers do not keep up: 1"]
+    assert [record.getMessage()[:62] for record in caplog.records] == [
+        "Receivers do not keep up. Signals that this process dropped: 1"
+    ]
     receiver.go.set()
     assert telling.finish(10)
     assert receiver.heard == ["first", "0", "1", "2"]

@@ -26,27 +26,27 @@ STATES: dict[State, Text] = {
 
 #: One line under the heading of each list.
 EXPLAINED: dict[State, Text] = {
-    State.SCHEDULED: _("Jobs that wait for their time."),
+    State.SCHEDULED: _("Jobs that are scheduled for a later time."),
     State.QUEUED: _("Jobs that run as soon as a worker is free."),
-    State.RUNNING: _("Jobs that a worker holds right now."),
-    State.RETRY: _("Jobs that failed and will be tried again by themselves."),
-    State.BLOCKED: _("Jobs held back by a concurrency limit or by a pause of their job type."),
-    State.SUCCEEDED: _("Jobs that ended well, as far back as the history is kept."),
-    State.DEAD: _("Jobs that nobody will try again unless you do."),
-    State.CANCELLED: _("Jobs that a person or the job itself called off."),
-    State.EXPIRED: _("Jobs that had not started when their time was over."),
+    State.RUNNING: _("Jobs that workers are running now."),
+    State.RETRY: _("Jobs that failed and will be retried automatically."),
+    State.BLOCKED: _("Jobs held back, for example by a concurrency limit or by a pause of their job type."),
+    State.SUCCEEDED: _("Jobs that succeeded and are still in the history."),
+    State.DEAD: _("Jobs that failed for good. They run again only if you retry them."),
+    State.CANCELLED: _("Jobs that a user or their own code cancelled."),
+    State.EXPIRED: _("Jobs that did not start before their expiry time."),
 }
 
 NOTHING: dict[State, Text] = {
-    State.SCHEDULED: _("No job waits for its time."),
-    State.QUEUED: _("No job waits for a worker."),
-    State.RUNNING: _("Nothing runs at this moment."),
-    State.RETRY: _("No job waits to be tried again."),
-    State.BLOCKED: _("No job is held back."),
-    State.SUCCEEDED: _("No job has succeeded within the history that is kept."),
-    State.DEAD: _("No dead jobs. All is well."),
-    State.CANCELLED: _("No job was cancelled."),
-    State.EXPIRED: _("No job has expired."),
+    State.SCHEDULED: _("There are no scheduled jobs."),
+    State.QUEUED: _("There are no queued jobs."),
+    State.RUNNING: _("There are no running jobs."),
+    State.RETRY: _("There are no jobs that wait for a retry."),
+    State.BLOCKED: _("There are no blocked jobs."),
+    State.SUCCEEDED: _("There are no succeeded jobs in the history."),
+    State.DEAD: _("There are no dead jobs."),
+    State.CANCELLED: _("There are no cancelled jobs."),
+    State.EXPIRED: _("There are no expired jobs."),
 }
 
 
@@ -63,28 +63,30 @@ VERBS: dict[str, VerbWords] = {
     "retry": VerbWords(
         _("Run now"),
         _("Run these jobs now?"),
-        _("They are queued at once. Those that had ended have all their attempts again."),
+        _("They are queued at once. Jobs that had ended get all their attempts again."),
     ),
-    "edit": VerbWords(_("Edit and run"), _("Run with other arguments?"), ""),
+    "edit": VerbWords(_("Edit and run"), _("Run with new arguments?"), ""),
     "reschedule": VerbWords(
-        _("Reschedule"), _("When shall these jobs run?"), _("They wait until then and run as soon as a worker is free.")
+        _("Reschedule"),
+        _("When should these jobs run?"),
+        _("They wait until this time. Then they run as soon as a worker is free."),
     ),
     "cancel": VerbWords(
         _("Cancel"),
         _("Cancel these jobs?"),
-        _("Waiting jobs are cancelled; running ones are asked to stop and decide when."),
+        _("Waiting jobs are cancelled. Running jobs are asked to stop; their code decides when."),
     ),
     "kill": VerbWords(
         _("Kill"),
         _("Kill these jobs?"),
-        _(
-            "They become dead. The process that runs one is ended within seconds, "
-            "and what it does until then does not count."
-        ),
+        _("They become dead. The process that runs such a job is ended within seconds, and its result is discarded."),
         True,
     ),
     "delete": VerbWords(
-        _("Delete"), _("Delete these jobs?"), _("They are gone for good, with their arguments and their log."), True
+        _("Delete"),
+        _("Delete these jobs?"),
+        _("They are deleted permanently, with their arguments and their log."),
+        True,
     ),
 }
 

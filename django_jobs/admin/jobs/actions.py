@@ -37,7 +37,7 @@ def post(console: Console, state: State, match: Match, *, only: tuple[str, str] 
     chosen = [only] if only else references(data.getlist("job")[:MOST])
     everything = only is None and data.get("scope") == "all"
     if not chosen and not everything:
-        return console.back(here, messages.WARNING, _("Choose the jobs first, then what to do with them."))
+        return console.back(here, messages.WARNING, _("Select the jobs first, then an action."))
     form = FORMS[verb](data if "confirmed" in data else None) if verb in FORMS else None
     asks = everything or form is not None or labels.VERBS[verb].destructive
     if asks and ("confirmed" not in data or (form is not None and not form.is_valid())):
@@ -69,7 +69,7 @@ def confirm(
         said = ngettext("%(n)d job in state “%(state)s”.", "%(n)d jobs in state “%(state)s”.", total)
         what = said % {"n": total, "state": labels.STATES[state]}
     else:
-        what = ngettext("%(n)d job is chosen.", "%(n)d jobs are chosen.", len(chosen)) % {"n": len(chosen)}
+        what = ngettext("%(n)d job is selected.", "%(n)d jobs are selected.", len(chosen)) % {"n": len(chosen)}
     context: dict[str, Any] = {
         "verb": verb,
         "words": labels.VERBS[verb],
@@ -107,7 +107,11 @@ def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dic
     console.log(said, about=where, ids=moved + asked, deletion=verb == "delete")
     left = len(chosen) - len(moved) - len(asked)
     if left:
-        more = ngettext("%(n)d had moved on and was left alone.", "%(n)d had moved on and were left alone.", left)
+        more = ngettext(
+            "%(n)d job had changed its state and was skipped.",
+            "%(n)d jobs had changed their state and were skipped.",
+            left,
+        )
         said = f"{said} {more % {'n': left}}"
     level = messages.SUCCESS if moved or asked else messages.WARNING
     return console.back(console.request.get_full_path(), level, said)
@@ -129,9 +133,9 @@ def start_bulk(console: Console, state: State, match: Match, verb: str, details:
         run_at=details.get("run_at", 0),
         reason=reason(console, details),
     )
-    said = _("%(verb)s: all that match, in %(state)s (operation %(id)s).")
+    said = _("%(verb)s: all matching jobs in state “%(state)s” (operation %(id)s).")
     shown = {"verb": labels.verb_label(verb, state), "state": labels.STATES[state], "id": operation.id}
     number = ngettext("%(n)d job.", "%(n)d jobs.", operation.total) % {"n": operation.total}
     console.log(f"{said % shown} {number}", about=match.queue or _("all queues"), deletion=verb == "delete")
     bulk.drive(operation.id, FIRST_STRETCH)
-    return console.back(console.url("bulk_operation", operation.id), messages.INFO, _("The operation has begun."))
+    return console.back(console.url("bulk_operation", operation.id), messages.INFO, _("The operation has started."))

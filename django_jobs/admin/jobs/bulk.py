@@ -52,7 +52,7 @@ def post(console: Console, operation: bulk.Operation) -> HttpResponse:
     url = console.url("bulk_operation", operation.id)
     if console.request.POST.get("do") == "stop":
         bulk.stop(operation.id)
-        said = _("The operation ends after the batch it is in.")
+        said = _("The operation stops after the current batch.")
         console.log(said, about=operation.id)
         return console.back(url, messages.SUCCESS, said)
     bulk.drive(operation.id, STRETCH)

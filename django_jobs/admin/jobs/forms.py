@@ -34,7 +34,7 @@ class MomentField(forms.DateTimeField):
         try:
             return int(at.astimezone(UTC).timestamp() * 1000)
         except (OverflowError, ValueError) as error:
-            raise ValidationError(_("That is not a time anybody can wait for.")) from error
+            raise ValidationError(_("This time is out of range.")) from error
 
 
 class PauseForm(forms.Form):
@@ -42,7 +42,7 @@ class PauseForm(forms.Form):
 
     name = forms.CharField(label=_("Job type"), max_length=200, required=False)
     reason = forms.CharField(label=_("Reason"), max_length=500, required=False)
-    until = MomentField(label=_("Until"), required=False, help_text=_("Empty: until somebody resumes it."))
+    until = MomentField(label=_("Until"), required=False, help_text=_("Leave it empty to pause until it is resumed."))
 
     def clean_until(self) -> int:
         until = int(self.cleaned_data["until"])
@@ -61,7 +61,7 @@ class KillForm(forms.Form):
     """The reason."""
 
     reason = forms.CharField(
-        label=_("Reason"), max_length=500, required=False, help_text=_("It stands in the log of each job.")
+        label=_("Reason"), max_length=500, required=False, help_text=_("The log of each job will show it.")
     )
 
 
@@ -72,7 +72,7 @@ class ArgumentsForm(forms.Form):
         label=_("Arguments"),
         max_length=ARGUMENTS,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "dir": "ltr", "class": "jobs-code"}),
-        help_text=_("JSON: a list of the positional arguments, then an object of the keyword ones."),
+        help_text=_("JSON: a list of the positional arguments, then an object of the keyword arguments."),
     )
 
     def clean_arguments(self) -> tuple[list[Any], dict[str, Any]]:
@@ -81,7 +81,7 @@ class ArgumentsForm(forms.Form):
         except (ValueError, RecursionError) as error:
             raise ValidationError(_("This is not JSON: %(error)s") % {"error": error}) from error
         if not (isinstance(call, list) and len(call) == 2 and isinstance(call[0], list) and isinstance(call[1], dict)):
-            raise ValidationError(_("Write two things: [[positional arguments], {keyword arguments}]."))
+            raise ValidationError(_("Write a list of two values: [[positional arguments], {keyword arguments}]."))
         return call[0], call[1]
 
 

@@ -51,7 +51,7 @@ def job_page(console: Console, queue: str, id: str) -> HttpResponse:
 
 def gone(console: Console, queue: str, id: str) -> HttpResponse:
     """Show that there is no such job.  It may have left the history, so this is not an error of the user's."""
-    return console.render("gone.html", _("This job is gone"), {"queue": queue, "id": id}, status=404)
+    return console.render("gone.html", _("This job does not exist any more"), {"queue": queue, "id": id}, status=404)
 
 
 def title_of(info: JobInfo) -> str:
@@ -66,7 +66,9 @@ def post(console: Console, queue: str, id: str) -> HttpResponse:
         return gone(console, queue, id)
     verb = console.request.POST.get("verb", "")
     if verb in operations.VERBS and info.state not in operations.VERBS[verb]:
-        return console.back(console.url("job", queue, id), messages.WARNING, _("The job has moved on meanwhile."))
+        return console.back(
+            console.url("job", queue, id), messages.WARNING, _("The job has changed its state in the meantime.")
+        )
     response = actions.post(console, info.state, Match(queue), only=(queue, id))
     if verb == "delete" and response.status_code == 302:
         response["Location"] = console.url("jobs", info.state.value)
@@ -147,7 +149,9 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
         raise Http404 from error
     call = payloads.arguments_of(job)
     if call is None or info.state not in EDITABLE:
-        return console.back(console.url("job", queue, id), messages.WARNING, _("This job cannot be edited as it is."))
+        return console.back(
+            console.url("job", queue, id), messages.WARNING, _("This job cannot be edited in its current state.")
+        )
     text = json.dumps(call, indent=2, ensure_ascii=False)
     form = ArgumentsForm(console.request.POST or None, initial={"arguments": text})
     if console.request.method == "POST" and form.is_valid():
@@ -174,6 +178,6 @@ def edit(queue: str, id: str, call: tuple[list[Any], dict[str, Any]], *, run: bo
     """Save the arguments, and return a sentence that reports it."""
     if run:
         operations.edit_and_retry(queue, id, *call)
-        return _("The job was queued with other arguments.")
+        return _("The job was queued with new arguments.")
     operations.edit(queue, id, *call)
-    return _("The job has other arguments and goes on waiting.")
+    return _("The job has new arguments and is still waiting.")

@@ -43,13 +43,13 @@ class Row(NamedTuple):
 def columns(state: State) -> list[str]:
     """Return the headings after job, queue and arguments."""
     return {
-        State.SCHEDULED: [_("Runs"), _("Priority")],
+        State.SCHEDULED: [_("Runs at"), _("Priority")],
         State.QUEUED: [_("Enqueued"), _("Priority"), _("Failures")],
         State.RUNNING: [_("Started"), _("Last check-in"), _("Worker")],
         State.RETRY: [_("Next attempt"), _("Attempts"), _("Error")],
         State.BLOCKED: [_("Enqueued"), _("Held back by")],
         State.SUCCEEDED: [_("Finished"), _("Took"), _("Result")],
-        State.DEAD: [_("Died"), _("Attempts"), _("Error")],
+        State.DEAD: [_("Dead since"), _("Attempts"), _("Error")],
         State.CANCELLED: [_("Cancelled"), _("Why")],
         State.EXPIRED: [_("Expired"), _("Enqueued")],
     }[state]
@@ -97,7 +97,7 @@ def values(info: JobInfo, job: Job | None) -> list[Cell]:
             return [at, tried, last]
         case State.BLOCKED:
             if info.parked_at:
-                return [enqueued, Cell("text", _("no worker that met it knows it"))]
+                return [enqueued, Cell("text", _("no worker that claimed it knows it"))]
             key = (job.controls if job else PLAIN).limit_key
             limit = _("limit of %(n)d on %(key)s") % {"n": job.controls.limit, "key": key} if job and key else ""
             return [enqueued, Cell("text", cut(limit or _("a pause of its job type")))]

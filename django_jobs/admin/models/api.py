@@ -39,7 +39,7 @@ class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
     jobs = NamesField(
         label=capfirst(_("job names")),
         required=False,
-        help_text=_("Only these jobs, one name to a line; empty means all that the API offers."),
+        help_text=_("Only these jobs, one name per line. Leave it empty for all jobs that the API offers."),
     )
 
     class Meta:
@@ -82,7 +82,7 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
         issued, secret = ApiToken.objects.issue(obj.name, obj.scopes, obj.jobs)
         obj.pk, obj.digest, obj.created_at = issued.pk, issued.digest, issued.created_at
         obj._state.adding = False
-        text = _("The token is %(secret)s — write it down: it cannot be shown again.") % {"secret": secret}
+        text = _("The token is %(secret)s. Write it down: it cannot be shown again.") % {"secret": secret}
         self.message_user(request, text, messages.WARNING)
 
     @admin.action(description=_("Revoke selected tokens"), permissions=["change"])
@@ -98,13 +98,13 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
 class RemoteJobTypeAdmin(ModelAdmin):  # type: ignore[type-arg]
     """Workers apply a change within five seconds."""
 
-    list_display = ["name", "queue", "way", "delivery_strategy", "attempts", "concurrency", "timeout"]
+    list_display = ["name", "queue", "handover", "delivery_strategy", "attempts", "concurrency", "timeout"]
     list_filter = ["queue", "delivery_strategy"]
     search_fields = ["name", "url"]
 
-    @admin.display(description=_("way"))
-    def way(self, kind: RemoteJobType) -> str:
-        return str(_("posted")) if kind.url else str(_("fetched"))
+    @admin.display(description=_("handover"))
+    def handover(self, kind: RemoteJobType) -> str:
+        return str(_("posted to the URL")) if kind.url else str(_("claimed by workers"))
 
     def get_readonly_fields(self, request: HttpRequest, obj: RemoteJobType | None = None) -> list[str]:
         # Waiting jobs carry the name: after a change they would be unknown.

@@ -61,7 +61,7 @@ class DashboardAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscri
                 response = view(console, **kwargs)
             except (StoreError, ImproperlyConfigured) as error:
                 response = console.render(
-                    "unavailable.html", _("The jobs are out of reach"), {"error": error}, status=503
+                    "unavailable.html", _("The job store cannot be reached"), {"error": error}, status=503
                 )
                 response["Retry-After"] = "10"
             response["X-Content-Type-Options"] = "nosniff"

@@ -149,7 +149,7 @@ def pause(entry: Entry) -> str:
 def resume(entry: Entry) -> str:
     """Let it run again from now on."""
     schedules.resume(entry)
-    return _("Schedule %(what)s goes on.") % {"what": entry.label}
+    return _("Schedule %(what)s is resumed.") % {"what": entry.label}
 
 
 ACTS: dict[str, Callable[[Entry], str]] = {"run": run, "pause": pause, "resume": resume}

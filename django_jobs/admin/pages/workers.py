@@ -34,6 +34,6 @@ def post(console: Console) -> HttpResponse:
     if not operations.command_worker(worker, command):
         said = _("There is no worker %(name)s any more.") % {"name": worker}
         return console.back(console.url("workers"), messages.WARNING, said)
-    said = _("Worker %(name)s was told to stop: it finishes what it runs, then ends.") % {"name": worker}
+    said = _("Worker %(name)s was told to stop. It finishes its running jobs, then ends.") % {"name": worker}
     console.log(said, about=worker)
     return console.back(console.url("workers"), messages.SUCCESS, said)

@@ -96,10 +96,10 @@ def test_arguments_are_edited_and_the_job_runs(console_store: Store, filler: Fil
     page = f"{BASE}job/default/{id}/edit/"
     assert "This is not JSON" in root.post(page, {"arguments": "["}).text
     assert "This is not JSON" in root.post(page, {"arguments": "[[NaN], {}]"}).text
-    assert "Write two things" in root.post(page, {"arguments": "[1]"}).text
+    assert "Write a list of two values" in root.post(page, {"arguments": "[1]"}).text
     assert "cannot be called" in root.post(page, {"arguments": "[[], {}]"}).text
     assert state_of(console_store, id) is State.DEAD
-    assert "queued with other arguments" in root.post(page, {"arguments": "[[8], {}]"}, follow=True).text
+    assert "queued with new arguments" in root.post(page, {"arguments": "[[8], {}]"}, follow=True).text
     assert decode(id, "default", filler.claim()[0].record).args == b"[[8],{}]"
 
 
@@ -112,7 +112,7 @@ def test_a_job_that_waits_gets_other_arguments_and_goes_on_waiting(
     page = f"{BASE}job/default/{first}/edit/"
     assert "Save and run now" not in root.get(page).text, "it is queued already"
     assert "cannot be called" in root.post(page, {"arguments": "[[], {}]", "wait": "1"}).text
-    assert "goes on waiting" in root.post(page, {"arguments": "[[8], {}]", "wait": "1"}, follow=True).text
+    assert "is still waiting" in root.post(page, {"arguments": "[[8], {}]", "wait": "1"}, follow=True).text
     assert state_of(console_store, first) is State.QUEUED
     claims = filler.claim(limit=2)
     assert [claim.id for claim in claims] == [first, behind]
@@ -154,6 +154,6 @@ def test_a_deleted_jobs_page_leads_to_the_list(console_store: Store, filler: Fil
 def test_a_job_that_moved_on_is_left_alone_and_it_is_said(console_store: Store, filler: Filler, root: Client) -> None:
     id = filler.make(State.QUEUED)
     response = root.post(f"{BASE}jobs/dead/", {"verb": "retry", "job": f"default/{id}"}, follow=True)
-    assert "0 jobs were queued. 1 had moved on and was left alone." in response.text
+    assert "0 jobs were queued. 1 job had changed its state and was skipped." in response.text
     response = root.post(f"{BASE}job/default/{id}/", {"verb": "retry"}, follow=True)
-    assert "moved on meanwhile" in response.text
+    assert "changed its state in the meantime" in response.text

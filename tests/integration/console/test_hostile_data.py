@@ -119,7 +119,7 @@ def test_sensitive_arguments_are_masked_everywhere(console_store: Store, filler:
         text = root.get(BASE + page).text
         assert "4111" not in text, page
         assert "••••" in text, page
-    assert "No job matches" in root.get(f"{BASE}jobs/dead/?q=41111").text
+    assert "No jobs match" in root.get(f"{BASE}jobs/dead/?q=41111").text
 
 
 @pytest.mark.parametrize(

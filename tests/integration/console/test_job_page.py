@@ -38,7 +38,7 @@ def test_looking_at_a_job_does_not_run_it(
     id = Filler(memory_console).add("shop.clean_up", [[], {}], run_in=3_600_000)
     page = root.get(f"{BASE}job/default/{id}/").text
     assert "shop.clean_up" in page
-    assert "This process knows no job of that name" not in page
+    assert "This process has no job of that name" not in page
     assert runs == []
 
 

@@ -15,13 +15,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.accepts("G78", "G09", "K01")
 def test_the_overview_says_what_needs_a_person(console_store: Store, filler: Filler, root: Client) -> None:
-    assert "All is well" in root.get(BASE).text
+    assert "No problems" in root.get(BASE).text
     filler.make(State.DEAD)
     filler.add()
     console_store.pause("default", reason="the disk is full")
     text = root.get(BASE).text
     assert "1 job of default is dead." in text
-    assert "1 job waits and no worker runs." in text
+    assert "1 job is waiting, and no worker is running." in text
     assert "the disk is full" in text
 
 
@@ -74,7 +74,7 @@ def test_dead_jobs_come_newest_first_and_page_to_the_last(console_store: Store, 
 def test_a_search_says_how_far_it_looked(console_store: Store, root: Client) -> None:
     fill_typical(console_store)
     page = root.get(f"{BASE}jobs/dead/?q=declined").text
-    assert "Showing 4 matches from a look at 10 of 10 jobs." in page
+    assert "Showing 4 matches. 10 of 10 jobs were checked." in page
     assert page.count('name="job"') == 4
     assert root.get(f"{BASE}jobs/dead/?name=shop.send_receipt").text.count('name="job"') == 6
     assert root.get(f"{BASE}jobs/dead/?q=order_id%3D7003").text.count('name="job"') == 1
@@ -83,7 +83,7 @@ def test_a_search_says_how_far_it_looked(console_store: Store, root: Client) -> 
 def test_an_id_is_found_in_whatever_state_it_is(console_store: Store, filler: Filler, root: Client) -> None:
     id = filler.make(State.SCHEDULED)
     page = root.get(f"{BASE}jobs/dead/?q={id}").text
-    assert "This is the id of a job that is Scheduled" in page
+    assert "A job in state “Scheduled” has this id" in page
 
 
 def test_errors_are_grouped_by_what_went_wrong(console_store: Store, root: Client) -> None:

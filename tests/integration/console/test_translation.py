@@ -40,6 +40,28 @@ def placeholders(message: str) -> set[str]:
     return set(re.findall(r"%\(\w+\)[sd]", message))
 
 
+def messages_of_the_code() -> set[tuple[str, str]]:
+    """(message, its plural or "") of each call of gettext in the package, and of each tag in its templates."""
+    found = set()
+    for path in FOLDER.parents[2].rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Call) and (name in {"_", "gettext", "gettext_lazy"} or name.startswith("ngettext")):
+                given = [ast.literal_eval(each) for each in node.args[: 1 + name.startswith("n")]]
+                found.add((given[0], given[1] if len(given) > 1 else ""))
+    for path in FOLDER.parents[2].rglob("*.html"):
+        page = path.read_text()
+        found |= {(message, "") for message in re.findall(r'{% translate "([^"]*)"', page)}
+        for block in re.findall(r"{% blocktranslate[^%]*%}(.*?){% endblocktranslate %}", page):
+            message, _, plural = re.sub(r"{{ (\w+) }}", r"%(\1)s", block).partition("{% plural %}")
+            found.add((message, plural))
+    return found
+
+
+def test_the_translation_has_each_text_of_the_code_and_no_other() -> None:
+    assert {(message, plural) for message, plural, _ in entries()} == messages_of_the_code()
+
+
 def test_every_text_is_translated_with_its_placeholders() -> None:
     assert len(entries()) > 300
     for message, plural, forms in entries():
@@ -64,9 +86,9 @@ def test_the_compiled_translation_is_that_of_the_source() -> None:
 def test_the_pages_are_german(memory_console: Store, root: Client) -> None:
     fill_typical(memory_console)
     overview = root.get(BASE).text
-    for words in ("Übersicht", "Braucht einen Menschen", "10 Jobs von default sind gescheitert.", "Die letzte Stunde"):
+    for words in ("Übersicht", "Handlungsbedarf", "10 Jobs in default sind gescheitert.", "Die letzte Stunde"):
         assert words in overview, words
-    for words in ("Overview", "Needs a person", "Throughput", "Workers"):
+    for words in ("Overview", "Needs attention", "Throughput", "Workers"):
         assert words not in overview, words
     dead = root.get(f"{BASE}jobs/dead/").text
     assert "Jetzt wiederholen" in dead

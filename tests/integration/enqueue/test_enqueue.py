@@ -130,7 +130,7 @@ class TestUsing:
             ({"run_at": 5}, InvalidArguments, "run_at=5: use an aware datetime"),
             ({"expires_at": "soon"}, InvalidArguments, "expires_at='soon': use an aware datetime"),
             ({"on_commit": "no"}, InvalidArguments, "on_commit='no': use True, False, or None"),
-            ({"block_timeout": -1}, InvalidArguments, "block_timeout=-1: use seconds"),
+            ({"block_timeout": -1}, InvalidArguments, "block_timeout=-1: use 0 seconds or more"),
             ({"meta": []}, InvalidArguments, "meta=[]: use a dict"),
             ({"timeout": 5}, InvalidJob, "timeout applies to every call of a job. Write it as @job(timeout=…)"),
         ],

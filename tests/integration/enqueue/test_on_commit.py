@@ -159,7 +159,7 @@ class TestWhatOnlyTheStoreKnows:
         receipt.using(queue="small").enqueue(1)
         with pytest.raises(QueueFull), transaction.atomic():
             handle = receipt.using(queue="small").enqueue(2)
-        assert f"the first is sample.receipt {handle.id}" in caplog.text
+        assert f"The first is sample.receipt {handle.id}" in caplog.text
         assert handle.state == "full"
 
     def test_try_enqueue_never_raises_for_a_full_queue(self) -> None:

@@ -60,7 +60,7 @@ class TestLooking:
 
     def test_an_empty_queue_says_so(self, jobs: Jobs) -> None:
         jobs.assert_not_enqueued()
-        with pytest.raises(AssertionError, match="No job waits"):
+        with pytest.raises(AssertionError, match="No job is waiting"):
             jobs.assert_enqueued(receipt, [7])
         receipt.enqueue(7)
         jobs.assert_not_enqueued(other)

@@ -54,7 +54,7 @@ def output_of(folder: Path, *options: str, debug: bool = True) -> str:
 def test_it_says_where_its_jobs_are_and_whose_settings_it_has(tmp_path: Path) -> None:
     said = output_of(tmp_path, "--name", "mail-1", debug=False)
     assert f"settings 'development', jobs at {tmp_path / 'jobs.sqlite3'}, namespace 'jobs'" in said
-    assert "Worker mail-1: 1 processes × 8 threads, queues default" in said
+    assert "Worker mail-1: 1 process × 8 threads, queues default" in said
 
 
 def test_in_development_its_log_is_on_the_console_as_the_log_of_runserver(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_limit_that_is_held_elsewhere_does_not_hold_it(site: WorkerSite) -> No
 def test_a_paused_queue_is_left_and_an_empty_one_ends_at_once(site: WorkerSite) -> None:
     held = site.put("work")
     site.store.pause("default", reason="maintenance")
-    assert "Nothing waits." in end_of_drain(site.pool("--drain", "--verbosity", "1"))
+    assert "No jobs are waiting." in end_of_drain(site.pool("--drain", "--verbosity", "1"))
     assert site.info(held).state is State.QUEUED
 
 

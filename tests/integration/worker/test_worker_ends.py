@@ -230,7 +230,7 @@ def test_workers_that_cannot_start_give_up_with_an_error(site: WorkerSite) -> No
     site.put("work")
 
     assert pool.process.wait(60) != 0
-    assert "giving up" in pool.text()
+    assert "the worker gives up" in pool.text()
 
 
 # -- jobs that take too long ---------------------------------------------------------------
