@@ -120,7 +120,7 @@ class ChildHandle:
 
     def has_lost(self, ids: Sequence[str]) -> None:
         """Other workers may run these jobs now: kill the process.  Its other jobs are handed back."""
-        logger.error("%s runs jobs whose claim was lost: %s; its process is ended", self.name, ", ".join(ids))
+        logger.error("%s has lost the claims of jobs that it runs: %s; its process is ended", self.name, ", ".join(ids))
         self.kill("fenced")
 
     def ping(self, serial: int) -> None:
