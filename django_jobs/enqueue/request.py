@@ -32,6 +32,7 @@ DIGEST_LENGTH = 20
 _READABLE = 100
 #: Means that no key was given; None is a valid key.
 NO_KEY: Any = object()
+_LONGEST_DELAY = 100 * 366 * 86_400
 
 
 @dataclass(slots=True)
@@ -97,9 +98,8 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
         raise PayloadError(f"{definition.name}: {definition.with_names(str(error))}") from error
     if len(data) > settings.max_payload:
         raise PayloadError(
-            f"The arguments of {definition.name} take {counted(len(data), 'byte')}; "
-            f"MAX_PAYLOAD is {settings.max_payload}. "
-            "Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
+            f"The arguments of {definition.name} take {counted(len(data), 'byte')}; MAX_PAYLOAD is "
+            f"{settings.max_payload}. Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
         )
     if request.queue not in settings.queues:
         raise unknown_queue(request.queue, settings)
@@ -290,9 +290,6 @@ def check_patience(value: Any) -> float | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
         return value
     raise InvalidArguments(f"block_timeout={value!r}: use 0 seconds or more, or None to wait without a limit.")
-
-
-_LONGEST_DELAY = 100 * 366 * 86_400
 
 
 def unknown_queue(queue: str, settings: Settings) -> UnknownQueue:
