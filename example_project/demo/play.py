@@ -25,7 +25,7 @@ def play(mail: MailSink, partner: Partner, *, once: bool, orders: int) -> int:
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    say("Making the shop: tables, goods and the user admin …")
+    say("Preparing the shop: tables, products and the user admin …")
     address = f"http://127.0.0.1:{free_port()}"
     remote = RemoteWork(address)
     work.prepare()
@@ -37,8 +37,8 @@ def play(mail: MailSink, partner: Partner, *, once: bool, orders: int) -> int:
             processes.start("web", "runserver", "--noreload", "--skip-checks", address.removeprefix("http://"))
             status = run(processes, mail, partner, address, remote, orders, stop)
             if not once and not stop.is_set():
-                say(f"\nThe shop is open:  {address}/\nIts jobs:          {address}/admin/django_jobs/")
-                say("Log in as admin with the password admin.  Ctrl-C closes it.")
+                say(f"\nShop:  {address}/\nJobs:  {address}/admin/django_jobs/")
+                say("Log in as admin with the password admin.  Ctrl-C stops it.")
                 watch(processes, stop)
         if once:
             say(last_line(status, orders))
@@ -65,7 +65,7 @@ def run(
     remote.start(processes)
     say(f"{orders} orders, {len(work.PHOTOS)} photos, a sales report, an export, a clean-up, and work over HTTP …")
     if remote.missing:
-        say(f"(The worker in shell stays out: it needs {', '.join(remote.missing)}.)")
+        say(f"(The shell worker is not started: it needs {', '.join(remote.missing)}.)")
     start = monotonic()
     work.trade(address, orders)
     remote.trade()

@@ -89,4 +89,4 @@ def sweep() -> str:
     """Take back what lost workers held, as every worker does every few seconds."""
     found = get_store().recover(QUEUE)
     announce_recovered(QUEUE, found)
-    return f"The sweep took {len(found)} jobs back."
+    return f"Jobs that the sweep recovered: {len(found)}."

@@ -1,4 +1,4 @@
-// Live refresh, ticking all, copying.  Nothing depends on it: every page works without.
+// Live refresh, "select all" and copying.  Every page also works without this script.
 "use strict";
 
 (() => {
@@ -10,7 +10,7 @@
     return document.querySelectorAll('#jobs-chosen input[name="job"]:checked').length;
   }
 
-  // A person who is choosing, typing or reading in the part that would be replaced is left alone.
+  // Do not replace the part of the page in which the user is selecting, typing or reading.
   function busy() {
     const part = live();
     const inside = document.activeElement && document.activeElement !== part && part.contains(document.activeElement);
@@ -48,7 +48,7 @@
     }
     try {
       const response = await fetch(location.href, request);
-      // Where the session has ended the answer is the login page: reload, so that the person sees it.
+      // If the session has ended, the answer is the login page.  Reload, so that the user sees it.
       if (response.redirected && new URL(response.url).pathname !== location.pathname) return location.reload();
       if (response.ok) { replace(await response.text()); pause = 1; } else { pause = Math.min(pause * 2, 12); }
     } catch {

@@ -99,7 +99,7 @@ seen["lists"] = lists()
     )
     assert "took 3 jobs and is gone" in str(seen["lost"])
     assert seen["held"] == {"running": 3}
-    assert (seen["said"], seen["lists"]) == (["The sweep took 3 jobs back."], {"queued": 3})
+    assert (seen["said"], seen["lists"]) == (["Jobs that the sweep recovered: 3."], {"queued": 3})
 
 
 @pytest.mark.accepts("R23")

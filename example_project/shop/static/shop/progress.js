@@ -1,4 +1,4 @@
-// Keeps the page of one job fresh until the job has ended.  The page works without it.
+// Updates the page of one job until the job has ended.  The page also works without this script.
 "use strict";
 
 const box = document.querySelector("[data-state-url]");

@@ -1,4 +1,4 @@
-// Keeps the lists of the rehearsal fresh.  The page works without it.
+// Updates the lists of the rehearsal.  The page also works without this script.
 "use strict";
 
 const lists = document.querySelector("[data-lists-url]");
