@@ -82,7 +82,7 @@ def lose_a_worker() -> str:
     """Act as a worker that claims jobs and then disappears."""
     lease = round(settings.DJANGO_JOBS["LEASE"] * 1000)
     taken = get_store().claim(QUEUE, f"a lost worker {time.time_ns()}", 3, lane=Lane.ALONE, lease=lease).claims
-    return f"A worker took {len(taken)} jobs and is gone. They come back when its lease has ended."
+    return f"Jobs of the lost worker: {len(taken)}. They are queued again when its lease has ended."
 
 
 def sweep() -> str:

@@ -97,7 +97,7 @@ while not lists().get("queued") and time.monotonic() < deadline:
 seen["lists"] = lists()
 """,
     )
-    assert "took 3 jobs and is gone" in str(seen["lost"])
+    assert "Jobs of the lost worker: 3." in str(seen["lost"])
     assert seen["held"] == {"running": 3}
     assert (seen["said"], seen["lists"]) == (["Jobs that the sweep recovered: 3."], {"queued": 3})
 
