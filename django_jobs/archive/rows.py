@@ -90,9 +90,12 @@ def at(queue: str, id: str) -> JobInfo | None:
 
 def find(id: str, queue: str | None = None) -> JobInfo | None:
     """Return the archived job with this id, the newest if several queues had one; None if there is none."""
-    rows = ArchivedJob.objects.filter(job_id=id, **({"queue": queue} if queue is not None else {}))
-    row = rows.order_by("-ended_at", "-pk").first()
-    return info_of(row) if row is not None else None
+    return next((info for info in found(id) if queue in (None, info.queue)), None)
+
+
+def found(id: str) -> list[JobInfo]:
+    """Return all archived jobs with this id, one of each queue that had one, the newest first."""
+    return [info_of(row) for row in ArchivedJob.objects.filter(job_id=id).order_by("-ended_at", "-pk")]
 
 
 def page(

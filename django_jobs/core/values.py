@@ -162,6 +162,10 @@ class Claim(NamedTuple):
     suspect: bool = False
     #: ms since when it could run, as in JobInfo.since; 0 = since the time in its record.
     since: int = 0
+    #: hex digest of the report by which a remote worker ends the attempt; the store keeps it (BrowsingStore.reported).
+    report: str = ""
+    #: the attempt may end only because its lease is over: if it was extended meanwhile, the claim counts as stale.
+    overdue: bool = False
 
     @property
     def attempt(self) -> int:

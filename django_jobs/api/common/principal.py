@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja.utils import check_csrf
 
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.conf import get_settings
 from django_jobs.conf.authorizer import find_authorizer
 from django_jobs.models import ApiToken
@@ -52,7 +52,7 @@ def api_settings() -> Mapping[str, Any]:
     """Return DJANGO_JOBS["API"].  Raises Problem 403 if it is not set."""
     api = get_settings().api
     if api is None:
-        raise Problem(403, "The HTTP API is off. Set DJANGO_JOBS['API']; {} allows callers with a token.")
+        raise Problem(Kind.NOT_SET_UP, "The HTTP API is not set up: DJANGO_JOBS['API'] is absent. {} lets tokens in.")
     return api
 
 
@@ -62,10 +62,12 @@ def authenticate(request: HttpRequest) -> Principal:
     path = api.get("AUTHORIZER")
     principal = _authorizer(path)(request) if path else _by_token(request)
     if principal is None:
-        raise Problem(401, "Send 'Authorization: Bearer <token>', or Basic with the token as password.")
+        raise Problem(
+            Kind.NOT_AUTHENTICATED, "Send 'Authorization: Bearer <token>', or Basic with the token as password."
+        )
     # Other callers authenticated by something that a browser may send by itself, such as a session.
     if not principal.by_header and check_csrf(request) is not None:
-        raise Problem(403, "The CSRF check failed. A caller with a session needs a CSRF token.")
+        raise Problem(Kind.CSRF_FAILED, "The CSRF check failed. A caller known by its session needs a CSRF token.")
     return principal
 
 
@@ -78,9 +80,9 @@ def require(request: HttpRequest, *scopes: str, job: str | None = None) -> Princ
     """Return the caller if it has one of these scopes and may use `job`.  Raises Problem 403."""
     principal = caller(request)
     if not any(principal.may(scope) for scope in scopes):
-        raise Problem(403, f"This needs the scope {' or '.join(map(repr, map(str, scopes)))}.")
+        raise Problem(Kind.SCOPE_MISSING, f"This needs the scope {' or '.join(map(repr, map(str, scopes)))}.")
     if job is not None and not principal.knows(job):
-        raise Problem(403, f"{principal.name!r} may not use jobs named {job!r}.")
+        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not deal with jobs named {job!r}.")
     return principal
 
 

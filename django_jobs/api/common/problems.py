@@ -1,11 +1,11 @@
-"""The API's errors as application/problem+json (RFC 9457), and the status of each exception."""
+"""The API's errors as application/problem+json (RFC 9457): their kinds, and the kind of each exception."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Mapping
-from http import HTTPStatus
+from enum import Enum
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
@@ -20,39 +20,99 @@ logger = logging.getLogger("django_jobs.api")
 
 #: Seconds after which a client may try again when the store is unreachable or a queue is full.
 RETRY_AFTER = 5
+#: What every `type` begins with.  A URN: nothing has to be served there, and it never changes.
+TYPES = "urn:problem-type:django-jobs:"
+
+
+class Kind(Enum):
+    """What a client can tell errors apart by: the end of `type`, the status, and the title.  None is ever renamed."""
+
+    BAD_REQUEST = "bad-request", 400, "The request cannot be read"
+    NOT_AUTHENTICATED = "not-authenticated", 401, "No token, or none that is valid"
+    NOT_SET_UP = "not-set-up", 403, "The API is not set up"
+    HTTPS_REQUIRED = "https-required", 403, "Only https is answered"
+    CSRF_FAILED = "csrf-failed", 403, "The CSRF check failed"
+    SCOPE_MISSING = "scope-missing", 403, "The token has not this scope"
+    JOB_NOT_ALLOWED = "job-not-allowed", 403, "The token is for other job types"
+    NO_ADDRESS = "no-address", 404, "There is nothing at this address"
+    NO_JOB = "no-job", 404, "There is no such job"
+    NO_JOB_TYPE = "no-job-type", 404, "There is no such job type"
+    NO_QUEUE = "no-queue", 404, "There is no such queue"
+    NO_SCHEDULE = "no-schedule", 404, "There is no such schedule"
+    NO_ARCHIVE = "no-archive", 404, "There is no archive"
+    METHOD_NOT_ALLOWED = "method-not-allowed", 405, "The address does not support the method"
+    ID_USED = "id-used", 409, "The id belongs to another job"
+    KEY_USED = "key-used", 409, "An equal job waits already"
+    NAME_USED = "name-used", 409, "The name belongs to another job type"
+    ATTEMPT_OVER = "attempt-over", 409, "The attempt is over"
+    JOB_ENDED = "job-ended", 409, "The job has ended otherwise"
+    JOB_RUNS = "job-runs", 409, "The job runs, or has run"
+    JOB_MOVED = "job-moved", 409, "Others change the job at this moment"
+    END_DIFFERS = "end-differs", 409, "The job has ended again"
+    MAY_HAVE_STARTED = "may-have-started", 409, "The job may have been started, and is delivered at most once"
+    ARCHIVED = "archived", 409, "The job is in the archive"
+    UNREADABLE = "unreadable", 409, "The record of the job cannot be read"
+    NOT_REMOTE = "not-remote", 409, "The job type is not a remote one"
+    NOTHING_TO_FETCH = "nothing-to-fetch", 409, "The queue has no job type that workers fetch"
+    SCHEDULE_INVALID = "schedule-invalid", 409, "The schedule cannot fire"
+    TOO_LARGE = "too-large", 413, "The body is too large"
+    NOT_JSON = "not-json", 415, "The body is not application/json"
+    INVALID = "invalid", 422, "Fields are missing or wrong"
+    DATA_REFUSED = "data-refused", 422, "The job cannot have these arguments"
+    FAULT = "fault", 500, "A fault of the server"
+    QUEUE_FULL = "queue-full", 503, "The queue is full"
+    STORE_AWAY = "store-away", 503, "The store cannot be used"
+    DATABASE_AWAY = "database-away", 503, "The database cannot be reached"
+
+    def __init__(self, word: str, status: int, title: str) -> None:
+        self.type, self.status, self.title = TYPES + word, status, title
 
 
 class Problem(Exception):
     """Raised by an endpoint to answer with an error.  `more` are additional members of the document."""
 
-    def __init__(self, status: int, detail: str, **more: Any) -> None:
+    def __init__(self, kind: Kind, detail: str, **more: Any) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.more = status, detail, more
+        self.kind, self.detail, self.more = kind, detail, more
 
 
-def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> HttpResponse:
-    """Return the answer.  `type` stays about:blank, so `title` is the phrase of the status (RFC 9457, 4.2.1)."""
-    document = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+def problem(kind: Kind, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> HttpResponse:
+    """Return the answer."""
+    document = {"type": kind.type, "title": kind.title, "status": kind.status, "detail": detail, **more}
     content = json.dumps(document, default=str)
-    return HttpResponse(content, status=status, content_type="application/problem+json", headers=dict(headers or {}))
+    return HttpResponse(
+        content, status=kind.status, content_type="application/problem+json", headers=dict(headers or {})
+    )
 
 
-#: The first match counts, so subclasses come before their base.  None: the exception's text may be shown.
-STATUSES: tuple[tuple[type[Exception], int], ...] = (
-    (exceptions.UnknownJob, 404),
-    (exceptions.UnknownQueue, 404),
-    (exceptions.JobNotFound, 404),
-    (exceptions.UnknownSchedule, 404),
-    (exceptions.JobMoved, 409),
-    (exceptions.InvalidSchedule, 409),
-    (exceptions.DuplicateJob, 409),
-    (exceptions.StaleClaim, 409),
-    (exceptions.QueueFull, 503),
-    (exceptions.StoreError, 503),
-    (exceptions.CorruptRecord, 409),
-    (exceptions.PayloadError, 422),
-    (exceptions.InvalidArguments, 422),
-    (exceptions.InvalidJob, 422),
+def refuses(*kinds: Kind) -> dict[str, Any]:
+    """Return what the description of a call says of its 409: which types it may have.  For `openapi_extra`."""
+    schema = {
+        "allOf": [
+            {"$ref": "#/components/schemas/Problem"},
+            {"properties": {"type": {"enum": [kind.type for kind in kinds]}}},
+        ]
+    }
+    text = "; ".join(f"{kind.title} (`{kind.type.removeprefix(TYPES)}`)" for kind in kinds)
+    return {"responses": {409: {"description": text, "content": {"application/problem+json": {"schema": schema}}}}}
+
+
+#: The first match counts, so subclasses come before their base.  The text of an exception may be shown, except for 503.
+KINDS: tuple[tuple[type[Exception], Kind], ...] = (
+    (exceptions.UnknownJob, Kind.NO_JOB_TYPE),
+    (exceptions.UnknownQueue, Kind.NO_QUEUE),
+    (exceptions.JobNotFound, Kind.NO_JOB),
+    (exceptions.UnknownSchedule, Kind.NO_SCHEDULE),
+    (exceptions.JobMoved, Kind.JOB_RUNS),
+    (exceptions.InvalidSchedule, Kind.SCHEDULE_INVALID),
+    (exceptions.DuplicateJob, Kind.KEY_USED),
+    (exceptions.StaleClaim, Kind.ATTEMPT_OVER),
+    (exceptions.QueueFull, Kind.QUEUE_FULL),
+    (exceptions.StoreError, Kind.STORE_AWAY),
+    (exceptions.CorruptRecord, Kind.UNREADABLE),
+    (exceptions.PayloadError, Kind.DATA_REFUSED),
+    (exceptions.InvalidArguments, Kind.DATA_REFUSED),
+    (exceptions.InvalidJob, Kind.DATA_REFUSED),
 )
 
 
@@ -60,33 +120,31 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
     """Return the answer for an exception."""
     match error:
         case Problem():
-            headers = {"WWW-Authenticate": 'Bearer realm="jobs", Basic realm="jobs"'} if error.status == 401 else None
-            return problem(error.status, error.detail, headers, **error.more)
+            headers = {"WWW-Authenticate": 'Bearer realm="jobs", Basic realm="jobs"'}
+            return problem(error.kind, error.detail, headers if error.kind.status == 401 else None, **error.more)
         case ValidationError():
-            return problem(422, "The request is not valid; `errors` lists what is wrong.", errors=error.errors)
-        case HttpError():
-            return problem(error.status_code, str(error))
+            return problem(Kind.INVALID, "The request does not fit the description of this call.", errors=error.errors)
+        case HttpError():  # ninja raises it for a body that is no JSON
+            return problem(Kind.BAD_REQUEST, str(error))
         case RequestDataTooBig():
-            return problem(413, str(error))
+            return problem(Kind.TOO_LARGE, str(error))
         case Http404():
-            return problem(404, "This address does not exist.")
+            return problem(Kind.NO_ADDRESS, "There is nothing at this address.")
         case UnreadablePostError() | SuspiciousOperation():
-            return problem(400, "The request could not be read completely.")
+            return problem(Kind.BAD_REQUEST, "The request could not be read to its end.")
         case OperationalError() | InterfaceError() | exceptions.NotKnownYet():
             # The reason, and which database it is, belong in the log and are not for clients.
             logger.error("The API could not reach the database: %s", error)
-            return problem(503, "The database cannot be reached.", {"Retry-After": str(RETRY_AFTER)})
-    for kind, status in STATUSES:
-        if isinstance(error, kind):
-            if status != 503:
-                return problem(status, str(error))
-            if not isinstance(error, exceptions.QueueFull):
+            return problem(Kind.DATABASE_AWAY, "The database cannot be reached.", {"Retry-After": str(RETRY_AFTER)})
+    for exception, kind in KINDS:
+        if isinstance(error, exception):
+            if kind.status != 503:
+                return problem(kind, str(error))
+            if kind is Kind.STORE_AWAY:
                 logger.error("The API could not use the store: %s", error)
-            detail = (
-                str(error) if isinstance(error, exceptions.QueueFull) else type(error).__doc__ or "The store failed."
-            )
-            return problem(503, detail, {"Retry-After": str(RETRY_AFTER)})
+            detail = str(error) if kind is Kind.QUEUE_FULL else type(error).__doc__ or "No store."
+            return problem(kind, detail, {"Retry-After": str(RETRY_AFTER)})
     logger.error("%s %s failed", request.method, request.path, exc_info=error)
     # Error reporters listen to this signal, because Django itself does not see the exception.
     got_request_exception.send(sender=None, request=request)
-    return problem(500, "This is an error of the server. Its log has the details.")
+    return problem(Kind.FAULT, "This is a fault of the server, and is in its log.")

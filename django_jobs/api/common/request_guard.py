@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from django_jobs.api.common.principal import api_settings
-from django_jobs.api.common.problems import Problem, answer_for, problem
+from django_jobs.api.common.problems import Kind, Problem, answer_for, problem
 
 #: Maximum bytes of a request's body.
 MAX_BODY = 262_144
@@ -33,7 +33,9 @@ def guarded(view: View) -> View:
         except Exception as error:
             response = answer_for(request, error)
         if response.status_code == 405 and response.get("Content-Type", "").startswith("text/html"):
-            response = problem(405, f"{request.method} is not allowed for this address.", {"Allow": response["Allow"]})
+            response = problem(
+                Kind.METHOD_NOT_ALLOWED, f"{request.method} is not for this address.", {"Allow": response["Allow"]}
+            )
         response["Cache-Control"] = "no-store"
         response["X-Content-Type-Options"] = "nosniff"
         return response
@@ -46,18 +48,18 @@ def guarded(view: View) -> View:
 def check(request: HttpRequest) -> None:
     """Raise Problem for requests that no endpoint accepts."""
     if api_settings().get("REQUIRE_HTTPS") and not request.is_secure():
-        raise Problem(403, "This API answers https only. Behind a proxy, set SECURE_PROXY_SSL_HEADER.")
+        raise Problem(Kind.HTTPS_REQUIRED, "Only https is answered here. Behind a proxy, set SECURE_PROXY_SSL_HEADER.")
     if request.method not in METHODS_WITH_BODY:
         return
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal():
-        raise Problem(400, "Content-Length is not a number.")
+        raise Problem(Kind.BAD_REQUEST, "Content-Length is not a number.")
     if int(length) > MAX_BODY or len(request.body) > MAX_BODY:
-        raise Problem(413, f"A body may have at most {MAX_BODY} bytes. Store the data and send its address.")
+        raise Problem(Kind.TOO_LARGE, f"A body may have {MAX_BODY} bytes. Store the data and send its address.")
     if request.body and request.content_type != "application/json":
-        raise Problem(415, f"Send application/json, not {request.content_type or 'nothing'!r:.100}.")
+        raise Problem(Kind.NOT_JSON, f"Send application/json, not {request.content_type or 'nothing'!r:.100}.")
 
 
 def nothing_here(request: HttpRequest, **_: Any) -> HttpResponse:
     """Answer every other path below the API's address with 404."""
-    raise Problem(404, f"The address {request.path!r:.200} does not exist. See v1/openapi.json.")
+    raise Problem(Kind.NO_ADDRESS, f"There is nothing at {request.path!r:.200}. See v1/openapi.json.")

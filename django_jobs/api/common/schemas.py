@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from ninja import Path, Schema
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, Strict
 
+from django_jobs.api.common.problems import Kind
 from django_jobs.remote.models import NAME_PATTERN
 
 #: The same pattern for Rust's regular expressions, which have no \Z.
@@ -14,6 +15,7 @@ PATTERN = NAME_PATTERN.replace(r"\Z", "$")
 
 Name = Annotated[str, Path(pattern=PATTERN, description="Letters, digits and _ . : -")]
 MAX_TOKEN = 2**53 - 1
+TYPES: list[Any] = [kind.type for kind in Kind]
 
 
 def _whole(value: object) -> object:
@@ -65,6 +67,12 @@ class NewArguments(Body):
     """Other arguments for a waiting job."""
 
     data: Any = Field(description="As in the PUT that enqueued the job. A masked value stays unchanged.")
+
+
+class ReplayRequest(Body):
+    """The id of the new job."""
+
+    id: str | None = Field(None, pattern=PATTERN, description="An id of yours; null = one of ours.")
 
 
 class RetryRequest(Body):
@@ -263,7 +271,7 @@ class Health(Schema):
 class ProblemDocument(Schema):
     """An error, application/problem+json (RFC 9457)."""
 
-    type: str
+    type: str = Field(description="What to tell errors apart by.", json_schema_extra={"enum": TYPES})
     title: str
     status: int
     detail: str

@@ -5,12 +5,14 @@ A caller with only the scope `enqueue` sees no arguments, results or errors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django_jobs import archive
 from django_jobs.api.common.principal import Principal, Scope
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.conf import get_settings
+from django_jobs.core import registry
 from django_jobs.core.values import JobInfo
 from django_jobs.remote import known
 from django_jobs.remote.data import plain
@@ -37,21 +39,50 @@ def shown(info: JobInfo, principal: Principal, *, archived: bool = False) -> dic
 
 def find(id: str, *, name: str | None = None, queue: str | None = None) -> tuple[JobInfo, bool]:
     """Return the job, waiting, running or finished, and whether it comes from the archive.  Raises Problem 404."""
-    store, settings = get_store(), get_settings()
-    if queue is None and name is not None and (kind := known().get(name)) is not None:
-        queue = kind.queue
-    info = store.get(queue, id) if queue is not None else None
-    if info is None:
-        # A remote type may have been moved to another queue since.
-        info = store.find(list(settings.queues), id)
-    archived = False
-    if info is None and settings.archive is not None:
-        info, archived = archive.find(id), True
-    if info is None or (name is not None and name_of(info.record) != name):
+    found = look(id, name=name, queue=queue)
+    if found is None:
         raise Problem(
-            404, f"There is no job {id!r}{f' of type {name!r}' if name else ''}; it may have left the history."
+            Kind.NO_JOB, f"There is no job {id!r}{f' of type {name!r}' if name else ''}; it may have left the history."
         )
-    return info, archived
+    return found
+
+
+def look(
+    id: str, *, name: str | None = None, queue: str | None = None, knows: Callable[[str], bool] | None = None
+) -> tuple[JobInfo, bool] | None:
+    """Return the same, or None.  An id belongs to one job of a queue, so other queues may have other jobs with it: only
+    one of that name, and of a type that the caller `knows`, is returned."""
+    store, settings = get_store(), get_settings()
+
+    def is_meant(info: JobInfo | None) -> bool:
+        if info is None:
+            return False
+        named = name_of(info.record)
+        return name in (None, named) and (knows is None or knows(named))
+
+    if queue is None and name is not None:
+        queue = queue_of(name)
+    info = store.get(queue, id) if queue is not None else None
+    if not is_meant(info):
+        # Its type may have been moved to another queue since.
+        info = store.find(list(settings.queues), id)
+        if info is not None and not is_meant(info):
+            others = (store.get(each, id) for each in settings.queues if each != info.queue)
+            info = next(filter(is_meant, others), None)
+    if info is not None and is_meant(info):
+        return info, False
+    if settings.archive is None:
+        return None
+    archived = next(filter(is_meant, archive.found(id)), None)
+    return None if archived is None else (archived, True)
+
+
+def queue_of(name: str) -> str | None:
+    """Return the queue to which jobs of that name are sent now, if it is known."""
+    kind = known().get(name)
+    if kind is not None:
+        return kind.queue
+    return registry.get(name).queue if name in registry.names() else None
 
 
 def call_of(data: Any, *, remote: bool) -> tuple[list[Any], dict[str, Any]]:

@@ -9,7 +9,7 @@ from django.http import HttpRequest, JsonResponse
 from django_jobs import operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal, Scope, require
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import call_of, find, shown
 from django_jobs.api.endpoints.jobs import router
@@ -28,7 +28,14 @@ UNDER_WAY = frozenset({State.QUEUED, State.RUNNING})
 MAY_HAVE_STARTED = frozenset({State.DEAD, State.CANCELLED})
 
 
-@router.post("/v1/jobs/{name}/{id}/retry", response=schemas.Job, summary="Retry in place")
+@router.post(
+    "/v1/jobs/{name}/{id}/retry",
+    response=schemas.Job,
+    summary="Retry in place",
+    openapi_extra=refuses(
+        Kind.JOB_ENDED, Kind.END_DIFFERS, Kind.MAY_HAVE_STARTED, Kind.JOB_MOVED, Kind.ARCHIVED, Kind.UNREADABLE
+    ),
+)
 def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryRequest | None = None) -> JsonResponse:
     """Queue the same job again, at once, with all its attempts.  A job that is already queued or running stays as it
     is, so it is safe to send the call twice; with `finished_at` it may also arrive late.  409 if the job has succeeded
@@ -42,11 +49,16 @@ def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryReq
         if not operations.retry_as_seen(info):
             info = stored(id, name, "replay it")
             if info.state not in UNDER_WAY:
-                raise Problem(409, f"Job {id!r} has just changed its state: it is {info.state}.")
+                raise Problem(Kind.JOB_MOVED, f"Job {id!r} has moved on at this moment: it is {info.state}.")
     return JsonResponse(shown(stored(id, name, "replay it"), principal))
 
 
-@router.post("/v1/jobs/{name}/{id}/kill", response=schemas.Job, summary="Kill")
+@router.post(
+    "/v1/jobs/{name}/{id}/kill",
+    response=schemas.Job,
+    summary="Kill",
+    openapi_extra=refuses(Kind.JOB_ENDED),
+)
 def kill_job(request: HttpRequest, name: Name, id: Name, body: schemas.KillRequest | None = None) -> JsonResponse:
     """Move a waiting or running job to dead.  A running job loses its claim, its process is ended, and its result no
     longer counts.  A dead job is not changed.  409 if the job has ended in another state."""
@@ -57,11 +69,16 @@ def kill_job(request: HttpRequest, name: Name, id: Name, body: schemas.KillReque
         operations.kill(info.queue, [id], reason(principal, body.reason))
         info, archived = find(id, name=name, queue=info.queue)
     if info.state is not State.DEAD:
-        raise Problem(409, f"Job {id!r} is {info.state} and cannot be killed.")
+        raise Problem(Kind.JOB_ENDED, f"Job {id!r} is {info.state} and cannot be killed.")
     return JsonResponse(shown(info, principal, archived=archived))
 
 
-@router.patch("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Edit")
+@router.patch(
+    "/v1/jobs/{name}/{id}",
+    response=schemas.Job,
+    summary="Edit",
+    openapi_extra=refuses(Kind.JOB_RUNS, Kind.KEY_USED, Kind.ARCHIVED, Kind.UNREADABLE),
+)
 def edit_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewArguments) -> JsonResponse:
     """Change the arguments of a waiting job.  It keeps its place and its time; its unique key and its limit change with
     the arguments.  409 if it runs or has ended with other arguments, or if an equal job is already waiting."""
@@ -72,7 +89,12 @@ def edit_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewArgume
     return JsonResponse(shown(stored(id, name, "enqueue a new job"), principal))
 
 
-@router.delete("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Cancel")
+@router.delete(
+    "/v1/jobs/{name}/{id}",
+    response=schemas.Job,
+    summary="Cancel",
+    openapi_extra=refuses(Kind.JOB_ENDED),
+)
 def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
     """Cancel a waiting job at once.  A running job is asked to stop, and is cancelled unless it succeeds.  409 if the
     job has ended in another state."""
@@ -82,27 +104,30 @@ def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
         operations.cancel(info.queue, [id])
         info, archived = find(id, name=name, queue=info.queue)
     if info.state not in {State.CANCELLED, State.RUNNING}:
-        raise Problem(409, f"Job {id!r} is {info.state} and cannot be cancelled.")
+        raise Problem(Kind.JOB_ENDED, f"Job {id!r} is {info.state} and cannot be cancelled.")
     return JsonResponse(shown(info, principal, archived=archived))
 
 
 def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
     """Raise Problem 409 if this job must not be queued again, 422 if the request is incomplete."""
     if info.state is State.SUCCEEDED:
-        raise Problem(409, f"Job {info.id!r} has succeeded. Replay it to run it again.")
+        raise Problem(Kind.JOB_ENDED, f"Job {info.id!r} has succeeded: replay it to run it once more.")
     if body.finished_at is not None and moment(body.finished_at, "finished_at") != info.at:
-        raise Problem(409, f"Job {info.id!r} is {info.state}, but not since {body.finished_at.isoformat()}.")
+        raise Problem(
+            Kind.END_DIFFERS, f"Job {info.id!r} is {info.state}, but not since {body.finished_at.isoformat()}."
+        )
     if info.state not in MAY_HAVE_STARTED or not decode(info.id, info.queue, info.record).controls.at_most_once:
         return
     if not body.start_again:
         raise Problem(
-            409,
-            f"Job {info.id!r} is delivered at most once and may have been started. Find out what it has done. "
-            'To start it again, send "start_again": true and its "finished_at".',
+            Kind.MAY_HAVE_STARTED,
+            f"Job {info.id!r} is delivered at most once and may have been started. Find out what it has done; then "
+            'send "start_again": true and its "finished_at" to start it again.',
         )
     if body.finished_at is None:
         raise Problem(
-            422, '"start_again" needs "finished_at" as the job shows it, so that a repeated call cannot start it again.'
+            Kind.INVALID,
+            '"start_again" needs "finished_at", as the job shows it: this call must not start it a third time.',
         )
 
 
@@ -110,7 +135,7 @@ def stored(id: str, name: str, instead: str) -> JobInfo:
     """Return the job if the store still has it.  Raises Problem 404 or 409."""
     info, archived = find(id, name=name)
     if archived:
-        raise Problem(409, f"Job {id!r} is in the archive and cannot be changed: {instead} instead.")
+        raise Problem(Kind.ARCHIVED, f"Job {id!r} is in the archive and cannot be moved: {instead}.")
     return info
 
 

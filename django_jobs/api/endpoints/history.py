@@ -10,7 +10,7 @@ from ninja import Query, Router
 from django_jobs import archive
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Scope, require
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.common.serializers import shown
 from django_jobs.conf import get_settings
 
@@ -30,13 +30,11 @@ def archived_jobs(
     """List the finished jobs that ARCHIVE keeps, newest first.  Jobs that finish in the meantime do not move a page."""
     principal = require(request, Scope.READ, job=name or None)
     if get_settings().archive is None:
-        raise Problem(404, "There is no archive: set DJANGO_JOBS['ARCHIVE'].")
+        raise Problem(Kind.NO_ARCHIVE, "There is no archive: set DJANGO_JOBS['ARCHIVE'].")
     try:
         after = archive.Cursor.read(cursor) if cursor else None
     except (ValueError, OverflowError) as error:
-        raise Problem(
-            422, f"{cursor!r} is not a cursor of this list. Send the `cursor` of the previous page."
-        ) from error
+        raise Problem(Kind.INVALID, f"{cursor!r} is no cursor of this list.") from error
     names = [name] if name else sorted(principal.jobs)
     infos, following = archive.page(names=names, status=status, cursor=after, limit=limit)
     jobs = [shown(info, principal, archived=True) for info in infos]

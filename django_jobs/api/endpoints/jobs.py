@@ -9,14 +9,14 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 from django.http import HttpRequest, JsonResponse
-from ninja import Query, Router
+from ninja import Header, Query, Router
 
 from django_jobs import archive, browse, operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal, Scope, require
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
-from django_jobs.api.common.serializers import call_of, find, shown
+from django_jobs.api.common.serializers import call_of, find, look, shown
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
@@ -39,7 +39,12 @@ PUT = "put"
 LEFT_OUT = ("result", "log")
 
 
-@router.put("/v1/jobs/{name}/{id}", response={200: schemas.Job, 201: schemas.Job}, summary="Enqueue")
+@router.put(
+    "/v1/jobs/{name}/{id}",
+    response={200: schemas.Job, 201: schemas.Job},
+    summary="Enqueue",
+    openapi_extra=refuses(Kind.ID_USED, Kind.KEY_USED, Kind.JOB_MOVED, Kind.UNREADABLE),
+)
 def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) -> JsonResponse:
     """Add a job under an id that you choose.  It is safe to send the call again: 201 the first time, then 200 and the
     same job.  409 if the id exists with other data."""
@@ -65,7 +70,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
     handle = submit(new)
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
         what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
-        raise Problem(409, f"An equal {name} job is already waiting. {what}", outcome=handle.added.value)
+        raise Problem(Kind.KEY_USED, f"An equal {name} job waits already. {what}", outcome=handle.added.value)
     if handle.added is Added.ADDED:
         return JsonResponse(accepted(new, handle, principal), status=201)
     info = get_store().get(handle.queue, id)
@@ -107,9 +112,7 @@ def list_jobs(
     try:
         found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor))
     except (ValueError, OverflowError) as error:
-        raise Problem(
-            422, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
-        ) from error
+        raise Problem(Kind.INVALID, f"{cursor!r:.200} is no cursor of this list.") from error
     jobs = [{key: value for key, value in shown(info, principal).items() if key not in LEFT_OUT} for info in found]
     return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None})
 
@@ -133,7 +136,7 @@ def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> d
     """Return what is known of the first job with this id, which has left the history: the request, and its end."""
     known = get_store().remembered(handle.queue, handle.id)
     if known is None or known.state is None or new.sent is None:
-        raise Problem(409, f"Job {handle.id!r} existed and has just left the history. Choose another id.")
+        raise Problem(Kind.JOB_MOVED, f"Job {handle.id!r} leaves the history at this moment. Send the call again.")
     if known.digest != new.digest:
         raise different(handle.id)
     payload = shown(JobInfo(handle.id, handle.queue, new.sent.record, known.state, at=known.at), principal)
@@ -150,47 +153,86 @@ def get_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
 
 @router.get("/v1/jobs/{id}", response=schemas.Job, summary="Get by id only")
 def get_job_by_id(request: HttpRequest, id: Name) -> JsonResponse:
-    """Get a job of which you know only the id.  This call asks all queues."""
+    """The same where only the id is known: all queues are asked.  Each has its own ids; the first one counts."""
     principal = require(request, Scope.READ, Scope.ENQUEUE)
-    info, archived = find(id)
-    payload = shown(info, principal, archived=archived)
-    if not principal.knows(payload["name"]):
-        raise Problem(404, f"There is no job {id!r} that {principal.name!r} may see.")
-    return JsonResponse(payload)
+    found = look(id, knows=principal.knows)
+    if found is None:
+        raise Problem(Kind.NO_JOB, f"There is no job {id!r} that {principal.name!r} may see.")
+    return JsonResponse(shown(found[0], principal, archived=found[1]))
 
 
-@router.post("/v1/jobs/{name}/{id}/replay", response={201: schemas.Job}, summary="Replay")
-def replay_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
-    """Run the job again, at once, as a new job with a new id.  A job that has expired expires again at once."""
+@router.post(
+    "/v1/jobs/{name}/{id}/replay",
+    response={200: schemas.Job, 201: schemas.Job},
+    summary="Replay",
+    openapi_extra=refuses(Kind.ID_USED, Kind.UNREADABLE),
+)
+def replay_job(
+    request: HttpRequest,
+    name: Name,
+    id: Name,
+    body: schemas.ReplayRequest | None = None,
+    key: Annotated[
+        str | None,
+        Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Any text: equal calls, one job."),
+    ] = None,
+) -> JsonResponse:
+    """Run it once more as a new job, at once.  A job that has expired has expired again at once.  With an `id` of yours
+    or an `Idempotency-Key` the call is safe to send again: 201 the first time, 200 and the same job after that.  With
+    neither, each call makes a job."""
     principal = require(request, Scope.MANAGE, job=name)
-    info, _ = find(id, name=name)
     definition = offered(name)
+    wanted = body.id if body is not None else None
+    if wanted is None and key is not None:
+        wanted = sha256(canonical([name, id, key], "key")).hexdigest()[:32]
+    if wanted is not None and (made := replayed(name, id, wanted)) is not None:
+        return JsonResponse(shown(made[0], principal, archived=made[1]))
+    info, _ = find(id, name=name)
+    new_one = wanted or new_id(now_ms())
     try:
         old = decode(info.id, info.queue, info.record)
     except CorruptRecord as error:
-        raise Problem(409, str(error)) from error
+        raise Problem(Kind.UNREADABLE, str(error)) from error
     if info.state is State.EXPIRED:
-        return JsonResponse(shown(expired_again(old), principal), status=201)
+        again, is_new = expired_again(old, new_one)
+        return JsonResponse(shown(again, principal), status=201 if is_new else 200)
     args, kwargs = load(old.args)
     new = request_for(definition, args, kwargs)
-    new.id, new.queue, new.priority = new_id(now_ms()), info.queue, old.controls.priority
+    new.id, new.queue, new.priority = new_one, info.queue, old.controls.priority
     new.meta, new.on_commit, new.block_timeout, new.unique = {"replay": id}, False, 0, None
+    new.digest = sha256(canonical(["replay", name, id], "replay")).hexdigest()[:DIGEST_LENGTH] if wanted else None
     handle = submit(new)
-    replayed, _ = find(handle.id, queue=info.queue)
-    return JsonResponse(shown(replayed, principal), status=201)
+    if handle.added is Added.ADDED:
+        return JsonResponse(accepted(new, handle, principal), status=201)
+    made = replayed(name, id, new_one)
+    return JsonResponse(shown(made[0], principal, archived=made[1]) if made else remembered(new, handle, principal))
 
 
-def expired_again(old: Job) -> JobInfo:
-    """Put a copy of an expired job into the state expired at once, without a worker."""
-    store, id = get_store(), new_id(now_ms())
+def replayed(name: str, id: str, wanted: str) -> tuple[JobInfo, bool] | None:
+    """Return the job that an earlier call for the same replay made, and whether it is archived; None if there is none.
+
+    Raises Problem 409 if another job has the id."""
+    found = look(wanted, name=name)
+    if found is not None and (decode(wanted, found[0].queue, found[0].record).meta or {}).get("replay") != id:
+        raise Problem(Kind.ID_USED, f"The id {wanted!r} exists and is no replay of {id!r}. Choose another id.")
+    return found
+
+
+def expired_again(old: Job, id: str) -> tuple[JobInfo, bool]:
+    """Put a copy of an expired job into the state expired at once, without a worker.  False: it was there already."""
+    store = get_store()
     now = store.now()
     record = encode(old._replace(id=id, enqueued_at=now, meta={"replay": old.id}))
-    store.restore(old.queue, id, record, State.EXPIRED)
+    if not store.restore(old.queue, id, record, State.EXPIRED):
+        found = replayed(old.name, old.id, id)
+        if found is None:
+            raise Problem(Kind.ID_USED, f"The id {id!r} exists and is no {old.name} job. Choose another id.")
+        return found[0], False
     announce_expired(old.queue, [(id, record)], now, deliver_here)
     info = store.get(old.queue, id) or JobInfo(id, old.queue, record, State.EXPIRED, at=now)
     if get_settings().archive is not None:
         archive.write([info])
-    return info
+    return info, True
 
 
 def offered(name: str) -> JobDefinition:
@@ -202,7 +244,10 @@ def offered(name: str) -> JobDefinition:
     except UnknownJob:
         definition = None
     if definition is None or not definition.api:
-        raise Problem(404, f"The API offers no job type {name!r}. Set api=True on a job, or create a remote type.")
+        raise Problem(
+            Kind.NO_JOB_TYPE,
+            f"No job type {name!r} is offered here: mark a job with api=True, or create a remote type.",
+        )
     return definition
 
 
@@ -217,14 +262,14 @@ def check_same(info: JobInfo, name: str, digest: str) -> None:
     try:
         job = decode(info.id, info.queue, info.record)
     except CorruptRecord as error:
-        raise Problem(409, f"The id {info.id!r} exists, but its record cannot be read.") from error
+        raise Problem(Kind.UNREADABLE, f"The id {info.id!r} exists, and its record cannot be read.") from error
     if job.name != name or (job.meta or {}).get(PUT) != digest:
         raise different(info.id)
 
 
 def different(id: str) -> Problem:
     """Return the answer to a second request with the same id and other content."""
-    return Problem(409, f"The id {id!r} exists with other data. Choose another id, or send the same data.")
+    return Problem(Kind.ID_USED, f"The id {id!r} exists with other data. Choose another id, or send the same data.")
 
 
 def ms(value: datetime | None, name: str) -> int | None:

@@ -8,7 +8,7 @@ from ninja import Router
 from django_jobs import browse, metrics
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Scope, require
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Claim, Done, State
 from django_jobs.stores import get_store
@@ -47,7 +47,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
     and reports nothing else."""
     queue = next(iter(get_settings().queues))
     if get_store().complete(queue, [Done(NOBODYS._replace(queue=queue))]) != [NOBODYS.id]:
-        raise Problem(503, "The store accepted a claim that does not exist.")
+        raise Problem(Kind.STORE_AWAY, "The store accepted a claim that nobody holds.")
     return JsonResponse({"status": "ok"})
 
 

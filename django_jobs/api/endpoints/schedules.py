@@ -10,14 +10,17 @@ from ninja import Path, Query, Router
 from django_jobs import archive, schedules
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal, Scope, require
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import shown
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Added, JobInfo
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.request import digest_of_call
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import Entry
+from django_jobs.serialization.arguments import dump
 from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
 
@@ -57,7 +60,12 @@ def resume_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
     return JsonResponse(described([entry])[0])
 
 
-@router.put("/v1/schedules/{path:schedule}/runs/{id}", response={200: schemas.Job, 201: schemas.Job}, summary="Run now")
+@router.put(
+    "/v1/schedules/{path:schedule}/runs/{id}",
+    response={200: schemas.Job, 201: schemas.Job},
+    summary="Run now",
+    openapi_extra=refuses(Kind.ID_USED, Kind.KEY_USED, Kind.JOB_MOVED, Kind.SCHEDULE_INVALID),
+)
 def run_schedule(request: HttpRequest, schedule: Id, id: Name) -> JsonResponse:
     """Enqueue the job of the schedule once, now, under an id that you choose.  It is safe to send the call again: 201
     the first time, then 200 and the same job.  409 if the id exists and is not a run of this schedule."""
@@ -71,10 +79,10 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name) -> JsonResponse:
             return JsonResponse(shown(archived, principal, archived=True))
     handle = schedules.run_now(entry, job_id=id, on_commit=False)
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
-        raise Problem(409, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
+        raise Problem(Kind.KEY_USED, f"An equal {entry.job} job waits already.", outcome=handle.added.value)
     info = get_store().get(handle.queue, id)
     if info is None:
-        raise Problem(409, f"Job {id!r} existed and has just left the history. Choose another id.")
+        return JsonResponse(gone(entry, handle))
     if handle.added is not Added.ADDED:
         check_run(info, entry)
     return JsonResponse(shown(info, principal), status=201 if handle.added is Added.ADDED else 200)
@@ -87,6 +95,16 @@ def allowed(request: HttpRequest, schedule: str) -> tuple[Entry, Principal]:
     return entry, require(request, Scope.MANAGE, job=entry.job)
 
 
+def gone(entry: Entry, handle: JobHandle) -> dict[str, Any]:
+    """Return what is known of an earlier run with this id, which has left the history.  Raises Problem 409."""
+    known = get_store().remembered(handle.queue, handle.id)
+    if known is None or known.state is None:
+        raise Problem(Kind.JOB_MOVED, f"Job {handle.id!r} leaves the history at this moment. Send the call again.")
+    if known.digest != digest_of_call(handle.name, dump(entry.args, entry.kwargs)):
+        raise Problem(Kind.ID_USED, f"The id {handle.id!r} was used for another job. Choose another id.")
+    return {"id": handle.id, "name": handle.name, "queue": handle.queue, "state": known.state, "archived": False}
+
+
 def check_run(info: JobInfo, entry: Entry) -> None:
     """Raise Problem 409 unless the job with this id is a run of that schedule."""
     try:
@@ -94,7 +112,7 @@ def check_run(info: JobInfo, entry: Entry) -> None:
     except CorruptRecord:
         meta = {}
     if meta.get("schedule") != entry.id:
-        raise Problem(409, f"The id {info.id!r} exists and is not a run of {entry.id!r}. Choose another id.")
+        raise Problem(Kind.ID_USED, f"The id {info.id!r} exists and is no run of {entry.id!r}. Choose another id.")
 
 
 def described(entries: list[Entry]) -> list[dict[str, Any]]:

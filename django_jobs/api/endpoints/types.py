@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
+from django.db import router as router_of_models
 from django.http import HttpRequest, JsonResponse
 from ninja import Router
 
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Scope, require
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
@@ -44,26 +45,46 @@ def get_type(request: HttpRequest, name: Name) -> JsonResponse:
     for definition in registry.all_definitions():
         if definition.name == name and definition.api:
             return JsonResponse(local_type(definition))
-    raise Problem(404, f"The API offers no job type {name!r}.")
+    raise Problem(Kind.NO_JOB_TYPE, f"No job type {name!r} is offered here.")
 
 
-@router.post("/v1/job-types", response={201: schemas.JobType}, summary="Create a remote type")
+@router.post(
+    "/v1/job-types",
+    response={200: schemas.JobType, 201: schemas.JobType},
+    summary="Create a remote type",
+    openapi_extra=refuses(Kind.NAME_USED),
+)
 def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
-    """Create a remote job type.  If it has a URL, its jobs are posted there; if not, workers claim them.  Every worker
-    knows the type within five seconds.  409 if the name is taken."""
+    """Make a remote job type: with a URL its jobs are posted there, without one workers claim them.  Every worker knows
+    it within five seconds.  Safe to send again: 200 and the same type.  409 if the name is that of another type."""
     require(request, Scope.MANAGE, job=body.name)
     row = RemoteJobType(**body.dict())
-    if body.name in registry.names() or RemoteJobType.objects.filter(name=body.name).exists():
-        raise Problem(409, f"There already is a job type {body.name!r}.")
+    if body.name in registry.names():
+        raise Problem(Kind.NAME_USED, f"There is a job type {body.name!r} already.")
+    if RemoteJobType.objects.filter(name=body.name).exists():
+        return same_type(body)
     try:
         row.full_clean()
-        row.save(force_insert=True)
+        with transaction.atomic(using=router_of_models.db_for_write(RemoteJobType)):
+            row.save(force_insert=True)
     except ValidationError as error:
-        raise Problem(422, "The remote job type is not valid; see `errors`.", errors=error.message_dict) from error
-    except IntegrityError as error:
-        raise Problem(409, f"There already is a job type {body.name!r}.") from error
+        if RemoteJobType.objects.filter(name=body.name).exists():  # the same call at the same moment
+            return same_type(body)
+        raise Problem(Kind.INVALID, "The remote job type cannot be like this.", errors=error.message_dict) from error
+    except IntegrityError:
+        return same_type(body)
     forget()
     return JsonResponse(remote_type(known()[body.name]), status=201)
+
+
+def same_type(body: schemas.NewType) -> JsonResponse:
+    """Return the existing type of that name.  Raises Problem 409 unless this call could have made it."""
+    wanted = body.dict()
+    row = RemoteJobType.objects.filter(name=body.name).values(*wanted).first()
+    if row != wanted:
+        raise Problem(Kind.NAME_USED, f"There is another job type {body.name!r} already.")
+    forget()
+    return JsonResponse(remote_type(known()[body.name]))
 
 
 def remote_type(kind: RemoteType) -> dict[str, Any]:

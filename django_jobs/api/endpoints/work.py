@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from time import monotonic
 from typing import Any
 
@@ -11,14 +12,15 @@ from ninja import Router
 
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal, Scope, require
-from django_jobs.api.common.problems import Problem
+from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
-from django_jobs.api.common.serializers import find, shown
+from django_jobs.api.common.serializers import find, look, queue_of, shown
 from django_jobs.api.endpoints import jobs
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.outcome import clean, failed_attempt
 from django_jobs.core.values import Claim, JobInfo, Lane, State
+from django_jobs.enqueue.request import DIGEST_LENGTH
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, UnknownQueue
@@ -39,7 +41,12 @@ LOOK_EVERY = 2.0
 MOST_OTHERS = 100
 
 
-@router.post("/v1/queues/{name}/claim", response=schemas.Claims, summary="Claim")
+@router.post(
+    "/v1/queues/{name}/claim",
+    response=schemas.Claims,
+    summary="Claim",
+    openapi_extra=refuses(Kind.NOTHING_TO_FETCH),
+)
 def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonResponse:
     """Claim jobs to run.  You hold each job until you report its end, or until you send nothing for `lease` seconds."""
     principal = require(request, Scope.WORK)
@@ -60,11 +67,14 @@ def check_pull_queue(queue: str, principal: Principal) -> None:
     names = [kind.name for kind in known().values() if kind.queue == queue and not kind.url]
     if not names:
         raise Problem(
-            409, f"Queue {queue!r} has no jobs to claim over HTTP. Create a remote job type there, without a URL."
+            Kind.NOTHING_TO_FETCH,
+            f"Nothing is fetched from queue {queue!r}: create a remote job type there, without a URL.",
         )
     for name in names:
         if not principal.knows(name):
-            raise Problem(403, f"{principal.name!r} may not use jobs named {name!r}, which are in this queue too.")
+            raise Problem(
+                Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not deal with {name!r}, which waits in this queue too."
+            )
 
 
 def take(queue: str, body: schemas.ClaimRequest) -> list[dict[str, Any]]:
@@ -118,12 +128,18 @@ def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
     return {**described, "token": claim.token, "lease": lease}
 
 
-@router.post("/v1/jobs/{name}/{id}/extend", response=schemas.Extended, summary="Extend")
+@router.post(
+    "/v1/jobs/{name}/{id}/extend",
+    response=schemas.Extended,
+    summary="Extend",
+    openapi_extra=refuses(Kind.ATTEMPT_OVER, Kind.NOT_REMOTE),
+)
 def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) -> JsonResponse:
     """Extend the claim of a job that you are still running, and report its progress.  `stop` is true if a user has
     asked the job to stop."""
     require(request, Scope.WORK, job=name)
     held = held_claim(id, name, token=body.token)
+    assert held is not None
     store, lease = get_store(), round(body.lease * 1000)
     # The holder stays the same; transfer is used because, unlike extend, it checks the token.
     if not store.transfer(held, HOLDER + id, lease):
@@ -139,45 +155,57 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
 
 
 # Uses the router of the other methods of this URL: one URL needs one router.
-@jobs.router.post("/v1/jobs/{name}/{id}", response=schemas.Job, summary="Report", tags=["work"])
+@jobs.router.post(
+    "/v1/jobs/{name}/{id}",
+    response=schemas.Job,
+    summary="Report",
+    tags=["work"],
+    openapi_extra=refuses(Kind.ATTEMPT_OVER, Kind.NOT_REMOTE),
+)
 def report(request: HttpRequest, name: Name, id: Name, body: schemas.Report) -> JsonResponse:
-    """Report how an attempt ended.  `attempt` or `token` names the attempt.  409 if it is over; the report then
-    changes nothing.  If you repeat the report of the last attempt, you get the same answer."""
+    """Say how an attempt ended.  `attempt` or `token` says which; one that is over changes nothing: 409.  The report
+    that ended the last attempt may be sent again, unchanged, for a quarter of an hour: 200, and nothing changes."""
     principal = require(request, Scope.WORK, job=name)
     if body.attempt is None and body.token is None:
-        raise Problem(422, "Name the attempt: send attempt, token, or both.")
-    if not was_reported(id, name, body):
-        held = held_claim(id, name, token=body.token, attempt=body.attempt)
-        store = get_store()
+        raise Problem(Kind.INVALID, "Say which attempt this is about: attempt, token, or both.")
+    digest = sha256(json.dumps(body.dict(), sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
+    held = held_claim(id, name, token=body.token, attempt=body.attempt, digest=digest)
+    if held is not None:
+        store, held = get_store(), held._replace(report=digest)
         if body.status == "succeeded":
             done = succeed(store, held, body.result)
         else:
             done = fail(store, held, body.error, retryable=body.retryable)
-        if not done:
+        if not done and store.reported(held.queue, id) != digest:  # the same report may have come at the same moment
             raise stale(id)
-    info, archived = find(id, name=name)
+    found = look(id, name=name)
+    if found is None and body.status == "succeeded":  # it has left the history already
+        queue = held.queue if held is not None else queue_of(name)
+        return JsonResponse({"id": id, "name": name, "queue": queue, "state": State.SUCCEEDED, "archived": False})
+    info, archived = found or find(id, name=name)
     return JsonResponse(shown(info, principal, archived=archived))
 
 
-def was_reported(id: str, name: str, body: schemas.Report) -> bool:
-    """Return whether this report repeats one whose answer was lost: the last attempt has that number and that end."""
-    info, _ = find(id, name=name)
-    if body.attempt is None or info.state is State.RUNNING:
-        return False
-    if body.status == "succeeded":
-        return info.state is State.SUCCEEDED and body.attempt == attempt_of(info)
-    last = info.attempts[-1] if info.attempts else None
-    return last is not None and (last.attempt, last.outcome) == (body.attempt, "failed")
+def held_claim(
+    id: str, name: str, *, token: int | None = None, attempt: int | None = None, digest: str = ""
+) -> Claim | None:
+    """Return the claim of a running remote job; None if the report with that digest has ended the attempt before.
 
-
-def held_claim(id: str, name: str, *, token: int | None = None, attempt: int | None = None) -> Claim:
-    """Return the claim of a running remote job.  Raises Problem 404; 409 if the caller means another claim."""
-    info, archived = find(id, name=name)
+    Raises Problem 404; 409 if the caller means another claim."""
+    found = look(id, name=name)
+    if found is None:
+        queue = queue_of(name)
+        if digest and queue is not None and get_store().reported(queue, id) == digest:
+            return None
+        find(id, name=name)
+        raise stale(id)  # it is there now
+    info, archived = found
     if name not in known() and not info.worker.startswith(HOLDER):
-        raise Problem(409, f"{name!r} is not a remote job type: the workers of the project settle its jobs.")
-    if archived or info.state is not State.RUNNING:
-        raise stale(id)
-    if (token is not None and token != info.token) or (attempt is not None and attempt != attempt_of(info)):
+        raise Problem(Kind.NOT_REMOTE, f"{name!r} is no remote job type: Django's own workers say how its jobs end.")
+    named = (token is None or token == info.token) and (attempt is None or attempt == attempt_of(info))
+    if archived or info.state is not State.RUNNING or not named:
+        if digest and get_store().reported(info.queue, id) == digest:
+            return None
         raise stale(id)
     counts = (info.failures, info.crashes, info.parked_at)
     return Claim(id, info.queue, info.token, info.record, *counts, claimed_at=info.at, worker=info.worker)
@@ -191,5 +219,6 @@ def attempt_of(info: JobInfo) -> int:
 def stale(id: str) -> Problem:
     """Return the answer for a claim that is no longer held."""
     return Problem(
-        409, f"That attempt of job {id!r} is over: it was settled, cancelled, or taken over. Nothing was changed."
+        Kind.ATTEMPT_OVER,
+        f"That attempt of job {id!r} is over: it was settled, cancelled, or taken over. Nothing changed.",
     )

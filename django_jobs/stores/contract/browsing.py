@@ -61,6 +61,12 @@ class BrowsingStore(ABC):
         in the store, and for `StoreOptions.idempotency` ms after the job's end."""
 
     @abstractmethod
+    def reported(self, queue: str, id: str) -> str:
+        """Return `Claim.report` of the last attempt of this job that was ended by a claim with one; "" if it is not
+        known.  Known for a quarter of an hour, for at least the last 50,000 jobs of the queue, even if the job has
+        left the store."""
+
+    @abstractmethod
     def has_returned_none(self, queue: str, id: str) -> bool:
         """Tell whether this job, which is no longer in the store, succeeded and returned None.  Known for a minute
         after HISTORY removed it, for at least the last 50,000 jobs of the queue."""

@@ -219,7 +219,7 @@ class RunningStore(ABC):
     @abstractmethod
     def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
         """Return the claims of holders "remote:…" whose lease has expired.  Their attempts failed; settle them
-        normally."""
+        normally.  The claims have `overdue` set: one that is extended before it is settled has not failed."""
 
     @abstractmethod
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:

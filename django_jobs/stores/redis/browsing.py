@@ -109,6 +109,11 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             score, member = "", b""
         return ids, ""
 
+    def reported(self, queue: str, id: str) -> str:
+        names = self.keys.of(queue)
+        found = self.transport.pipeline([("HGET", names[key], f"report:{id}") for key in ("recent", "recent_before")])
+        return next((text.decode() for text in found if text), "")
+
     def remembered(self, queue: str, id: str) -> Remembered | None:
         names = self.keys.of(queue)
         value, at = self.transport.pipeline([("HGET", names["remembered"], id), ("ZSCORE", names["remembered_at"], id)])

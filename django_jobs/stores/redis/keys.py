@@ -35,6 +35,8 @@ QUEUE_KEYS = {
     "remembered_at": "zset",
     "paused": "hash",
     "answers": "hash",
+    "recent": "hash",
+    "recent_before": "hash",
     "totals": "hash",
     "minutes": "hash",
     "seq": "string",

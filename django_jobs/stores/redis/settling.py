@@ -29,7 +29,9 @@ class RedisSettling(RedisPart, RunningStore):
         run_ms = wait_ms = 0
         for claim, result, run, name, controls, wait in done:
             flag = _to_free(claim, controls)
-            what = f"{_presented(claim)}\n{flag}\n{name or name_of(claim.record)}"
+            what = f"{_token(claim)}\n{flag}\n{name or name_of(claim.record)}"
+            if claim.report:
+                what += f"\n{claim.report}"
             args += (claim.id, what, b"%d:%b" % (run, result))
             if flag == "c":
                 digest = "" if controls.unique_mode == "period" else controls.unique
@@ -76,10 +78,10 @@ class RedisSettling(RedisPart, RunningStore):
         return texts(self._run_once("release", queue, self._archiving, *args)) if args else []
 
     def checkin(self, claim: Claim, checkin: bytes) -> bool:
-        return bool(self._run("checkin", claim.queue, claim.id, _presented(claim), checkin))
+        return bool(self._run("checkin", claim.queue, claim.id, _token(claim), checkin))
 
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
-        return bool(self._run("transfer", claim.queue, claim.id, _presented(claim), worker, lease))
+        return bool(self._run("transfer", claim.queue, claim.id, _token(claim), worker, lease))
 
     # -- lost and stopped workers ---------------------------------------------
 
@@ -147,14 +149,20 @@ class RedisSettling(RedisPart, RunningStore):
         for id, holder, claim, record, tries, began in zip(ids, holders, *found, strict=True):
             token, claimed_at, held_by = read_claim(claim)
             if claim and held_by == holder:
-                known = *read_tries(tries), claimed_at, holder, False, abs(read_number(began or 0))
+                known = *read_tries(tries), claimed_at, holder, False, abs(read_number(began or 0)), "", True
                 out.append(Claim(id, queue, token, record or b"", *known))
         return out
 
 
-def _presented(claim: Claim) -> str:
+def _token(claim: Claim) -> str:
     """Return the token in the form in which scripts compare it with the claim (lua/lib/claim_end.lua)."""
     return f"{claim.token}:{claim.claimed_at}" if claim.claimed_at else str(claim.token)
+
+
+def _presented(claim: Claim) -> str:
+    """Return what a call presents that ends the attempt (owns_at_end in lua/lib/claim_end.lua)."""
+    more = ("", claim.report, "overdue") if claim.overdue else ("", claim.report) if claim.report else ()
+    return _token(claim) + "\n".join(more)
 
 
 def _to_free(claim: Claim, controls: Controls) -> str:

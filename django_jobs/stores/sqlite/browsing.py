@@ -11,6 +11,7 @@ from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, Pause
 from django_jobs.formatting import counted
 from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered
 from django_jobs.stores.sqlite.base import SqlitePart
+from django_jobs.stores.sqlite.database.recent import find_recent
 from django_jobs.stores.sqlite.database.remembered import has_returned_none, remembered
 from django_jobs.stores.sqlite.database.unknown import parked, unknown_to_whom
 
@@ -67,6 +68,10 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
                 sql = f"SELECT {_INFO} {_FROM} WHERE id IN ({', '.join('?' * len(some))}) AND queue = ?"
                 infos |= {found[0]: _short(job_info(found)) for found in connection.execute(sql, (*some, queue))}
         return [infos[id] for id in ids if id in infos]
+
+    def reported(self, queue: str, id: str) -> str:
+        with self.database.read() as connection:
+            return find_recent(self.reading(queue, connection), f"report:{id}")
 
     def remembered(self, queue: str, id: str) -> Remembered | None:
         with self.database.read() as connection:

@@ -11,6 +11,7 @@ from django_jobs.stores.contract.running import MAX_BATCH, MISPLACED, RunningSto
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.browsing import attempts_of, shown_result
 from django_jobs.stores.sqlite.database.endings import holder_is_gone
+from django_jobs.stores.sqlite.database.recent import forget_recent
 from django_jobs.stores.sqlite.database.remembered import forget_ids, forget_returned
 from django_jobs.stores.sqlite.database.rows import COLUMNS, Row
 from django_jobs.stores.sqlite.database.transaction import Transaction
@@ -57,6 +58,7 @@ class SqliteRepairing(SqlitePart, RunningStore):
                 move.count("trimmed_dead", n=forgotten[State.DEAD.value])
             forgotten["remembered"] = forget_ids(move, limit)
             forget_returned(move)
+            forget_recent(move)
             move.execute("DELETE FROM waiters WHERE until <= ?", (move.now,))
             move.execute("DELETE FROM minutes WHERE queue = ? AND minute < ?", (queue, move.now - _SERIES_KEPT))
             move.execute("DELETE FROM locks WHERE queue = ? AND until > 0 AND until <= ?", (queue, move.now))

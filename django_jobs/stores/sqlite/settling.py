@@ -12,6 +12,7 @@ from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import set_lease
 from django_jobs.stores.sqlite.database.endings import attempt_is_over, holder_is_gone, let_go_of_lost
+from django_jobs.stores.sqlite.database.recent import note_recent
 from django_jobs.stores.sqlite.database.remembered import note_returned
 from django_jobs.stores.sqlite.database.rows import SUSPECT, Row
 from django_jobs.stores.sqlite.database.transaction import Transaction
@@ -176,7 +177,8 @@ class SqliteSettling(SqlitePart, RunningStore):
             " AND state = 'running' ORDER BY leases.until LIMIT ?"
         )
         with self.database.read() as connection:
-            return [Claim(*found) for found in connection.execute(sql, (queue, self.now(), limit))]
+            found = connection.execute(sql, (queue, self.now(), limit))
+            return [Claim(*columns)._replace(overdue=True) for columns in found]
 
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
         with self.writing(claim.queue) as move:
@@ -216,9 +218,12 @@ def _renew(move: Transaction, workers: Sequence[str], lease: int) -> dict[str, R
 
 def _ended(move: Transaction, claim: Claim) -> Row | None:
     """Return the job of a claim whose attempt has ended, if the claim is still held."""
-    row = move.held(claim)
+    row = move.held_at_end(claim)
     if row is None:
-        attempt_is_over(move, claim)
+        if move.held(claim) is None:
+            attempt_is_over(move, claim)
+    elif claim.report:
+        note_recent(move, f"report:{claim.id}", claim.report)
     return row
 
 

@@ -142,7 +142,7 @@ class TestRemoteHolders:
         (claimed,) = claim(store, worker="remote", lease_each=True)
         assert store.overdue(Q) == []
         clock.advance(LEASE)
-        assert store.overdue(Q) == [claimed]
+        assert store.overdue(Q) == [claimed._replace(overdue=True)]
 
     def test_settle_like_any_claim(self, store, make_job, clock):
         enqueue(store, make_job("a"))

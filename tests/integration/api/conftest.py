@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -120,3 +125,56 @@ def claim(api: Api, kind: str) -> Callable[..., list[dict[str, Any]]]:
         return jobs
 
     return claim
+
+
+# -- a real server, for requests at the same moment -------------------------------------
+
+TOGETHER = 10
+
+
+@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
+def shared_store(request: pytest.FixtureRequest, settings: Any, tmp_path: Path) -> Store:
+    """The stores that several threads share as servers do."""
+    settings.DJANGO_JOBS = SETTINGS
+    if request.param == "redis":
+        store: Store = request.getfixturevalue("make_redis_store")(archive=True)
+    else:
+        store = request.getfixturevalue("make_sqlite_store")(tmp_path / "jobs.sqlite3", archive=True)
+    use_store(store)
+    return store
+
+
+@pytest.fixture
+def ask(transactional_db: None, shared_store: Store, live_server: Any) -> Callable[..., tuple[int, Any]]:
+    """Send one request; returns status and document."""
+    _, secret = ApiToken.objects.issue("many", ALL)
+
+    def ask(method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        request = urllib.request.Request(
+            f"{live_server.url}/jobs/{path}",
+            json.dumps(body if body is not None else {}).encode() if method not in {"GET", "DELETE"} else None,
+            {"Authorization": f"Bearer {secret}", "Content-Type": "application/json", **headers},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                text = answer.read()
+                is_json = answer.headers["Content-Type"].startswith("application/json")
+                return answer.status, json.loads(text) if is_json else text.decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    return ask
+
+
+def together(call: Callable[[int], tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """Call it on TOGETHER threads, all let go at once."""
+    barrier = Barrier(TOGETHER)
+
+    def one(number: int) -> tuple[int, Any]:
+        barrier.wait(60)
+        return call(number)
+
+    with ThreadPoolExecutor(TOGETHER) as threads:
+        return list(threads.map(one, range(TOGETHER)))

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from django_jobs.api.common.problems import TYPES, Kind
 from django_jobs.api.urls import api as the_api
 from django_jobs.conf.values import PARTS
 from tests.docs.pages import ROOT, column
@@ -23,6 +24,10 @@ def test_the_reference_lists_the_calls_of_the_openapi_document() -> None:
 
 def test_the_reference_lists_the_keys_of_the_setting() -> None:
     assert column(PAGE, "key") == set(PARTS["API"])
+
+
+def test_the_reference_lists_the_kinds_of_errors() -> None:
+    assert column(PAGE, "problem") == {kind.type.removeprefix(TYPES) for kind in Kind}
 
 
 def test_the_page_on_metrics_lists_what_is_served(memory_store: object, api: Api) -> None:

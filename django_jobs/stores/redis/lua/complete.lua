@@ -5,7 +5,7 @@
 --       then per job: id, what, result ("run ms:JSON"); `what` has the lines token, flag, name; the flag means:
 --         "-"  there is nothing to free except the claim
 --         "c"  two more arguments: digest of its lock or "", limit key or ""
---         "+"  read the record
+--         "+"  read the record; the name may be followed by a line with the digest of a report
 --
 -- Returns the ids whose claim is stale; these jobs are not changed.
 --! use clock answers lines claim_end count finish trim returned
@@ -21,8 +21,8 @@ local known = {} -- what → {token with colon, flag, name}: a batch has few dif
 local function read(what)
     local parts = known[what]
     if not parts then
-        local token, flag, name = string.match(what, '^([%d:]+)\n(.)\n(.*)$')
-        parts = {token .. ':', flag, name}
+        local token, flag, name, report = string.match(what, '^([%d:]+)\n(.)\n([^\n]*)\n?(.*)$')
+        parts = {token .. ':', flag, name, report}
         known[what] = parts
     end
     return parts
@@ -67,7 +67,7 @@ for i, id in ipairs(ids) do
     local claim, token = claimed[i], what[1]
     if claim and string.sub(claim, 1, #token) == token then
         if what[2] == '+' then
-            unread[#unread + 1] = {id, claim, ARGV[at + 2]}
+            unread[#unread + 1] = {id, claim, ARGV[at + 2], what[4]}
         elseif what[2] == 'c' then
             succeed(id, claim, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
         else
@@ -92,7 +92,7 @@ if #unread > 0 then
         local id, claim, result = unread[i][1], unread[i][2], unread[i][3]
         local controls = controls_of(record)
         if (controls and controls.keep_result) or string.sub(claim, -#id - 1) == ':' .. id then
-            slow[#slow + 1] = {id, claim, result, record, controls}
+            slow[#slow + 1] = {id, claim, result, record, controls, unread[i][4]}
         else
             succeed(id, claim, result, lock_to_free(controls), limit_key(controls))
         end
@@ -140,6 +140,7 @@ end
 for _, entry in ipairs(slow) do
     local id, claim, result, record, controls = entry[1], entry[2], entry[3], entry[4], entry[5]
     end_claim(id, claim, controls, true)
+    note_report(id, entry[6])
     if not quiet and tell_end(id) then
         result = stays(result)
     end

@@ -31,6 +31,14 @@ class Lookup:
         row = self.row(claim.id)
         return row if row is not None and row.state == State.RUNNING and row.token == claim.token else None
 
+    def held_at_end(self, claim: Claim) -> Row | None:
+        """Return the same for a call that ends the attempt: an overdue one only if it has not been extended."""
+        row = self.held(claim)
+        if row is not None and claim.overdue:
+            sql = "SELECT 1 FROM leases WHERE queue = ? AND holder = ? AND until > ?"
+            return None if self.value(sql, self.queue, row.holder, self.now) else row
+        return row
+
     def record(self, row: Row) -> bytes:
         """Return the bytes of the job's record."""
         found: bytes = self.value("SELECT record FROM records WHERE job = ?", row.job)

@@ -1,6 +1,6 @@
 -- What happens first at every end of an attempt: check the token, take the claim away, free its slot.
 --! keys jobs claims leases stops checkins queued alone
---! use record blocked endings holdings
+--! use clock record blocked endings holdings recent
 
 -- Does the claim still have this token?  `token` is "token:claimed ms": after a failover that lost writes, the counter
 -- may give the same token again, but not at the same time.
@@ -9,13 +9,27 @@ local function owns(id, token)
     return claim and string.sub(claim, 1, #token + 1) == token .. ':' and claim
 end
 
--- The same for a caller that reports the end of the attempt.  If it was killed, its slot and its job wait for this.
-local function owns_at_end(id, token)
-    local claim = owns(id, token)
+-- The same for a caller that ends the attempt.  It presents, in lines: the token; then, or nothing, the digest of the
+-- report by which a remote worker ends it; then "overdue" if the attempt may end only because its lease is over.
+-- Returns the claim (false: it is stale) and the digest.  If the attempt was killed, its slot and its job wait for this.
+local function owns_at_end(id, presented)
+    local token, report, overdue = string.match(presented, '^([%d:]+)\n?(%x*)\n?(.*)$')
+    local claim = token and owns(id, token)
     if not claim then
-        attempt_is_over(id, token)
+        attempt_is_over(id, token or '')
+    elseif overdue ~= '' then
+        local ends = redis.call('ZSCORE', leases, string.match(claim, '^[^:]*:[^:]*:(.*)$') or '')
+        if ends and tonumber(ends) > now then -- it was extended at the last moment
+            return false
+        end
     end
-    return claim
+    return claim, report
+end
+
+local function note_report(id, report)
+    if report ~= '' then
+        note_recent('report:' .. id, report)
+    end
 end
 
 -- The queue may have been at its limit with jobs waiting, and no worker would check again for a while.

@@ -1,0 +1,239 @@
+"""Every call of the API, sent again: one after the other, and at the same moment.  It has the effect of one call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from django_jobs.api.urls import api as the_api
+from django_jobs.core.values import Attempt, State
+from django_jobs.stores import use_store
+from django_jobs.stores.contract.store import Store
+from tests.integration.api.conftest import SETTINGS, together
+
+CALLS = sorted(
+    f"{method.upper()} {path[1:]}"
+    for path, methods in the_api.get_openapi_schema(path_prefix="/")["paths"].items()
+    for method in methods
+)
+Ask = Callable[..., tuple[int, Any]]
+
+
+@dataclass
+class World:
+    """A store with the jobs that a call needs."""
+
+    ask: Ask
+    store: Store
+
+    def greet(self) -> None:
+        self.ask("PUT", "v1/jobs/tests.greet/1", {"data": ["Ada"]})
+
+    def remote(self) -> None:
+        self.ask("POST", "v1/job-types", {"name": "php.resize", "queue": "pull", "attempts": 3})
+        self.ask("PUT", "v1/jobs/php.resize/1")
+
+    def claimed(self) -> dict[str, Any]:
+        self.remote()
+        _, answer = self.ask("POST", "v1/queues/pull/claim", {})
+        return {"token": answer["jobs"][0]["token"]}
+
+    def dead(self) -> None:
+        self.greet()
+        (held,) = self.store.claim("default", "w", 1, lease=60_000).claims
+        self.store.bury(held, Attempt(1, "failed", 0, error="no"))
+
+    def paused(self) -> None:
+        self.store.pause("default")
+
+    def seen(self) -> dict[str, int]:
+        """What there is, without zeros: jobs by state, and all that ever happened."""
+        found: Counter[str] = Counter()
+        for stats in self.store.stats(["default", "pull"]):
+            found.update(stats.counts)
+            found.update({f"ever {event}": n for event, n in stats.totals.items() if ":" not in event})
+            found["paused"] += stats.paused is not None
+        found["types"] = sum(kind["remote"] for kind in self.ask("GET", "v1/job-types")[1])
+        found["schedules paused"] = sum(
+            each["state"] == "paused" for each in self.ask("GET", "v1/schedules")[1]["schedules"]
+        )
+        return {name: n for name, n in found.items() if n}
+
+
+@dataclass
+class Row:
+    """One call, what it needs, and what there is after it."""
+
+    path: str
+    after: dict[str, int] = field(default_factory=dict)
+    body: Any = None
+    needs: Callable[[World], dict[str, Any] | None] = lambda world: None
+    headers: dict[str, str] = field(default_factory=dict)
+    #: makes something: 201 the first time, 200 after that.
+    makes: bool = False
+    #: parts of the answer that may differ: times of the answer itself, and what the first answer does not know yet.
+    differs: frozenset[str] = frozenset()
+
+
+JOB = "v1/jobs/tests.greet/1"
+TIMES = frozenset({"enqueued_at", "ready_at"})
+QUEUED = {"queued": 1, "ever enqueued": 1}
+DEAD = {"dead": 1, "ever dead": 1, "ever enqueued": 1, "ever failed": 1}
+RUNNING = {"running": 1, "ever enqueued": 1, "types": 1}
+NIGHTLY = "v1/schedules/settings:nightly"
+
+TABLE: dict[str, Row] = {
+    "PUT v1/jobs/{name}/{id}": Row(JOB, QUEUED, {"data": ["Ada"]}, makes=True, differs=TIMES),
+    "GET v1/jobs/{name}/{id}": Row(JOB, QUEUED, needs=World.greet),
+    "GET v1/jobs/{id}": Row("v1/jobs/1", QUEUED, needs=World.greet),
+    "GET v1/jobs": Row("v1/jobs?state=queued", QUEUED, needs=World.greet),
+    "PATCH v1/jobs/{name}/{id}": Row(JOB, QUEUED, {"data": ["Bob"]}, needs=World.greet),
+    "DELETE v1/jobs/{name}/{id}": Row(
+        JOB, {"cancelled": 1, "ever cancelled": 1, "ever enqueued": 1}, needs=World.greet
+    ),
+    "POST v1/jobs/{name}/{id}": Row(
+        "v1/jobs/php.resize/1",
+        {"retry": 1, "ever failed": 1, "ever retried": 1, "ever enqueued": 1, "types": 1},
+        {"status": "failed"},
+        needs=World.claimed,
+    ),
+    "POST v1/jobs/{name}/{id}/retry": Row(f"{JOB}/retry", {**DEAD, "queued": 1, "dead": 0}, {}, needs=World.dead),
+    "POST v1/jobs/{name}/{id}/kill": Row(
+        f"{JOB}/kill", {"dead": 1, "ever dead": 1, "ever enqueued": 1}, {"reason": "no"}, needs=World.greet
+    ),
+    "POST v1/jobs/{name}/{id}/replay": Row(
+        f"{JOB}/replay",
+        {**DEAD, "queued": 1, "ever enqueued": 2},
+        {},
+        needs=World.dead,
+        headers={"Idempotency-Key": "again"},
+        makes=True,
+        differs=TIMES,
+    ),
+    "POST v1/jobs/{name}/{id}/extend": Row(
+        "v1/jobs/php.resize/1/extend", RUNNING, {"progress": 0.5}, needs=World.claimed
+    ),
+    "GET v1/job-types": Row("v1/job-types", {"types": 1, "queued": 1, "ever enqueued": 1}, needs=World.remote),
+    "GET v1/job-types/{name}": Row("v1/job-types/tests.greet"),
+    "POST v1/job-types": Row("v1/job-types", {"types": 1}, {"name": "php.new", "queue": "pull"}, makes=True),
+    "GET v1/queues": Row("v1/queues"),
+    "POST v1/queues/{name}/pause": Row("v1/queues/default/pause", {"paused": 1}, {"reason": "no"}),
+    "POST v1/queues/{name}/resume": Row("v1/queues/default/resume", {}, {}, needs=World.paused),
+    "POST v1/queues/{name}/claim": Row(
+        "v1/queues/pull/claim", RUNNING, {}, needs=World.remote, differs=frozenset({"jobs"})
+    ),
+    "GET v1/schedules": Row("v1/schedules"),
+    "PUT v1/schedules/{schedule}/runs/{id}": Row(f"{NIGHTLY}/runs/1", QUEUED, {}, makes=True),
+    "POST v1/schedules/{schedule}/pause": Row(f"{NIGHTLY}/pause", {"schedules paused": 1}, {}),
+    "POST v1/schedules/{schedule}/resume": Row(f"{NIGHTLY}/resume", {}, {}),
+    "GET v1/archived-jobs": Row("v1/archived-jobs"),
+    "GET v1/stats": Row("v1/stats"),
+    "GET healthz": Row("healthz"),
+    "GET metrics": Row("metrics"),
+}
+
+
+@pytest.fixture
+def world(ask: Ask, shared_store: Store, settings: Any) -> World:
+    nightly = {"job": "tests.greet", "cron": "0 3 * * *", "args": ["Ada"]}
+    settings.DJANGO_JOBS = {**SETTINGS, "SCHEDULES": {"nightly": nightly}}
+    use_store(shared_store)
+    return World(ask, shared_store)
+
+
+def test_every_call_of_the_api_has_a_row() -> None:
+    assert sorted(TABLE) == CALLS
+
+
+def alike(answer: Any, row: Row) -> Any:
+    return {k: v for k, v in answer.items() if k not in row.differs} if isinstance(answer, dict) else answer
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("way", ["one after the other", "at the same moment"])
+def test_a_call_that_is_sent_again_has_the_effect_of_one(world: World, call: str, way: str) -> None:
+    row, method = TABLE[call], call.split()[0]
+    more = row.needs(world) or {}
+
+    def send(_: int) -> tuple[int, Any]:
+        return world.ask(method, row.path, {**(row.body or {}), **more}, **row.headers)
+
+    answers = [send(0), send(1)] if way == "one after the other" else together(send)
+    statuses = Counter(status for status, _ in answers)
+    assert statuses == ({201: 1, 200: len(answers) - 1} if row.makes else {200: len(answers)}), answers
+    if call != "GET metrics":
+        first = alike(answers[0][1], row)
+        assert all(alike(answer, row) == first for _, answer in answers)
+    assert world.seen() == {name: n for name, n in row.after.items() if n}
+
+
+# -- the rules for ids and repeated reports, one by one -------------------------------
+
+
+def test_reports_that_differ_are_told_apart(world: World) -> None:
+    token = world.claimed()["token"]
+    ended = {"status": "succeeded", "attempt": 1, "token": token}
+    assert world.ask("POST", "v1/jobs/php.resize/1", ended)[0] == 200
+    for other in ({**ended, "token": token + 1}, {**ended, "status": "failed"}, {**ended, "result": 7}):
+        status, problem = world.ask("POST", "v1/jobs/php.resize/1", other)
+        assert (status, problem["type"]) == (409, "urn:problem-type:django-jobs:attempt-over")
+    assert world.ask("POST", "v1/jobs/php.resize/1", ended)[0] == 200
+
+
+def test_a_report_may_be_sent_again_when_its_job_has_left_the_history(world: World) -> None:
+    ended = {"status": "succeeded", **world.claimed()}
+    assert world.ask("POST", "v1/jobs/php.resize/1", ended)[0] == 200
+    world.store.delete("pull", ["1"])
+    status, job = world.ask("POST", "v1/jobs/php.resize/1", ended)
+    assert (status, job["state"]) == (200, "succeeded")
+
+
+def test_jobs_of_two_queues_may_have_one_id_and_each_has_its_address(world: World) -> None:
+    world.greet()
+    world.remote()
+    world.ask("PUT", "v1/jobs/tests.swallow/1", {"data": 1})
+    for name in ("tests.greet", "php.resize", "tests.swallow"):
+        status, job = world.ask("GET", f"v1/jobs/{name}/1")
+        assert (status, job["name"]) == (200, name)
+
+
+def test_jobs_of_one_queue_may_not(world: World) -> None:
+    world.greet()
+    status, problem = world.ask("PUT", "v1/jobs/tests.rename/1", {"data": ["Ada"]})
+    assert (status, problem["type"]) == (409, "urn:problem-type:django-jobs:id-used")
+
+
+def test_a_replay_under_an_id_of_ours_is_one_job_also_when_it_has_left_the_history(world: World) -> None:
+    world.dead()
+    assert world.ask("POST", f"{JOB}/replay", {"id": "second"})[0] == 201
+    world.store.cancel("default", ["second"])
+    world.store.delete("default", ["second"])
+    status, job = world.ask("POST", f"{JOB}/replay", {"id": "second"})
+    assert (status, job["state"]) == (200, "cancelled")
+    assert world.store.get("default", "second") is None
+    status, problem = world.ask("POST", f"{JOB}/replay", {"id": "1"})
+    assert (status, problem["type"]) == (409, "urn:problem-type:django-jobs:id-used")
+
+
+def test_a_run_of_a_schedule_is_one_job_also_when_it_has_left_the_history(world: World) -> None:
+    assert world.ask("PUT", f"{NIGHTLY}/runs/1")[0] == 201
+    world.store.cancel("default", ["1"])
+    world.store.delete("default", ["1"])
+    status, job = world.ask("PUT", f"{NIGHTLY}/runs/1")
+    assert (status, job["state"]) == (200, "cancelled")
+    assert world.store.get("default", "1") is None
+
+
+def test_an_attempt_that_is_extended_while_it_is_found_overdue_goes_on(world: World) -> None:
+    world.remote()
+    (held,) = world.store.claim("pull", "remote", 1, lease=1, lease_each=True).claims
+    late = held._replace(overdue=True)
+    world.store.transfer(held, "remote:1", 60_000)
+    assert world.store.retry(late, Attempt(1, "timeout", 0), 0) is None
+    assert not world.store.bury(late, Attempt(1, "timeout", 0))
+    assert world.store.release("pull", [late]) == ["1"]
+    assert world.store.get("pull", "1").state is State.RUNNING  # type: ignore[union-attr]
