@@ -21,6 +21,8 @@ from django_jobs.stores import maker_of
 
 VERSION = "1"
 OPENAPI = "v1/openapi.json"
+#: The name of the only address that answers without a token.
+HEALTH = "healthz"
 
 
 class StrictParser(Parser):
@@ -91,12 +93,12 @@ def describe_errors(document: dict[str, Any]) -> dict[str, Any]:
 def _guarded_patterns() -> list[URLPattern]:
     patterns: list[Any] = api.urls[0]
     for pattern in patterns:
-        pattern.callback = guarded(pattern.callback)
+        pattern.callback = guarded(pattern.callback, is_open=pattern.name == HEALTH)
     return patterns
 
 
 urlpatterns: list[URLPattern] = [
     path(OPENAPI, guarded(openapi), name="openapi"),
     *(pattern for pattern in _guarded_patterns() if pattern.name != "api-root"),
-    re_path("", guarded(nothing_here)),
+    re_path("", guarded(nothing_here, is_open=True)),
 ]

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable
+from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -23,6 +24,7 @@ class Scope(models.TextChoices):
 
     ENQUEUE = "enqueue", _("enqueue: add jobs and see their states, without arguments and results")
     READ = "read", _("read: see jobs, queues, history and numbers")
+    METRICS = "metrics", _("metrics: only what Prometheus reads")
     MANAGE = "manage", _("manage: cancel and replay jobs, pause queues, create remote job types")
     WORK = "work", _("work: claim jobs, report how they ended")
 
@@ -47,16 +49,20 @@ def check_names(value: object) -> None:
 class Tokens(models.Manager["ApiToken"]):
     """Makes tokens and finds them by their secret."""
 
-    def issue(self, name: str, scopes: Iterable[str], jobs: Iterable[str] = ()) -> tuple[ApiToken, str]:
-        """Store a new token.  Returns it and its secret, which cannot be shown again."""
+    def issue(
+        self, name: str, scopes: Iterable[str], jobs: Iterable[str] = (), expires_at: datetime | None = None
+    ) -> tuple[ApiToken, str]:
+        """Store a new token.  Returns it and its secret, which cannot be shown again.  Raises ValidationError."""
         secret = PREFIX + secrets.token_urlsafe(32)
-        token = self.model(name=name, scopes=list(scopes), jobs=list(jobs), digest=digest_of(secret))
+        token = self.model(
+            name=name, scopes=list(scopes), jobs=list(jobs), expires_at=expires_at, digest=digest_of(secret)
+        )
         token.full_clean()
         token.save(force_insert=True)
         return token, secret
 
     def with_secret(self, secret: str) -> ApiToken | None:
-        """Return the token that has this secret and is not revoked, or None.
+        """Return the token that has this secret and is valid, or None.
 
         The look-up is by digest, so its duration reveals nothing of the secret; the comparison is constant-time, too.
         """
@@ -64,13 +70,15 @@ class Tokens(models.Manager["ApiToken"]):
         # Every request runs this query; building it with the ORM takes several times as long as the query.
         query = f"SELECT * FROM {self.model._meta.db_table} WHERE digest = %s AND revoked_at IS NULL"
         token = next(iter(self.raw(query, [digest])), None)
-        return token if token is not None and hmac.compare_digest(token.digest, digest) else None
+        if token is None or token.has_expired() or not hmac.compare_digest(token.digest, digest):
+            return None
+        return token
 
 
 class ApiToken(models.Model):
     """Access for one client of the HTTP API."""
 
-    name = models.CharField(_("name"), max_length=100, unique=True, help_text=_("Who will use it."))
+    name = models.CharField(_("name"), max_length=100, help_text=_("Whom you give it to."))
     digest = models.CharField(_("SHA-256"), max_length=64, unique=True, editable=False)
     scopes = models.JSONField(_("scopes"), validators=[check_scopes])
     jobs = models.JSONField(
@@ -82,6 +90,9 @@ class ApiToken(models.Model):
     )
     created_at = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     last_used_at = models.DateTimeField(_("last used"), null=True, editable=False)
+    expires_at = models.DateTimeField(
+        _("expires"), null=True, blank=True, help_text=_("From then on it opens nothing; empty means never.")
+    )
     revoked_at = models.DateTimeField(_("revoked"), null=True, editable=False)
 
     objects = Tokens()
@@ -94,12 +105,26 @@ class ApiToken(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def clean(self) -> None:
+        """Raise ValidationError if a valid token has the name.  The name of one that is revoked or expired is free.
+
+        Not a constraint of the database, because some databases have none with a condition: two tokens that are made
+        at the same moment may share a name, and are then revoked together."""
+        super().clean()
+        others = ApiToken.objects.filter(name=self.name, revoked_at=None).exclude(pk=self.pk)
+        if self.revoked_at is None and not self.has_expired() and not all(other.has_expired() for other in others):
+            raise ValidationError({"name": _("There is a valid token of that name. Revoke it or choose another.")})
+
+    def has_expired(self) -> bool:
+        """Return whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
     def unknown_jobs(self) -> list[str]:
         """Return its job names that are unknown here: mistakes or future remote types, therefore not an error."""
         return [name for name in self.jobs if payloads.definition_of(name) is None]
 
     def revoke(self) -> None:
-        """Refuse its holder from now on.  The row stays, so that the name is not given to another token."""
+        """Refuse its holder from now on.  The row stays, as a record; the name is free for another token."""
         if self.revoked_at is None:
             self.revoked_at = timezone.now()
             self.save(update_fields=["revoked_at"])

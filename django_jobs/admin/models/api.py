@@ -44,14 +44,14 @@ class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = ApiToken
-        fields = ["name", "scopes", "jobs"]
+        fields = ["name", "scopes", "jobs", "expires_at"]
 
 
 class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
     """Shows the secret only once, in the message after the token was created."""
 
     form = ApiTokenForm
-    list_display = ["name", "scope_names", "job_names", "created_at", "last_used_at", "revoked_at"]
+    list_display = ["name", "scope_names", "job_names", "created_at", "last_used_at", "expires_at", "revoked_at"]
     list_filter = [("revoked_at", admin.EmptyFieldListFilter)]
     search_fields = ["name"]
     actions = ["revoke"]
@@ -79,7 +79,7 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
         if change:
             super().save_model(request, obj, form, change)
             return
-        issued, secret = ApiToken.objects.issue(obj.name, obj.scopes, obj.jobs)
+        issued, secret = ApiToken.objects.issue(obj.name, obj.scopes, obj.jobs, obj.expires_at)
         obj.pk, obj.digest, obj.created_at = issued.pk, issued.digest, issued.created_at
         obj._state.adding = False
         text = _("The token is %(secret)s. Write it down: it cannot be shown again.") % {"secret": secret}

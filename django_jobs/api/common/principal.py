@@ -57,7 +57,12 @@ def api_settings() -> Mapping[str, Any]:
 
 
 def authenticate(request: HttpRequest) -> Principal:
-    """Return the caller.  Raises Problem 401 (unknown) or 403.  This is the `auth` of every endpoint but healthz."""
+    """Return the caller.  Raises Problem 401 (unknown) or 403.  This is the `auth` of every endpoint but healthz.
+
+    It is asked twice in a request, before its body is read and by ninja: the second time it remembers."""
+    found: Principal | None = getattr(request, "_jobs_caller", None)
+    if found is not None:
+        return found
     api = api_settings()
     path = api.get("AUTHORIZER")
     principal = _authorizer(path)(request) if path else _by_token(request)
@@ -68,7 +73,17 @@ def authenticate(request: HttpRequest) -> Principal:
     # Other callers authenticated by something that a browser may send by itself, such as a session.
     if not principal.by_header and check_csrf(request) is not None:
         raise Problem(Kind.CSRF_FAILED, "The CSRF check failed. A caller known by its session needs a CSRF token.")
+    request._jobs_caller = principal  # type: ignore[attr-defined]
     return principal
+
+
+def require_all_jobs(request: HttpRequest) -> None:
+    """Raise Problem 403 if the caller is limited to some job types: the action would concern others too."""
+    principal = caller(request)
+    if principal.jobs:
+        raise Problem(
+            Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may deal only with its own job types: name one of them in `job`."
+        )
 
 
 def caller(request: HttpRequest) -> Principal:

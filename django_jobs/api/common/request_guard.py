@@ -7,28 +7,34 @@ from functools import wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
+from django.core.handlers.wsgi import WSGIRequest
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
-from django_jobs.api.common.principal import api_settings
+from django_jobs.api.common.principal import api_settings, authenticate
 from django_jobs.api.common.problems import Kind, Problem, answer_for, problem
 
 #: Maximum bytes of a request's body.
 MAX_BODY = 262_144
-METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 View = Callable[..., HttpResponseBase]
 
 
-def guarded(view: View) -> View:
-    """Wrap a view: check settings, https, size and type of the body; add headers; answer errors as problems."""
+def guarded(view: View, *, is_open: bool = False) -> View:
+    """Wrap a view: check settings, https, the caller, size and type of the body; add headers; answer errors as
+    problems.  `is_open`: anybody may call it, and its body is not read."""
 
     @wraps(view)
     def guard(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
-            check(request)
+            check_settings(request)
+            if not is_open:
+                # Before the body is read: a stranger who sends a body slowly must not occupy a thread.
+                authenticate(request)
+                read_body(request)
             response = view(request, *args, **kwargs)
         except Exception as error:
             response = answer_for(request, error)
@@ -45,19 +51,47 @@ def guarded(view: View) -> View:
     return login_not_required(csrf_exempt(transaction.non_atomic_requests(guard)))
 
 
-def check(request: HttpRequest) -> None:
-    """Raise Problem for requests that no endpoint accepts."""
+def check_settings(request: HttpRequest) -> None:
+    """Raise Problem if the API is not set up, or not for such requests."""
     if api_settings().get("REQUIRE_HTTPS") and not request.is_secure():
         raise Problem(Kind.HTTPS_REQUIRED, "Only https is answered here. Behind a proxy, set SECURE_PROXY_SSL_HEADER.")
+
+
+def read_body(request: HttpRequest) -> None:
+    """Read the body, all of it: an action whose body is lost in part could do more than was asked for.
+
+    Raises Problem for bodies that no endpoint accepts."""
     if request.method not in METHODS_WITH_BODY:
         return
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal():
         raise Problem(Kind.BAD_REQUEST, "Content-Length is not a number.")
+    if int(length) == 0:
+        read_chunks(request)
     if int(length) > MAX_BODY or len(request.body) > MAX_BODY:
         raise Problem(Kind.TOO_LARGE, f"A body may have {MAX_BODY} bytes. Store the data and send its address.")
-    if request.body and request.content_type != "application/json":
+    if not request.body:
+        return
+    if request.method == "DELETE":
+        raise Problem(Kind.BAD_REQUEST, "DELETE takes no body here: it would have no effect.")
+    if request.content_type != "application/json":
         raise Problem(Kind.NOT_JSON, f"Send application/json, not {request.content_type or 'nothing'!r:.100}.")
+
+
+def read_chunks(request: HttpRequest) -> None:
+    """Read a body that came in chunks.  Under WSGI, Django takes a body without Content-Length for empty, whatever the
+    server has read.  Raises Problem 411 if the server does not say where the body ends."""
+    if not isinstance(request, WSGIRequest) or "chunked" not in request.headers.get("Transfer-Encoding", "").lower():
+        return
+    if not request.environ.get("wsgi.input_terminated"):
+        raise Problem(Kind.LENGTH_REQUIRED, "This server cannot read chunks: send Content-Length.")
+    body, stream = b"", request.environ["wsgi.input"]
+    try:
+        while len(body) <= MAX_BODY and (some := stream.read(MAX_BODY + 1 - len(body))):
+            body += some
+    except OSError as error:
+        raise UnreadablePostError(*error.args) from error
+    request._body = body  # where Django keeps a body that has been read
 
 
 def nothing_here(request: HttpRequest, **_: Any) -> HttpResponse:

@@ -48,6 +48,10 @@ class Body(Schema):
     model_config = ConfigDict(extra="forbid")
 
 
+class Nothing(Body):
+    """No fields: a body that says more is refused, because it would have no effect."""
+
+
 class NewJob(Body):
     """A job to be enqueued."""
 
@@ -159,7 +163,8 @@ class JobType(Schema):
     attempts: int
     concurrency: int
     timeout: float | None
-    url: str | None
+    way: Literal["posted", "fetched", "django"] = Field(description="How its jobs reach their workers.")
+    url: str | None = Field(None, description="Where they are posted; absent without the scope read or manage.")
     remote: bool
 
 

@@ -53,6 +53,6 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @router.get("/metrics", summary="Metrics")
 def prometheus(request: HttpRequest) -> HttpResponse:
-    """Get the numbers in the text format of Prometheus (needs the extra `metrics`)."""
-    require(request, Scope.READ)
+    """The numbers in Prometheus' text format (extra `metrics`).  The scope `metrics` allows nothing else."""
+    require(request, Scope.READ, Scope.METRICS)
     return HttpResponse(metrics.text(), content_type=metrics.CONTENT_TYPE)

@@ -9,7 +9,7 @@ from ninja import Router
 
 from django_jobs import browse, operations
 from django_jobs.api.common import schemas
-from django_jobs.api.common.principal import Scope, require
+from django_jobs.api.common.principal import Scope, require, require_all_jobs
 from django_jobs.api.common.schemas import Name
 from django_jobs.conf import QueueSettings, get_settings
 from django_jobs.core.outcome import clean
@@ -28,20 +28,23 @@ def list_queues(request: HttpRequest) -> JsonResponse:
 
 
 @router.post("/v1/queues/{name}/pause", response=schemas.Queue, summary="Pause")
-def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest | None = None) -> JsonResponse:
-    """Start no more jobs of this queue, or of one job type in it.  Running jobs finish."""
-    body = body or schemas.PauseRequest.model_validate({})
+def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest) -> JsonResponse:
+    """Nothing more is started in this queue, or of one job type in it; what runs ends as it would.  `{}` means the
+    whole queue; that is not for tokens that are limited to some job types."""
     require(request, Scope.MANAGE, job=body.job)
+    if body.job is None:
+        require_all_jobs(request)
     until = 0 if body.until is None else moment(body.until, "until")
     operations.pause(name, name=body.job, reason=clean(body.reason, 500), until=until)
     return JsonResponse(described(browse.queue_stats([name])[0]))
 
 
 @router.post("/v1/queues/{name}/resume", response=schemas.Queue, summary="Resume")
-def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest | None = None) -> JsonResponse:
-    """Start jobs of this queue, or of the job type in it, again."""
-    body = body or schemas.ResumeRequest.model_validate({})
+def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest) -> JsonResponse:
+    """The queue, or the job type in it, goes on.  `{}` means the whole queue, as for pause."""
     require(request, Scope.MANAGE, job=body.job)
+    if body.job is None:
+        require_all_jobs(request)
     operations.resume(name, name=body.job)
     return JsonResponse(described(browse.queue_stats([name])[0]))
 

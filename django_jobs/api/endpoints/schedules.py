@@ -45,16 +45,16 @@ def list_schedules(
 
 
 @router.post("/v1/schedules/{path:schedule}/pause", response=schemas.Schedule, summary="Pause")
-def pause_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
-    """Stop the schedule until it is resumed.  Jobs that are already enqueued still run."""
+def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
+    """It fires no more until it is resumed; jobs that are enqueued already run."""
     entry, _ = allowed(request, schedule)
     schedules.pause(entry)
     return JsonResponse(described([entry])[0])
 
 
 @router.post("/v1/schedules/{path:schedule}/resume", response=schemas.Schedule, summary="Resume")
-def resume_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
-    """Start the schedule again.  Runs that were missed in the pause do not run later."""
+def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
+    """It fires again from now on; what was missed in the pause is not made up for."""
     entry, _ = allowed(request, schedule)
     schedules.resume(entry)
     return JsonResponse(described([entry])[0])
@@ -66,9 +66,9 @@ def resume_schedule(request: HttpRequest, schedule: Id) -> JsonResponse:
     summary="Run now",
     openapi_extra=refuses(Kind.ID_USED, Kind.KEY_USED, Kind.JOB_MOVED, Kind.SCHEDULE_INVALID),
 )
-def run_schedule(request: HttpRequest, schedule: Id, id: Name) -> JsonResponse:
-    """Enqueue the job of the schedule once, now, under an id that you choose.  It is safe to send the call again: 201
-    the first time, then 200 and the same job.  409 if the id exists and is not a run of this schedule."""
+def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Nothing | None = None) -> JsonResponse:
+    """Enqueue its job once, now, under an id of yours: safe to send again.  201 the first time; 200 and the same job
+    after that; 409 if the id exists and is not such a run."""
     entry, principal = allowed(request, schedule)
     queue = schedules.queue_of(entry)
     if get_settings().archive is not None:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, JsonResponse
 from ninja import Router
 
 from django_jobs.api.common import schemas
-from django_jobs.api.common.principal import Scope, require
+from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.core import registry
@@ -28,7 +28,7 @@ def list_types(request: HttpRequest) -> JsonResponse:
     """List the job types that the API offers to this caller."""
     principal = require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK)
     types = [local_type(definition) for definition in registry.all_definitions() if definition.api]
-    types += [remote_type(kind) for kind in known().values()]
+    types += [remote_type(kind, principal) for kind in known().values()]
     return JsonResponse(
         [kind for kind in sorted(types, key=lambda kind: str(kind["name"])) if principal.knows(kind["name"])],
         safe=False,
@@ -37,11 +37,11 @@ def list_types(request: HttpRequest) -> JsonResponse:
 
 @router.get("/v1/job-types/{name}", response=schemas.JobType, summary="Get")
 def get_type(request: HttpRequest, name: Name) -> JsonResponse:
-    """Get one job type."""
-    require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK, job=name)
+    """One type of job."""
+    principal = require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK, job=name)
     kind = known().get(name)
     if kind is not None:
-        return JsonResponse(remote_type(kind))
+        return JsonResponse(remote_type(kind, principal))
     for definition in registry.all_definitions():
         if definition.name == name and definition.api:
             return JsonResponse(local_type(definition))
@@ -57,38 +57,40 @@ def get_type(request: HttpRequest, name: Name) -> JsonResponse:
 def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
     """Make a remote job type: with a URL its jobs are posted there, without one workers claim them.  Every worker knows
     it within five seconds.  Safe to send again: 200 and the same type.  409 if the name is that of another type."""
-    require(request, Scope.MANAGE, job=body.name)
+    principal = require(request, Scope.MANAGE, job=body.name)
     row = RemoteJobType(**body.dict())
     if body.name in registry.names():
         raise Problem(Kind.NAME_USED, f"There is a job type {body.name!r} already.")
     if RemoteJobType.objects.filter(name=body.name).exists():
-        return same_type(body)
+        return same_type(body, principal)
     try:
         row.full_clean()
         with transaction.atomic(using=router_of_models.db_for_write(RemoteJobType)):
             row.save(force_insert=True)
     except ValidationError as error:
         if RemoteJobType.objects.filter(name=body.name).exists():  # the same call at the same moment
-            return same_type(body)
+            return same_type(body, principal)
         raise Problem(Kind.INVALID, "The remote job type cannot be like this.", errors=error.message_dict) from error
     except IntegrityError:
-        return same_type(body)
+        return same_type(body, principal)
     forget()
-    return JsonResponse(remote_type(known()[body.name]), status=201)
+    return JsonResponse(remote_type(known()[body.name], principal), status=201)
 
 
-def same_type(body: schemas.NewType) -> JsonResponse:
+def same_type(body: schemas.NewType, principal: Principal) -> JsonResponse:
     """Return the existing type of that name.  Raises Problem 409 unless this call could have made it."""
     wanted = body.dict()
     row = RemoteJobType.objects.filter(name=body.name).values(*wanted).first()
     if row != wanted:
         raise Problem(Kind.NAME_USED, f"There is another job type {body.name!r} already.")
     forget()
-    return JsonResponse(remote_type(known()[body.name]))
+    return JsonResponse(remote_type(known()[body.name], principal))
 
 
-def remote_type(kind: RemoteType) -> dict[str, Any]:
-    """Return a remote type as shown; the name of its credentials is only for administrators."""
+def remote_type(kind: RemoteType, principal: Principal) -> dict[str, Any]:
+    """Return a remote type as shown.  Its URL, which may lead to a private address, is for callers that may see or
+    manage jobs; the name of its credentials is only for administrators."""
+    shown = {"url": kind.url or None} if principal.may(Scope.READ) or principal.may(Scope.MANAGE) else {}
     return {
         "name": kind.name,
         "queue": kind.queue,
@@ -96,7 +98,8 @@ def remote_type(kind: RemoteType) -> dict[str, Any]:
         "attempts": kind.attempts,
         "concurrency": kind.concurrency,
         "timeout": kind.timeout,
-        "url": kind.url or None,
+        "way": "posted" if kind.url else "fetched",
+        **shown,
         "remote": True,
     }
 
@@ -110,6 +113,7 @@ def local_type(definition: JobDefinition) -> dict[str, Any]:
         "attempts": definition.stored_options.max_attempts,
         "concurrency": definition.max_concurrency,
         "timeout": definition.timeout,
+        "way": "django",
         "url": None,
         "remote": False,
     }

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
+from django.utils import timezone
 
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain, table
 from django_jobs.models import ApiToken
 from django_jobs.models.token import Scope
+
+#: The longest life of a token that is to expire: a hundred years.
+MOST_DAYS = 36_525
 
 
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=["create", "revoke", "list"])
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="who will use it")
     parser.add_argument("--scope", action="append", default=[], choices=Scope.values, help="may be given several times")
+    parser.add_argument("--days", type=float, help="the token expires after so many days")
     parser.add_argument("--job", action="append", default=[], metavar="NAME", help="only these job types")
 
 
@@ -32,8 +38,13 @@ def run(options: Mapping[str, Any]) -> Answer:
 def create(options: Mapping[str, Any]) -> Answer:
     if not options["scope"]:
         raise CommandError(f"Say what it may do: --scope {' --scope '.join(Scope.values)}.")
+    if options["days"] is not None and not 0 < options["days"] <= MOST_DAYS:
+        raise CommandError(f"--days {options['days']:g}: use more than 0 and at most {MOST_DAYS} days.")
+    expires_at = None if options["days"] is None else timezone.now() + timedelta(days=options["days"])
     try:
-        token, secret = ApiToken.objects.issue(options["name"], dict.fromkeys(options["scope"]), options["job"])
+        token, secret = ApiToken.objects.issue(
+            options["name"], dict.fromkeys(options["scope"]), options["job"], expires_at
+        )
     except ValidationError as error:
         raise CommandError(" ".join(error.messages)) from error
     unknown = token.unknown_jobs()
@@ -45,11 +56,13 @@ def create(options: Mapping[str, Any]) -> Answer:
 
 
 def revoke(name: str) -> Answer:
-    token = ApiToken.objects.filter(name=name).first()
-    if token is None:
-        raise CommandError(f"There is no token {name!r}. `manage.py jobs token list` shows them all.")
-    token.revoke()
-    return Answer(described(token), f"{name}: revoked.")
+    # A revoked token may have the same name.
+    tokens = list(ApiToken.objects.filter(name=name).order_by("created_at"))
+    if not tokens:
+        raise CommandError(f"There is no token {name!r}: manage.py jobs token list.")
+    for token in tokens:
+        token.revoke()
+    return Answer(described(tokens[-1]), f"{name}: revoked.")
 
 
 def listed() -> Answer:
@@ -70,12 +83,17 @@ def described(token: ApiToken) -> dict[str, Any]:
         "jobs": token.jobs,
         "created_at": token.created_at.isoformat(),
         "last_used_at": token.last_used_at.isoformat() if token.last_used_at else None,
+        "expires_at": token.expires_at.isoformat() if token.expires_at else None,
         "revoked_at": token.revoked_at.isoformat() if token.revoked_at else None,
     }
 
 
 def state(token: ApiToken) -> str:
-    return "revoked" if token.revoked_at else ""
+    if token.revoked_at:
+        return "revoked"
+    if token.expires_at is None:
+        return ""
+    return "expired" if token.has_expired() else f"until {token.expires_at:%Y-%m-%d %H:%M}"
 
 
 TOKEN = Subcommand("Create, revoke and list tokens of the HTTP API.", arguments, run)

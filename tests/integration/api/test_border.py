@@ -102,7 +102,8 @@ class Away:
 )  # fmt: skip
 def test_an_absent_store_is_503_and_its_address_is_not_told(api: Api, method: str, path: str) -> None:
     use_store(Away())  # type: ignore[arg-type]
-    answer = api(method, path, {"data": ["Ada"]} if method == "PUT" else None)
+    body = {"PUT": {"data": ["Ada"]}, "POST": {}}.get(method)
+    answer = api(method, path, body)
     assert answer.status_code == 503
     assert int(answer["Retry-After"]) > 0
     assert b"10.0.0.7" not in answer.content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.http import HttpRequest
 from django.test import Client
+from django.utils import timezone
 
 from django_jobs.api.common.principal import Principal
 from django_jobs.models import ApiToken
@@ -112,6 +114,14 @@ def test_a_revoked_token_opens_nothing() -> None:
     assert api.get("v1/queues").status_code == 401
 
 
+def test_a_token_opens_until_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, ends = Api("read"), timezone.now() + timedelta(days=1)
+    ApiToken.objects.update(expires_at=ends)
+    assert api.get("v1/queues").status_code == 200
+    monkeypatch.setattr(timezone, "now", lambda: ends)
+    assert api.get("v1/queues").status_code == 401
+
+
 def test_the_use_of_a_token_is_remembered_at_most_once_a_minute(django_assert_num_queries: Any) -> None:
     api = Api("read")
     api.get("v1/stats")
@@ -146,6 +156,7 @@ def test_each_scope_opens_its_calls_and_no_others(scopes: tuple[str, ...], allow
         "POST v1/queues/pull/claim": {},
         "PUT v1/jobs/tests.greet/1": {"data": ["Ada"]},
         "PATCH v1/jobs/tests.greet/1": {"data": ["Ada"]},
+        "POST v1/queues/default/pause": {},
     }
     api = Api(*scopes)
     for method, path in CALLS:
@@ -165,6 +176,37 @@ def test_a_token_for_some_jobs_knows_no_others() -> None:
     assert api.get("v1/jobs/tests.charge/1").status_code == 403
     assert api.get("v1/jobs/1").status_code == 404
     assert [kind["name"] for kind in api.get("v1/job-types").json()] == ["tests.greet"]
+
+
+def test_a_token_for_some_jobs_pauses_and_resumes_only_these(store: Store) -> None:
+    api = Api("manage", jobs=("tests.greet",))
+    for verb in ("pause", "resume"):
+        assert api.post(f"v1/queues/default/{verb}", {}).status_code == 403
+        assert api.post(f"v1/queues/default/{verb}", {"job": "tests.charge"}).status_code == 403
+        assert api.post(f"v1/queues/default/{verb}", {"job": "tests.greet"}).status_code == 200
+    assert store.stats(["default"])[0].paused is None
+
+
+def test_where_jobs_are_posted_is_told_only_to_callers_that_see_or_manage_jobs() -> None:
+    Api("manage").post("v1/job-types", {"name": "php.mail", "queue": "push", "url": "http://localhost:1/secret"})
+    for scopes, is_told in (
+        (("enqueue",), False),
+        (("work",), False),
+        (("read",), True),
+        (("enqueue", "manage"), True),
+    ):
+        api = Api(*scopes)
+        for answer in (api.get("v1/job-types"), api.get("v1/job-types/php.mail")):
+            assert (b"localhost:1" in answer.content) is is_told
+            assert b'"posted"' in answer.content
+
+
+def test_a_token_for_metrics_opens_nothing_else() -> None:
+    api = Api("metrics")
+    for method, path in CALLS:
+        if path != "v1/openapi.json":
+            body = None if method in {"GET", "DELETE"} else {}
+            assert (api(method, path, body).status_code == 200) is (path == "metrics"), path
 
 
 def test_who_may_only_enqueue_never_sees_arguments_results_or_errors(store: Store) -> None:
@@ -217,7 +259,7 @@ def test_your_own_authorizer_decides_instead_of_tokens(settings: Any) -> None:
     settings.DJANGO_JOBS = {**SETTINGS, "API": {"AUTHORIZER": f"{__name__}.by_key"}}
     assert Api("read").get("v1/queues").status_code == 401
     assert Api()("GET", "v1/queues", **{"X-Key": "sesame"}).status_code == 200
-    assert Api()("POST", "v1/queues/default/pause", **{"X-Key": "sesame"}).status_code == 200
+    assert Api()("POST", "v1/queues/default/pause", {}, **{"X-Key": "sesame"}).status_code == 200
 
 
 def test_a_session_is_no_key_by_itself_and_needs_a_csrf_token_where_you_make_it_one(settings: Any) -> None:

@@ -17,7 +17,7 @@ class TestTypes:
         types = {entry["name"]: entry for entry in api.get("v1/job-types").json()}
         assert types["php.resize"] == {
             "name": "php.resize", "queue": "pull", "delivery_strategy": "at_least_once", "attempts": 3,
-            "concurrency": 0, "timeout": 60, "url": None, "remote": True,
+            "concurrency": 0, "timeout": 60, "url": None, "remote": True, "way": "fetched",
         }  # fmt: skip
         assert types["tests.greet"]["remote"] is False
         assert "tests.private" not in types

@@ -6,8 +6,10 @@ import json
 from io import StringIO
 from typing import Any
 
-from django.core.management import call_command
+import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from django_jobs import remote
 from django_jobs.models import ApiToken, RemoteJobType
@@ -50,3 +52,34 @@ def test_the_admin_warns_when_a_token_is_made_and_when_it_is_changed(admin_clien
     (said,) = warnings(admin_client, change, "tests.greet tests.gret php.mial")
     assert "No job is named tests.gret, php.mial." in said
     assert ApiToken.objects.get().jobs == ["tests.greet", "tests.gret", "php.mial"]
+
+
+def test_a_name_is_free_again_when_its_token_is_revoked_or_has_expired() -> None:
+    made()
+    with pytest.raises(CommandError, match="There is a valid token of that name"):
+        made()
+    call_command("jobs", "token", "revoke", "shop", stdout=StringIO())
+    second = json.loads(made("--json", "--days=0.5"))
+    assert second["expires_at"] is not None
+    ApiToken.objects.filter(revoked_at=None).update(expires_at=timezone.now())
+    made()
+    call_command("jobs", "token", "revoke", "shop", stdout=StringIO())
+    assert [token.revoked_at is None for token in ApiToken.objects.all()] == [False, False, False]
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "nan", "1e9"])
+def test_a_token_does_not_live_for_no_time_or_for_ever(days: str) -> None:
+    with pytest.raises(CommandError, match="--days"):
+        made(f"--days={days}")
+
+
+def test_the_admin_sets_when_a_token_expires_and_lists_it(admin_client: Client, settings: Any) -> None:
+    settings.ROOT_URLCONF = "tests.urls"
+    fields = {"name": "shop", "scopes": ["metrics"], "expires_at_0": "2035-01-31", "expires_at_1": "12:00:00"}
+    assert admin_client.post(ADD, fields).status_code == 302
+    token = ApiToken.objects.get()
+    assert token.expires_at is not None
+    assert (token.expires_at.year, token.scopes) == (2035, ["metrics"])
+    assert "2035" in admin_client.get("/admin/django_jobs/apitoken/").content.decode()
+    again = admin_client.post(ADD, fields)
+    assert "There is a valid token of that name" in again.content.decode()
