@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='apitoken',
             name='expires_at',
-            field=models.DateTimeField(blank=True, help_text='From then on it opens nothing; empty means never.', null=True, verbose_name='expires'),
+            field=models.DateTimeField(blank=True, help_text='The token opens nothing from this time on. Empty means that it never expires.', null=True, verbose_name='expires'),
         ),
         migrations.AlterField(
             model_name='apitoken',

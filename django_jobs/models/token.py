@@ -91,7 +91,10 @@ class ApiToken(models.Model):
     created_at = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     last_used_at = models.DateTimeField(_("last used"), null=True, editable=False)
     expires_at = models.DateTimeField(
-        _("expires"), null=True, blank=True, help_text=_("From then on it opens nothing; empty means never.")
+        _("expires"),
+        null=True,
+        blank=True,
+        help_text=_("The token opens nothing from this time on. Empty means that it never expires."),
     )
     revoked_at = models.DateTimeField(_("revoked"), null=True, editable=False)
 

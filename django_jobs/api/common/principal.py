@@ -52,7 +52,7 @@ def api_settings() -> Mapping[str, Any]:
     """Return DJANGO_JOBS["API"].  Raises Problem 403 if it is not set."""
     api = get_settings().api
     if api is None:
-        raise Problem(Kind.NOT_SET_UP, "The HTTP API is not set up: DJANGO_JOBS['API'] is absent. {} lets tokens in.")
+        raise Problem(Kind.NOT_SET_UP, "The HTTP API is off. Set DJANGO_JOBS['API']; {} allows callers with a token.")
     return api
 
 
@@ -72,7 +72,7 @@ def authenticate(request: HttpRequest) -> Principal:
         )
     # Other callers authenticated by something that a browser may send by itself, such as a session.
     if not principal.by_header and check_csrf(request) is not None:
-        raise Problem(Kind.CSRF_FAILED, "The CSRF check failed. A caller known by its session needs a CSRF token.")
+        raise Problem(Kind.CSRF_FAILED, "The CSRF check failed. A caller with a session needs a CSRF token.")
     request._jobs_caller = principal  # type: ignore[attr-defined]
     return principal
 
@@ -97,7 +97,7 @@ def require(request: HttpRequest, *scopes: str, job: str | None = None) -> Princ
     if not any(principal.may(scope) for scope in scopes):
         raise Problem(Kind.SCOPE_MISSING, f"This needs the scope {' or '.join(map(repr, map(str, scopes)))}.")
     if job is not None and not principal.knows(job):
-        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not deal with jobs named {job!r}.")
+        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {job!r}.")
     return principal
 
 

@@ -124,15 +124,15 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
             headers = {"WWW-Authenticate": 'Bearer realm="jobs", Basic realm="jobs"'}
             return problem(error.kind, error.detail, headers if error.kind.status == 401 else None, **error.more)
         case ValidationError():
-            return problem(Kind.INVALID, "The request does not fit the description of this call.", errors=error.errors)
+            return problem(Kind.INVALID, "The request is not valid; `errors` lists what is wrong.", errors=error.errors)
         case HttpError():  # ninja raises it for a body that is no JSON
             return problem(Kind.BAD_REQUEST, str(error))
         case RequestDataTooBig():
             return problem(Kind.TOO_LARGE, str(error))
         case Http404():
-            return problem(Kind.NO_ADDRESS, "There is nothing at this address.")
+            return problem(Kind.NO_ADDRESS, "This address does not exist.")
         case UnreadablePostError() | SuspiciousOperation():
-            return problem(Kind.BAD_REQUEST, "The request could not be read to its end.")
+            return problem(Kind.BAD_REQUEST, "The request could not be read completely.")
         case OperationalError() | InterfaceError() | exceptions.NotKnownYet():
             # The reason, and which database it is, belong in the log and are not for clients.
             logger.error("The API could not reach the database: %s", error)
@@ -143,9 +143,9 @@ def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
                 return problem(kind, str(error))
             if kind is Kind.STORE_AWAY:
                 logger.error("The API could not use the store: %s", error)
-            detail = str(error) if kind is Kind.QUEUE_FULL else type(error).__doc__ or "No store."
+            detail = str(error) if kind is Kind.QUEUE_FULL else type(error).__doc__ or "The store failed."
             return problem(kind, detail, {"Retry-After": str(RETRY_AFTER)})
     logger.error("%s %s failed", request.method, request.path, exc_info=error)
     # Error reporters listen to this signal, because Django itself does not see the exception.
     got_request_exception.send(sender=None, request=request)
-    return problem(Kind.FAULT, "This is a fault of the server, and is in its log.")
+    return problem(Kind.FAULT, "This is an error of the server. Its log has the details.")

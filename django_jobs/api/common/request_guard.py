@@ -40,7 +40,9 @@ def guarded(view: View, *, is_open: bool = False) -> View:
             response = answer_for(request, error)
         if response.status_code == 405 and response.get("Content-Type", "").startswith("text/html"):
             response = problem(
-                Kind.METHOD_NOT_ALLOWED, f"{request.method} is not for this address.", {"Allow": response["Allow"]}
+                Kind.METHOD_NOT_ALLOWED,
+                f"{request.method} is not allowed for this address.",
+                {"Allow": response["Allow"]},
             )
         response["Cache-Control"] = "no-store"
         response["X-Content-Type-Options"] = "nosniff"
@@ -54,7 +56,7 @@ def guarded(view: View, *, is_open: bool = False) -> View:
 def check_settings(request: HttpRequest) -> None:
     """Raise Problem if the API is not set up, or not for such requests."""
     if api_settings().get("REQUIRE_HTTPS") and not request.is_secure():
-        raise Problem(Kind.HTTPS_REQUIRED, "Only https is answered here. Behind a proxy, set SECURE_PROXY_SSL_HEADER.")
+        raise Problem(Kind.HTTPS_REQUIRED, "This API answers https only. Behind a proxy, set SECURE_PROXY_SSL_HEADER.")
 
 
 def read_body(request: HttpRequest) -> None:
@@ -69,7 +71,7 @@ def read_body(request: HttpRequest) -> None:
     if int(length) == 0:
         read_chunks(request)
     if int(length) > MAX_BODY or len(request.body) > MAX_BODY:
-        raise Problem(Kind.TOO_LARGE, f"A body may have {MAX_BODY} bytes. Store the data and send its address.")
+        raise Problem(Kind.TOO_LARGE, f"A body may have at most {MAX_BODY} bytes. Store the data and send its address.")
     if not request.body:
         return
     if request.method == "DELETE":
@@ -96,4 +98,4 @@ def read_chunks(request: HttpRequest) -> None:
 
 def nothing_here(request: HttpRequest, **_: Any) -> HttpResponse:
     """Answer every other path below the API's address with 404."""
-    raise Problem(Kind.NO_ADDRESS, f"There is nothing at {request.path!r:.200}. See v1/openapi.json.")
+    raise Problem(Kind.NO_ADDRESS, f"The address {request.path!r:.200} does not exist. See v1/openapi.json.")

@@ -49,7 +49,7 @@ def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryReq
         if not operations.retry_as_seen(info):
             info = stored(id, name, "replay it")
             if info.state not in UNDER_WAY:
-                raise Problem(Kind.JOB_MOVED, f"Job {id!r} has moved on at this moment: it is {info.state}.")
+                raise Problem(Kind.JOB_MOVED, f"Job {id!r} has just changed its state: it is {info.state}.")
     return JsonResponse(shown(stored(id, name, "replay it"), principal))
 
 
@@ -111,7 +111,7 @@ def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
 def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
     """Raise Problem 409 if this job must not be queued again, 422 if the request is incomplete."""
     if info.state is State.SUCCEEDED:
-        raise Problem(Kind.JOB_ENDED, f"Job {info.id!r} has succeeded: replay it to run it once more.")
+        raise Problem(Kind.JOB_ENDED, f"Job {info.id!r} has succeeded. Replay it to run it again.")
     if body.finished_at is not None and moment(body.finished_at, "finished_at") != info.at:
         raise Problem(
             Kind.END_DIFFERS, f"Job {info.id!r} is {info.state}, but not since {body.finished_at.isoformat()}."
@@ -121,13 +121,13 @@ def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
     if not body.start_again:
         raise Problem(
             Kind.MAY_HAVE_STARTED,
-            f"Job {info.id!r} is delivered at most once and may have been started. Find out what it has done; then "
-            'send "start_again": true and its "finished_at" to start it again.',
+            f"Job {info.id!r} is delivered at most once and may have been started. Find out what it has done. "
+            'To start it again, send "start_again": true and its "finished_at".',
         )
     if body.finished_at is None:
         raise Problem(
             Kind.INVALID,
-            '"start_again" needs "finished_at", as the job shows it: this call must not start it a third time.',
+            '"start_again" needs "finished_at" as the job shows it, so that a repeated call cannot start it again.',
         )
 
 
@@ -135,7 +135,7 @@ def stored(id: str, name: str, instead: str) -> JobInfo:
     """Return the job if the store still has it.  Raises Problem 404 or 409."""
     info, archived = find(id, name=name)
     if archived:
-        raise Problem(Kind.ARCHIVED, f"Job {id!r} is in the archive and cannot be moved: {instead}.")
+        raise Problem(Kind.ARCHIVED, f"Job {id!r} is in the archive and cannot be changed: {instead} instead.")
     return info
 
 

@@ -34,7 +34,9 @@ def archived_jobs(
     try:
         after = archive.Cursor.read(cursor) if cursor else None
     except (ValueError, OverflowError) as error:
-        raise Problem(Kind.INVALID, f"{cursor!r} is no cursor of this list.") from error
+        raise Problem(
+            Kind.INVALID, f"{cursor!r} is not a cursor of this list. Send the `cursor` of the previous page."
+        ) from error
     names = [name] if name else sorted(principal.jobs)
     infos, following = archive.page(names=names, status=status, cursor=after, limit=limit)
     jobs = [shown(info, principal, archived=True) for info in infos]

@@ -70,7 +70,7 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
     handle = submit(new)
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
         what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
-        raise Problem(Kind.KEY_USED, f"An equal {name} job waits already. {what}", outcome=handle.added.value)
+        raise Problem(Kind.KEY_USED, f"An equal {name} job is already waiting. {what}", outcome=handle.added.value)
     if handle.added is Added.ADDED:
         return JsonResponse(accepted(new, handle, principal), status=201)
     info = get_store().get(handle.queue, id)
@@ -112,7 +112,9 @@ def list_jobs(
     try:
         found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor))
     except (ValueError, OverflowError) as error:
-        raise Problem(Kind.INVALID, f"{cursor!r:.200} is no cursor of this list.") from error
+        raise Problem(
+            Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+        ) from error
     jobs = [{key: value for key, value in shown(info, principal).items() if key not in LEFT_OUT} for info in found]
     return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None})
 
@@ -153,7 +155,7 @@ def get_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
 
 @router.get("/v1/jobs/{id}", response=schemas.Job, summary="Get by id only")
 def get_job_by_id(request: HttpRequest, id: Name) -> JsonResponse:
-    """The same where only the id is known: all queues are asked.  Each has its own ids; the first one counts."""
+    """Get a job of which you know only the id.  This call asks all queues, and returns the first job with that id."""
     principal = require(request, Scope.READ, Scope.ENQUEUE)
     found = look(id, knows=principal.knows)
     if found is None:
@@ -177,9 +179,9 @@ def replay_job(
         Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Any text: equal calls, one job."),
     ] = None,
 ) -> JsonResponse:
-    """Run it once more as a new job, at once.  A job that has expired has expired again at once.  With an `id` of yours
-    or an `Idempotency-Key` the call is safe to send again: 201 the first time, 200 and the same job after that.  With
-    neither, each call makes a job."""
+    """Run the job again, at once, as a new job.  A job that has expired expires again at once.  With an `id` that you
+    choose, or an `Idempotency-Key`, it is safe to send the call again: 201 the first time, then 200 and the same job.
+    With neither, each call makes a new job."""
     principal = require(request, Scope.MANAGE, job=name)
     definition = offered(name)
     wanted = body.id if body is not None else None
@@ -246,7 +248,7 @@ def offered(name: str) -> JobDefinition:
     if definition is None or not definition.api:
         raise Problem(
             Kind.NO_JOB_TYPE,
-            f"No job type {name!r} is offered here: mark a job with api=True, or create a remote type.",
+            f"The API offers no job type {name!r}. Set api=True on a job, or create a remote type.",
         )
     return definition
 
@@ -262,7 +264,7 @@ def check_same(info: JobInfo, name: str, digest: str) -> None:
     try:
         job = decode(info.id, info.queue, info.record)
     except CorruptRecord as error:
-        raise Problem(Kind.UNREADABLE, f"The id {info.id!r} exists, and its record cannot be read.") from error
+        raise Problem(Kind.UNREADABLE, f"The id {info.id!r} exists, but its record cannot be read.") from error
     if job.name != name or (job.meta or {}).get(PUT) != digest:
         raise different(info.id)
 

@@ -47,12 +47,13 @@ def healthz(request: HttpRequest) -> JsonResponse:
     and reports nothing else."""
     queue = next(iter(get_settings().queues))
     if get_store().complete(queue, [Done(NOBODYS._replace(queue=queue))]) != [NOBODYS.id]:
-        raise Problem(Kind.STORE_AWAY, "The store accepted a claim that nobody holds.")
+        raise Problem(Kind.STORE_AWAY, "The store accepted a claim that does not exist.")
     return JsonResponse({"status": "ok"})
 
 
 @router.get("/metrics", summary="Metrics")
 def prometheus(request: HttpRequest) -> HttpResponse:
-    """The numbers in Prometheus' text format (extra `metrics`).  The scope `metrics` allows nothing else."""
+    """Get the numbers in the text format of Prometheus (needs the extra `metrics`).  The scope `metrics` allows this
+    call only."""
     require(request, Scope.READ, Scope.METRICS)
     return HttpResponse(metrics.text(), content_type=metrics.CONTENT_TYPE)

@@ -29,8 +29,8 @@ def list_queues(request: HttpRequest) -> JsonResponse:
 
 @router.post("/v1/queues/{name}/pause", response=schemas.Queue, summary="Pause")
 def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest) -> JsonResponse:
-    """Nothing more is started in this queue, or of one job type in it; what runs ends as it would.  `{}` means the
-    whole queue; that is not for tokens that are limited to some job types."""
+    """Start no more jobs of this queue, or of one job type in it.  Running jobs finish.  `{}` pauses the whole queue,
+    which a token that is limited to some job types may not do."""
     require(request, Scope.MANAGE, job=body.job)
     if body.job is None:
         require_all_jobs(request)
@@ -41,7 +41,7 @@ def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest) ->
 
 @router.post("/v1/queues/{name}/resume", response=schemas.Queue, summary="Resume")
 def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest) -> JsonResponse:
-    """The queue, or the job type in it, goes on.  `{}` means the whole queue, as for pause."""
+    """Start jobs of this queue, or of the job type in it, again.  `{}` resumes the whole queue, as for pause."""
     require(request, Scope.MANAGE, job=body.job)
     if body.job is None:
         require_all_jobs(request)

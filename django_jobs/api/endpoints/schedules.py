@@ -46,7 +46,7 @@ def list_schedules(
 
 @router.post("/v1/schedules/{path:schedule}/pause", response=schemas.Schedule, summary="Pause")
 def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
-    """It fires no more until it is resumed; jobs that are enqueued already run."""
+    """Stop the schedule until it is resumed.  Jobs that are already enqueued still run."""
     entry, _ = allowed(request, schedule)
     schedules.pause(entry)
     return JsonResponse(described([entry])[0])
@@ -54,7 +54,7 @@ def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | N
 
 @router.post("/v1/schedules/{path:schedule}/resume", response=schemas.Schedule, summary="Resume")
 def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
-    """It fires again from now on; what was missed in the pause is not made up for."""
+    """Start the schedule again.  Runs that were missed in the pause do not run later."""
     entry, _ = allowed(request, schedule)
     schedules.resume(entry)
     return JsonResponse(described([entry])[0])
@@ -67,8 +67,8 @@ def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | 
     openapi_extra=refuses(Kind.ID_USED, Kind.KEY_USED, Kind.JOB_MOVED, Kind.SCHEDULE_INVALID),
 )
 def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Nothing | None = None) -> JsonResponse:
-    """Enqueue its job once, now, under an id of yours: safe to send again.  201 the first time; 200 and the same job
-    after that; 409 if the id exists and is not such a run."""
+    """Enqueue the job of the schedule once, now, under an id that you choose.  It is safe to send the call again: 201
+    the first time, then 200 and the same job.  409 if the id exists and is not a run of this schedule."""
     entry, principal = allowed(request, schedule)
     queue = schedules.queue_of(entry)
     if get_settings().archive is not None:
@@ -79,7 +79,7 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
             return JsonResponse(shown(archived, principal, archived=True))
     handle = schedules.run_now(entry, job_id=id, on_commit=False)
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
-        raise Problem(Kind.KEY_USED, f"An equal {entry.job} job waits already.", outcome=handle.added.value)
+        raise Problem(Kind.KEY_USED, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
     info = get_store().get(handle.queue, id)
     if info is None:
         return JsonResponse(gone(entry, handle))
@@ -112,7 +112,7 @@ def check_run(info: JobInfo, entry: Entry) -> None:
     except CorruptRecord:
         meta = {}
     if meta.get("schedule") != entry.id:
-        raise Problem(Kind.ID_USED, f"The id {info.id!r} exists and is no run of {entry.id!r}. Choose another id.")
+        raise Problem(Kind.ID_USED, f"The id {info.id!r} exists and is not a run of {entry.id!r}. Choose another id.")
 
 
 def described(entries: list[Entry]) -> list[dict[str, Any]]:

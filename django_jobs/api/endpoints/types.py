@@ -37,7 +37,7 @@ def list_types(request: HttpRequest) -> JsonResponse:
 
 @router.get("/v1/job-types/{name}", response=schemas.JobType, summary="Get")
 def get_type(request: HttpRequest, name: Name) -> JsonResponse:
-    """One type of job."""
+    """Get one job type."""
     principal = require(request, Scope.READ, Scope.ENQUEUE, Scope.WORK, job=name)
     kind = known().get(name)
     if kind is not None:
@@ -45,7 +45,7 @@ def get_type(request: HttpRequest, name: Name) -> JsonResponse:
     for definition in registry.all_definitions():
         if definition.name == name and definition.api:
             return JsonResponse(local_type(definition))
-    raise Problem(Kind.NO_JOB_TYPE, f"No job type {name!r} is offered here.")
+    raise Problem(Kind.NO_JOB_TYPE, f"The API offers no job type {name!r}.")
 
 
 @router.post(
@@ -55,12 +55,13 @@ def get_type(request: HttpRequest, name: Name) -> JsonResponse:
     openapi_extra=refuses(Kind.NAME_USED),
 )
 def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
-    """Make a remote job type: with a URL its jobs are posted there, without one workers claim them.  Every worker knows
-    it within five seconds.  Safe to send again: 200 and the same type.  409 if the name is that of another type."""
+    """Create a remote job type.  If it has a URL, its jobs are posted there; if not, workers claim them.  Every worker
+    knows the type within five seconds.  It is safe to send the call again: 200 and the same type.  409 if another type
+    has the name."""
     principal = require(request, Scope.MANAGE, job=body.name)
     row = RemoteJobType(**body.dict())
     if body.name in registry.names():
-        raise Problem(Kind.NAME_USED, f"There is a job type {body.name!r} already.")
+        raise Problem(Kind.NAME_USED, f"There already is a job type {body.name!r}.")
     if RemoteJobType.objects.filter(name=body.name).exists():
         return same_type(body, principal)
     try:
@@ -70,7 +71,9 @@ def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
     except ValidationError as error:
         if RemoteJobType.objects.filter(name=body.name).exists():  # the same call at the same moment
             return same_type(body, principal)
-        raise Problem(Kind.INVALID, "The remote job type cannot be like this.", errors=error.message_dict) from error
+        raise Problem(
+            Kind.INVALID, "The remote job type is not valid; see `errors`.", errors=error.message_dict
+        ) from error
     except IntegrityError:
         return same_type(body, principal)
     forget()

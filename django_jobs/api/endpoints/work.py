@@ -68,12 +68,13 @@ def check_pull_queue(queue: str, principal: Principal) -> None:
     if not names:
         raise Problem(
             Kind.NOTHING_TO_FETCH,
-            f"Nothing is fetched from queue {queue!r}: create a remote job type there, without a URL.",
+            f"Queue {queue!r} has no jobs to claim over HTTP. Create a remote job type there, without a URL.",
         )
     for name in names:
         if not principal.knows(name):
             raise Problem(
-                Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not deal with {name!r}, which waits in this queue too."
+                Kind.JOB_NOT_ALLOWED,
+                f"{principal.name!r} may not use jobs named {name!r}, which are in this queue too.",
             )
 
 
@@ -163,11 +164,12 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
     openapi_extra=refuses(Kind.ATTEMPT_OVER, Kind.NOT_REMOTE),
 )
 def report(request: HttpRequest, name: Name, id: Name, body: schemas.Report) -> JsonResponse:
-    """Say how an attempt ended.  `attempt` or `token` says which; one that is over changes nothing: 409.  The report
-    that ended the last attempt may be sent again, unchanged, for a quarter of an hour: 200, and nothing changes."""
+    """Report how an attempt ended.  `attempt` or `token` names the attempt.  409 if it is over; the report then
+    changes nothing.  If you repeat the report that ended the last attempt, unchanged and within a quarter of an hour,
+    the answer is 200."""
     principal = require(request, Scope.WORK, job=name)
     if body.attempt is None and body.token is None:
-        raise Problem(Kind.INVALID, "Say which attempt this is about: attempt, token, or both.")
+        raise Problem(Kind.INVALID, "Name the attempt: send attempt, token, or both.")
     digest = sha256(json.dumps(body.dict(), sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
     held = held_claim(id, name, token=body.token, attempt=body.attempt, digest=digest)
     if held is not None:
@@ -201,7 +203,9 @@ def held_claim(
         raise stale(id)  # it is there now
     info, archived = found
     if name not in known() and not info.worker.startswith(HOLDER):
-        raise Problem(Kind.NOT_REMOTE, f"{name!r} is no remote job type: Django's own workers say how its jobs end.")
+        raise Problem(
+            Kind.NOT_REMOTE, f"{name!r} is not a remote job type: the workers of the project settle its jobs."
+        )
     named = (token is None or token == info.token) and (attempt is None or attempt == attempt_of(info))
     if archived or info.state is not State.RUNNING or not named:
         if digest and get_store().reported(info.queue, id) == digest:
@@ -220,5 +224,5 @@ def stale(id: str) -> Problem:
     """Return the answer for a claim that is no longer held."""
     return Problem(
         Kind.ATTEMPT_OVER,
-        f"That attempt of job {id!r} is over: it was settled, cancelled, or taken over. Nothing changed.",
+        f"That attempt of job {id!r} is over: it was settled, cancelled, or taken over. Nothing was changed.",
     )
