@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django_jobs.core.context import RunningJob
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.outcome import Outcome
-from django_jobs.core.values import PLAIN, Claim, Controls, Job
+from django_jobs.core.values import PLAIN, Claim, Controls
 
 
 class Attempted(NamedTuple):
@@ -23,8 +23,3 @@ class Attempted(NamedTuple):
     run_ms: int = -1
     wait_ms: int = 0
     controls: Controls = PLAIN
-
-
-def waited(claim: Claim, job: Job) -> int:
-    """Return how long the job waited for this claim (ms), counted from when it could run, by the store's clock."""
-    return max(0, claim.claimed_at - max(claim.since, job.enqueued_at))

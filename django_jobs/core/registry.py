@@ -69,6 +69,14 @@ def get(name: str) -> JobDefinition:
     return definition
 
 
+def find(name: str) -> JobDefinition | None:
+    """Return the job with that name or alias; None if this process does not know it."""
+    try:
+        return get(name)
+    except UnknownJob:
+        return None
+
+
 def knows(name: str) -> bool:
     """Return whether a job of exactly that name is registered.  Asks no resolver and follows no alias."""
     return name in _by_name

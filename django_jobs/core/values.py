@@ -172,6 +172,10 @@ class Claim(NamedTuple):
         """1 for the first start.  Failures and lost workers count; hand-backs and snoozes do not."""
         return self.failures + self.crashes + 1
 
+    def waited(self, job: Job) -> int:
+        """Return how long the job waited for this claim (ms), counted from when it could run, by the store's clock."""
+        return max(0, self.claimed_at - max(self.since, job.enqueued_at))
+
 
 class Claimed(NamedTuple):
     """What `Store.claim` returns."""

@@ -14,7 +14,7 @@ from time import monotonic
 
 from django_jobs.events.signal_events import SignalEvent, send
 from django_jobs.runtime import database_connections
-from django_jobs.runtime.faults import end_process
+from django_jobs.runtime.faults import faults_end_process
 from django_jobs.signals import worker_started, worker_stopped
 
 logger = logging.getLogger("django_jobs.worker")
@@ -80,14 +80,13 @@ class Telling:
         self._thread.start()
 
     def _run(self) -> None:
-        try:
+        with faults_end_process(instead=None if self.ends_process else self._go_on):
             self._serve()
-        except BaseException:
-            if self.ends_process:
-                end_process()
-            logger.critical("A receiver of a signal has ended its thread; a new thread continues", exc_info=True)
-            with self._changed:
-                self._start()
+
+    def _go_on(self) -> None:
+        logger.critical("A receiver of a signal has ended its thread; a new thread continues", exc_info=True)
+        with self._changed:
+            self._start()
 
     def _serve(self) -> None:
         while True:

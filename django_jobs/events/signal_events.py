@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from django_jobs import signals
 from django_jobs.core import registry
 from django_jobs.core.context import RunningJob
 from django_jobs.core.definition import JobDefinition
-from django_jobs.exceptions import UnknownJob
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -46,8 +44,7 @@ def is_wanted(signal_event: SignalEvent) -> bool:
 
 def _definition_of(signal_event: SignalEvent) -> JobDefinition | None:
     if signal_event.definition is None:
-        with suppress(UnknownJob):
-            return registry.get(signal_event.name)
+        return registry.find(signal_event.name)
     return signal_event.definition
 
 

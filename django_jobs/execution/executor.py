@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Coroutine, Sequence
-from contextvars import copy_context
+from contextvars import Token, copy_context
 from functools import partial
 from time import perf_counter, time
 from typing import Any, NamedTuple
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
-from django_jobs.core.attempt import Attempted, waited
+from django_jobs.core.attempt import Attempted
 from django_jobs.core.context import RunningJob, StopRequests, running
 from django_jobs.core.outcome import (
     WAITS_FOR_ITS_WORKER,
     Dead,
     HandedOver,
-    Outcome,
     Parked,
     SnoozeFor,
     Succeeded,
-    after_failure,
     failed_attempt,
 )
 from django_jobs.core.values import Attempt, Claim, Job
-from django_jobs.events.announce import announce
 from django_jobs.events.signal_events import Deliver, SignalEvent, send
 from django_jobs.exceptions import CorruptRecord, InvalidArguments, NewerRecord, PayloadError, UnknownJob
 from django_jobs.execution import replicas
 from django_jobs.execution.plan import Plan, run_coroutine_here
-from django_jobs.execution.settle import settle
+from django_jobs.execution.settle import end, failed
 from django_jobs.middleware import Middleware, load
 from django_jobs.runtime import database_connections, forks
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
-from django_jobs.runtime.thread_caches import warm_caches
+from django_jobs.runtime.thread_caches import this_thread, warm_caches
 from django_jobs.serialization import arguments
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
@@ -89,9 +85,7 @@ class Executor:
 
         Raises StoreError if the end cannot be recorded."""
         attempted = self.attempt(claim, store)
-        if recorded := settle(store, attempted):
-            announce(recorded)
-        return recorded or attempted
+        return end(store, attempted) or attempted
 
     def attempt(self, claim: Claim, store: Store) -> Attempted:
         """Run one claim to its end on this thread; the caller settles it."""
@@ -150,7 +144,7 @@ class Executor:
         except PayloadError as error:
             return self._not_run(claim, "corrupt", error, job.name)
         except Exception as error:
-            return self._failed(prepared, error, -1)
+            return self._failed(prepared, error, None)
         return prepared
 
     def plan(self, name: str) -> Plan:
@@ -172,64 +166,63 @@ class Executor:
 
         It runs in its own context: a language, time zone or URL configuration that it activates, and context variables
         that it sets, end with it."""
-        warm_caches()
+        if not this_thread.is_warm:
+            warm_caches()
         return copy_context().run(self._run_here, prepared)
 
     def _run_here(self, prepared: Prepared) -> Attempted:
-        claim, job, running_job, plan = prepared
-        context = running.set(running_job)
-        if job_started.receivers or plan.definition.told_of:
-            self._tell_started(prepared)
+        plan = prepared.plan
+        context, started = self._begin(prepared)
         if ACTIVE:
             crashpoint("run.before")
-        started = perf_counter()
         try:
-            value = plan.call(running_job)
+            value = plan.call(prepared.running)
             if plan.on_loop:
                 value = self.run_coroutine(value)
-            if isinstance(value, HandedOver | SnoozeFor):  # a remote job type: a remote worker does the work
-                return Attempted(claim, value, job.name, running_job, plan.definition)
         except BaseException as error:
-            # SystemExit, KeyboardInterrupt and MemoryError raised by a job fail the job; they do not end the worker.
-            return self._failed(prepared, error, int((perf_counter() - started) * 1000))
+            return self._failed(prepared, error, started)
         finally:
-            forks.leave_if_copy()
+            if forks.is_copy:
+                forks.leave()
             running.reset(context)
             if self.close_connections:
-                database_connections.after_job(f"Job {claim.id} ({job.name})")
+                database_connections.after_job(f"Job {prepared.claim.id} ({prepared.job.name})")
         if ACTIVE:
             crashpoint("run.after")
-        return Attempted(
-            claim,
-            Succeeded(self._stored(value, prepared)),
-            job.name,
-            running_job,
-            plan.definition,
-            None,
-            int((perf_counter() - started) * 1000),
-            waited(claim, job),
-            job.controls,
-        )
+        return self._returned(prepared, value, started)
 
     async def run_on_loop(self, prepared: Prepared) -> Attempted:
         """Run a job whose plan says `on_loop` on the running event loop."""
+        context, started = self._begin(prepared)
+        try:
+            value = await prepared.plan.call(prepared.running)
+        except BaseException as error:
+            return self._failed(prepared, error, started)
+        finally:
+            if forks.is_copy:
+                forks.leave()
+            running.reset(context)
+            if self.close_connections:
+                await database_connections.after_async_job(f"Job {prepared.claim.id} ({prepared.job.name})")
+        return self._returned(prepared, value, started)
+
+    def _begin(self, prepared: Prepared) -> tuple[Token[RunningJob | None], float]:
+        """Send job_started.  Returns what resets the current job, and when this one began."""
         claim, job, running_job, plan = prepared
         context = running.set(running_job)
         if job_started.receivers or plan.definition.told_of:
-            self._tell_started(prepared)
-        started = perf_counter()
-        try:
-            value = await plan.call(running_job)
-        except BaseException as error:
-            return self._failed(prepared, error, int((perf_counter() - started) * 1000))
-        finally:
-            forks.leave_if_copy()
-            running.reset(context)
-            if self.close_connections:
-                await database_connections.after_async_job(f"Job {claim.id} ({job.name})")
+            event = "job_started", job.name, claim.queue, claim.id, claim.attempt
+            self.deliver(SignalEvent(*event, {}, plan.definition, running_job))
+        return context, perf_counter()
+
+    # -- after ---------------------------------------------------------------
+
+    def _returned(self, prepared: Prepared, value: Any, started: float) -> Attempted:
+        claim, job, running_job, plan = prepared
+        if isinstance(value, HandedOver | SnoozeFor):  # a remote job type: a remote worker does the work
+            return Attempted(claim, value, job.name, running_job, plan.definition)
+        outcome, wait_ms = Succeeded(self._stored(value, prepared)), claim.waited(job)
         run_ms = int((perf_counter() - started) * 1000)
-        wait_ms = waited(claim, job)
-        outcome = Succeeded(self._stored(value, prepared))
         return Attempted(claim, outcome, job.name, running_job, plan.definition, None, run_ms, wait_ms, job.controls)
 
     def _stored(self, value: Any, prepared: Prepared) -> bytes:
@@ -248,29 +241,12 @@ class Executor:
             )
         return stored
 
-    def _tell_started(self, prepared: Prepared) -> None:
+    def _failed(self, prepared: Prepared, error: BaseException, started: float | None) -> Attempted:
+        """SystemExit, KeyboardInterrupt and MemoryError raised by a job fail the job; they do not end the worker."""
         claim, job, running_job, plan = prepared
-        self.deliver(
-            SignalEvent("job_started", job.name, claim.queue, claim.id, claim.attempt, {}, plan.definition, running_job)
-        )
-
-    # -- failures ------------------------------------------------------------
-
-    def _failed(self, prepared: Prepared, error: BaseException, run_ms: int) -> Attempted:
-        claim, job, running_job, plan = prepared
+        run_ms = -1 if started is None else int((perf_counter() - started) * 1000)
         error = _misfit(plan, running_job, error)
-        log = self._log(claim, error, "failed", run_ms)
-        outcome: Outcome = after_failure(
-            error,
-            plan.definition,
-            log,
-            max_attempts=job.options.max_attempts,
-            on_exhausted=job.options.on_exhausted,
-            at_most_once=job.controls.at_most_once,
-            jitter=random.random(),
-        )
-        wait_ms = waited(claim, job)
-        return Attempted(claim, outcome, job.name, running_job, plan.definition, error, run_ms, wait_ms, job.controls)
+        return failed(claim, error, job, plan.definition, self._log(claim, error, "failed", run_ms), running_job)
 
     def _not_run(self, claim: Claim, outcome: str, error: BaseException, name: str) -> Attempted:
         return Attempted(claim, Dead(self._log(claim, error, outcome)), name, error=error)

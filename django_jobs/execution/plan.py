@@ -51,7 +51,8 @@ def _innermost(func: Callable[..., Any], takes_context: bool) -> Handler:
             try:
                 return func(JobContext(job), *job.args, **job.kwargs)
             finally:
-                forks.leave_if_copy()
+                if forks.is_copy:
+                    forks.leave()
 
         return call_with_context
 
@@ -59,7 +60,8 @@ def _innermost(func: Callable[..., Any], takes_context: bool) -> Handler:
         try:
             return func(*job.args, **job.kwargs)
         finally:
-            forks.leave_if_copy()
+            if forks.is_copy:
+                forks.leave()
 
     return call
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from django_jobs.core import registry
-from django_jobs.core.attempt import Attempted, waited
-from django_jobs.core.definition import JobDefinition
-from django_jobs.core.outcome import AnyFailure, Dead, Outcome, Succeeded, after_failure, clean, failed_attempt
-from django_jobs.core.values import PLAIN, Claim
-from django_jobs.events.announce import announce
+from django_jobs.core.attempt import Attempted
+from django_jobs.core.outcome import Succeeded, clean
+from django_jobs.core.values import Claim
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import CorruptRecord, Fail, JobsError, UnknownJob
-from django_jobs.execution.settle import settle
+from django_jobs.exceptions import CorruptRecord, Fail, JobsError
+from django_jobs.execution.settle import end, failed_elsewhere
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
 from django_jobs.stores.contract.store import Store
@@ -43,10 +40,16 @@ def succeed(store: Store, claim: Claim, result: Any = None) -> bool:
 
     A `result` that cannot be stored is logged, and the job succeeds.  Raises StoreError."""
     stored, why = dump_result(result)
+    name = name_of(claim.record)
     if why:
-        logger.warning("The result of job %s (%s) is not kept. %s", claim.id, name_of(claim.record), why)
-    now = store.now()
-    return _end(store, claim, Succeeded(stored), None, max(0, now - claim.claimed_at) if claim.claimed_at else -1)
+        logger.warning("The result of job %s (%s) is not kept. %s", claim.id, name, why)
+    attempted = Attempted(claim, Succeeded(stored), name, definition=registry.find(name), run_ms=_held(store, claim)[1])
+    try:
+        job = decode(claim.id, claim.queue, claim.record)
+        attempted = attempted._replace(controls=job.controls, wait_ms=claim.waited(job))
+    except CorruptRecord as problem:
+        logger.warning("%s", problem)
+    return end(store, attempted, deliver_here) is not None
 
 
 def fail(store: Store, claim: Claim, error: str, *, retryable: bool = True) -> bool:
@@ -58,45 +61,14 @@ def fail(store: Store, claim: Claim, error: str, *, retryable: bool = True) -> b
 
 
 def _fail(store: Store, claim: Claim, error: JobsError, kind: str) -> bool:
+    attempted = failed_elsewhere(claim, error, kind, *_held(store, claim))
+    return end(store, attempted, deliver_here) is not None
+
+
+def _held(store: Store, claim: Claim) -> tuple[int, int]:
+    """Return the store's time, and for how long the claim has been held (ms; -1 = not known)."""
     now = store.now()
-    run_ms = max(0, now - claim.claimed_at) if claim.claimed_at else -1
-    log = failed_attempt(error, number=claim.attempt, at=now, run_ms=run_ms, worker=claim.worker, outcome=kind)
-    try:
-        job = decode(claim.id, claim.queue, claim.record)
-    except CorruptRecord:
-        return _end(store, claim, Dead(log._replace(outcome="corrupt", traceback="")), error, run_ms)
-    outcome = after_failure(
-        error,
-        _definition(job.name) or AnyFailure(),
-        # The traceback is that of this process: it says nothing about the failure in the remote worker.
-        log._replace(traceback=""),
-        max_attempts=job.options.max_attempts,
-        on_exhausted=job.options.on_exhausted,
-        at_most_once=job.controls.at_most_once,
-        jitter=random.random(),
-    )
-    return _end(store, claim, outcome, error, run_ms)
-
-
-def _end(store: Store, claim: Claim, outcome: Outcome, error: JobsError | None, run_ms: int) -> bool:
-    name, controls, wait_ms = name_of(claim.record), PLAIN, 0
-    try:
-        job = decode(claim.id, claim.queue, claim.record)
-        controls, wait_ms = job.controls, waited(claim, job)
-    except CorruptRecord as problem:
-        logger.warning("%s", problem)
-    attempted = Attempted(claim, outcome, name, None, _definition(name), error, run_ms, wait_ms, controls)
-    recorded = settle(store, attempted)
-    if recorded:
-        announce(recorded, deliver_here)
-    return recorded is not None
-
-
-def _definition(name: str) -> JobDefinition | None:
-    try:
-        return registry.get(name)
-    except UnknownJob:
-        return None
+    return now, max(0, now - claim.claimed_at) if claim.claimed_at else -1
 
 
 def _was_sent(claim: Claim) -> bool:

@@ -1,17 +1,85 @@
-"""Tells the store how attempts ended: one verb per outcome."""
+"""How attempts end: what follows a failure, wherever the job ran, and one verb of the store per outcome."""
 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Sequence
 
+from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, SnoozeFor, Succeeded
-from django_jobs.core.values import Attempt, Done, State
+from django_jobs.core.context import RunningJob
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.outcome import (
+    AnyFailure,
+    Cancelled,
+    Dead,
+    HandedOver,
+    Parked,
+    RetryIn,
+    SnoozeFor,
+    Succeeded,
+    after_failure,
+    failed_attempt,
+)
+from django_jobs.core.values import Attempt, Claim, Done, Job, State
+from django_jobs.events.announce import announce
+from django_jobs.events.signal_events import Deliver, send
+from django_jobs.exceptions import CorruptRecord
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
+
+
+def failed(
+    claim: Claim,
+    error: BaseException,
+    job: Job,
+    definition: JobDefinition | None,
+    log: Attempt,
+    running: RunningJob | None = None,
+) -> Attempted:
+    """Return how the attempt ends that failed with `error`: again later, cancelled or dead.
+
+    `log` is the line for the log, made by `failed_attempt`; `definition` None: every option has its default."""
+    outcome = after_failure(
+        error,
+        definition or AnyFailure(),
+        log,
+        max_attempts=job.options.max_attempts,
+        on_exhausted=job.options.on_exhausted,
+        at_most_once=job.controls.at_most_once,
+        jitter=random.random(),
+    )
+    return Attempted(claim, outcome, job.name, running, definition, error, log.run_ms, claim.waited(job), job.controls)
+
+
+def failed_elsewhere(claim: Claim, error: BaseException, kind: str, now: int, run_ms: int = -1) -> Attempted:
+    """Return how an attempt ends that failed outside of this process: in a remote worker, or in a child that was ended.
+
+    `kind` is the outcome in the log; `now` is the store's time in ms."""
+    # A traceback would be that of this process: it says nothing about the failure.
+    log = failed_attempt(
+        error, number=claim.attempt, at=now, run_ms=run_ms, worker=claim.worker, outcome=kind
+    )._replace(traceback="")
+    try:
+        job = decode(claim.id, claim.queue, claim.record)
+    except CorruptRecord as problem:
+        logger.warning("%s", problem)
+        name = name_of(claim.record)
+        ended = Dead(log._replace(outcome="corrupt"))
+        return Attempted(claim, ended, name, None, registry.find(name), error, run_ms)
+    return failed(claim, error, job, registry.find(job.name), log)
+
+
+def end(store: Store, attempted: Attempted, deliver: Deliver = send) -> Attempted | None:
+    """Do `settle`, and announce the end that it recorded."""
+    recorded = settle(store, attempted)
+    if recorded:
+        announce(recorded, deliver)
+    return recorded
 
 
 def settle(store: Store, attempted: Attempted) -> Attempted | None:
@@ -76,9 +144,15 @@ def settle_successes(store: Store, queue: str, attempts: Sequence[Attempted], do
 
 def as_done(attempted: Attempted) -> Done:
     """Return a successful attempt in the form that `Store.complete` takes."""
-    claim, outcome, name, _, _, _, run_ms, wait_ms, controls = attempted
-    # The two clocks may differ, and a waiting time must not be negative.
-    return Done(claim, outcome.result, run_ms, name, controls, max(0, wait_ms))  # type: ignore[union-attr]
+    assert isinstance(attempted.outcome, Succeeded)
+    return Done(
+        attempted.claim,
+        attempted.outcome.result,
+        attempted.run_ms,
+        attempted.name,
+        attempted.controls,
+        max(0, attempted.wait_ms),  # the two clocks may differ, and a waiting time must not be negative
+    )
 
 
 def report_stale(attempted: Attempted) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 logger = logging.getLogger("django_jobs.worker")
@@ -21,3 +23,12 @@ def end_process() -> NoReturn:
     logger.critical("A fault in the worker: this process ends, and its jobs run again", exc_info=True)
     logging.shutdown()
     os._exit(SOFTWARE_FAULT)
+
+
+@contextmanager
+def faults_end_process(instead: Callable[[], object] | None = None) -> Iterator[None]:
+    """Surround the body of a thread: whatever it raises ends the process, or is handled by `instead()`."""
+    try:
+        yield
+    except BaseException:
+        (instead or end_process)()

@@ -44,8 +44,10 @@ def ours() -> Iterator[None]:
 
 
 def leave(error: BaseException | None = None) -> NoReturn:
-    """End this copy before it returns into the worker's code, with the exit status that a script would have."""
-    status = 0
+    """End this copy before it returns into the worker's code, with the exit status that a script would have.
+
+    For a `finally` after a job's code, if `is_copy`.  `error`: None means the one being handled, if there is one."""
+    status, error = 0, sys.exc_info()[1] if error is None else error
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         status = (error.code or 0) & 0xFF
     elif error is not None:
@@ -55,12 +57,6 @@ def leave(error: BaseException | None = None) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)
-
-
-def leave_if_copy() -> None:
-    """Call `leave` with the current error if this is a copy.  For a `finally` after a job's code."""
-    if is_copy:
-        leave(sys.exc_info()[1])
 
 
 def _before() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from django_jobs.core import registry
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.submit import enqueue_by_name
-from django_jobs.exceptions import InvalidSchedule, UnknownJob, UnknownSchedule
+from django_jobs.exceptions import InvalidSchedule, UnknownSchedule
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import next_fire
 from django_jobs.schedules.entry import Entry, check_entry
@@ -122,10 +122,9 @@ def described(
 
 
 def _last_run(entry: Entry, fired: dict[str, dict[str, int]]) -> str | None:
-    try:
-        queue = registry.get(entry.job).queue
-    except UnknownJob:
+    if (definition := registry.find(entry.job)) is None:
         return None
+    queue = definition.queue
     if queue not in fired:
         fired[queue] = get_store().fired(queue)
     at = fired[queue].get(entry.id)

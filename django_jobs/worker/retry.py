@@ -22,28 +22,27 @@ class RetryState:
 
     def __init__(self, who: str) -> None:
         self.who = who
+        #: the last call failed.
+        self.is_on = False
         self._pause = 0.0
-
-    @property
-    def is_on(self) -> bool:
-        return self._pause > 0
 
     def failed(self, error: Exception) -> float:
         """Note that the call failed.  Returns the seconds to wait before the next."""
-        if not self._pause:
+        if not self.is_on:
             if isinstance(error, StoreUnavailable):
                 cut_off.add(self, error)
             else:
                 logger.error("%s failed and is tried again until it works: %s", self.who, error)
+        self.is_on = True
         self._pause = min(max(self._pause * 2, SHORTEST_PAUSE), LONGEST_PAUSE)
         # Jitter: all workers lost the store at the same moment and must not all return at the same moment.
         return self._pause * (0.5 + random.random() / 2)
 
     def worked(self) -> bool:
         """Note that the call worked.  Returns whether this ends an outage."""
-        if not self._pause:
+        if not self.is_on:
             return False
-        self._pause = 0.0
+        self.is_on, self._pause = False, 0.0
         if not cut_off.remove(self):
             logger.warning("%s works again", self.who)
         return True

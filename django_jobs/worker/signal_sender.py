@@ -17,7 +17,7 @@ from typing import Any
 
 from django_jobs.events.signal_events import SignalEvent, from_words, send, to_words
 from django_jobs.runtime import database_connections
-from django_jobs.runtime.faults import end_process
+from django_jobs.runtime.faults import faults_end_process
 from django_jobs.worker.ipc import Channel
 
 logger = logging.getLogger("django_jobs.worker")
@@ -93,11 +93,9 @@ class SignalSender:
         self._signal_events.put((signal_event, False))
 
     def _run(self) -> None:
-        try:
+        with faults_end_process():
             while True:
                 self._send(*self._signal_events.get())
-        except BaseException:
-            end_process()
 
     def _send(self, signal_event: SignalEvent, is_parents: bool) -> None:
         self.since = monotonic()

@@ -16,6 +16,8 @@ from tests.support.servers import running_redis
 PACKAGE = ROOT / "django_jobs"
 #: Files on the way of a plain enqueue.  Who adds one finds out here.
 MOST_FILES_OF_ENQUEUE = 8
+#: Files on the way of a job through a thread of a child: from the claim call until its end is stored.
+MOST_FILES_OF_A_RUN = 24
 MAP = re.compile(r"^```\n(enqueue .*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"[a-z_/]+\.(?:py|lua)")
 #: Enqueues a job and has a worker run it.  Each process notes which files of the package it runs, in their order; the
@@ -59,6 +61,41 @@ sys.setprofile(follow)
 call_command("runworkers", burst=True, processes=1, threads=1, verbosity=0)
 """
 
+#: A thread of a worker notes which files it runs from each claim call on, and writes them once the jobs are settled.
+RUN = """
+import os, sys, threading
+import django
+from django.conf import settings
+
+settings.configure(INSTALLED_APPS=["django_jobs"], DJANGO_JOBS={"STORE": sys.argv[1]}, USE_TZ=True)
+django.setup()
+import django_jobs
+from django.core.management import call_command
+
+root, seen = os.path.dirname(django_jobs.__file__) + os.sep, []
+
+def follow(frame, event, arg):
+    name, function = frame.f_code.co_filename, frame.f_code.co_name
+    if not name.startswith(root) or not threading.current_thread().name.startswith("runner"):
+        return
+    file = name.removeprefix(root)
+    if (event, function, file) == ("call", "claim", "stores/redis/running.py"):
+        seen.clear()
+    if file not in seen:
+        seen.append(file)
+    if (event, function) == ("return", "settle_now"):
+        os.write(1, (" ".join(seen) + "\\n").encode())
+
+@django_jobs.job(name="followed")
+def followed(more):
+    if more:
+        followed.enqueue(more - 1)
+
+followed.enqueue(2)  # the first jobs of a thread make what is made once
+threading.setprofile(follow)
+call_command("runworkers", burst=True, processes=1, threads=1, verbosity=0)
+"""
+
 
 def rows(page: str) -> dict[str, list[str]]:
     """First word of a row → the files in it, and in the rows below that begin with no word."""
@@ -72,15 +109,19 @@ def rows(page: str) -> dict[str, list[str]]:
     return found
 
 
+def run(script: str, *arguments: str) -> str:
+    """What the script prints; its first argument is the address of a server."""
+    with running_redis() as url:
+        return subprocess.run(
+            [sys.executable, "-c", script, url, *arguments], env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, timeout=120, check=True,
+        ).stdout  # fmt: skip
+
+
 def follow(which: str) -> tuple[list[str], set[str]]:
     """The files that `enqueue()` runs, in their order, and those that a worker runs."""
-    with running_redis() as url:
-        done = subprocess.run(
-            [sys.executable, "-c", FOLLOW, url, which], env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True, text=True, timeout=120, check=True,
-        )  # fmt: skip
-    enqueued, _, run = done.stdout.partition("---\n")
-    return enqueued.splitlines(), set(run.splitlines())
+    enqueued, _, ran = run(FOLLOW, which).partition("---\n")
+    return enqueued.splitlines(), set(ran.splitlines())
 
 
 def test_both_maps_are_the_same():
@@ -97,8 +138,15 @@ def test_every_file_of_the_map_exists():
 @pytest.mark.redis
 @pytest.mark.parametrize(("which", "row"), [("succeeds", "run"), ("fails", "fail")])
 def test_a_job_passes_the_files_of_the_map(which, row):
-    enqueued, run = follow(which)
+    enqueued, ran = follow(which)
     drawn = [file for file in rows("README.md")["enqueue"] if file.endswith(".py")]
     assert [file for file in enqueued if file in drawn] == drawn
     assert len(enqueued) <= MOST_FILES_OF_ENQUEUE, enqueued
-    assert {file for file in rows("README.md")[row] if file.endswith(".py")} - run == set()
+    assert {file for file in rows("README.md")[row] if file.endswith(".py")} - ran == set()
+
+
+@pytest.mark.redis
+def test_a_thread_runs_a_job_in_few_files():
+    *_, last = run(RUN).splitlines()
+    assert {"worker/child/thread.py", "execution/executor.py", "stores/redis/settling.py"} <= set(last.split())
+    assert len(last.split()) <= MOST_FILES_OF_A_RUN, last.split()

@@ -12,9 +12,8 @@ from django_jobs.exceptions import NotKnownYet
 from django_jobs.remote import type_cache
 from django_jobs.remote.job_types import RemoteType
 from django_jobs.remote.type_cache import MISSED, MOST_MISSED, Known
-from django_jobs.worker.child.fetcher import Fetcher
+from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
-from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.parent.children import ChildHandle
 from django_jobs.worker.shared_memory import SharedMemory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from threading import Event
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.child.batch_monitor import INTERVAL, SLOW, BatchMonitor
-from django_jobs.worker.child.batch_size import BatchSizer
+from django_jobs.worker.child.queue_selector import BatchSizer
 from django_jobs.worker.child.settler import Settler, calls_of
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance.tasks import MaintenanceTasks
@@ -46,7 +47,7 @@ class FakeRunner:
 
 def look(*runners: FakeRunner) -> tuple[bool, BatchSizer]:
     sizer = BatchSizer()
-    return BatchMonitor(runners, None, sizer).tick(100.0), sizer  # type: ignore[arg-type]
+    return BatchMonitor(runners, None, sizer, Event()).tick(100.0), sizer  # type: ignore[arg-type]
 
 
 @pytest.mark.accepts("O13")

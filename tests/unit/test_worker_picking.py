@@ -9,8 +9,7 @@ import pytest
 
 from django_jobs.conf import QueueSettings
 from django_jobs.stores.contract.running import Outlook
-from django_jobs.worker.child.batch_size import LARGEST, BatchSizer
-from django_jobs.worker.child.queue_selector import LONGEST_REST, QueuePicker
+from django_jobs.worker.child.queue_selector import LARGEST, LONGEST_REST, BatchSizer, QueuePicker
 from django_jobs.worker.crash_loop import MOST_LOOPS, CrashLoop
 
 

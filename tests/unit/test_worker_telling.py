@@ -19,10 +19,9 @@ from django_jobs.events.signal_events import SignalEvent
 from django_jobs.execution.executor import Executor
 from django_jobs.signals import job_expired, job_started, job_succeeded, worker_stopped
 from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.worker.child.fetcher import Fetcher
+from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.settler import Settler
-from django_jobs.worker.clock import StoreClock
 from tests.conftest import Clock
 from tests.unit.workbench import Bench, bench
 

@@ -17,7 +17,7 @@ from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
 from django_jobs.core import registry
-from django_jobs.exceptions import JobsError, StoreError, UnknownJob, UnknownSchedule
+from django_jobs.exceptions import JobsError, StoreError, UnknownSchedule
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import Entry
 from django_jobs.stores import get_store
@@ -78,10 +78,8 @@ def rows(console: Console, entries: list[Entry]) -> list[Row]:
     fired: dict[str, dict[str, int]] = {}
     found = []
     for entry in entries:
-        try:
-            queue = registry.get(entry.job).queue
-        except UnknownJob:
-            queue = ""
+        definition = registry.find(entry.job)
+        queue = "" if definition is None else definition.queue
         if queue and queue not in fired:
             fired[queue] = store.fired(queue)
         found.append(row(console, entry, queue, fired.get(queue, {}).get(entry.id, 0), state, now))

@@ -17,7 +17,7 @@ from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.events.announce import announce_misplaced
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import StoreError, UnknownJob
+from django_jobs.exceptions import StoreError
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain
 from django_jobs.serialization.record import name_of
@@ -233,11 +233,7 @@ def wanted(name: str) -> str:
 
 def known(name: str) -> bool:
     """Return whether a job with that name is registered."""
-    try:
-        registry.get(name)
-    except UnknownJob:
-        return False
-    return True
+    return registry.find(name) is not None
 
 
 def orphans(described: Mapping[str, str]) -> Iterator[Finding]:

@@ -40,7 +40,8 @@ class RedisSettling(RedisPart, RunningStore):
             run_ms += run
             wait_ms += wait
         head = (self.options.history, self._archiving, run_ms, wait_ms)
-        return texts(self._settle("complete", queue, tuple(ended), *head, *args))
+        stale = self._settle("complete", queue, tuple(ended), *head, *args)
+        return texts(stale) if stale else []
 
     def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
         state = self._end("retry", claim, attempt_line(attempt), delay, name_of(claim.record))

@@ -6,14 +6,11 @@ import logging
 from collections.abc import Sequence
 from threading import Event, Thread
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
 
-from django_jobs.runtime.faults import end_process
-from django_jobs.worker.child.batch_size import BatchSizer
+from django_jobs.runtime.faults import faults_end_process
 from django_jobs.worker.child.event_loop import EventLoop
-
-if TYPE_CHECKING:
-    from django_jobs.worker.child.thread import Runner
+from django_jobs.worker.child.queue_selector import BatchSizer
+from django_jobs.worker.child.thread import Runner
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -27,31 +24,24 @@ SLOW = 0.15
 class BatchMonitor:
     """A thread that works only while batches run."""
 
-    def __init__(self, runners: Sequence[Runner], loop: EventLoop | None, sizer: BatchSizer) -> None:
-        self.runners, self.loop, self.sizer = runners, loop, sizer
-        self._wanted = Event()
+    def __init__(self, runners: Sequence[Runner], loop: EventLoop | None, sizer: BatchSizer, begins: Event) -> None:
+        """`begins` is set when a batch begins."""
+        self.runners, self.loop, self.sizer, self._begins = runners, loop, sizer, begins
         self.thread = Thread(target=self._run, name="batch monitor", daemon=True)
 
-    def look(self) -> None:
-        """Start checking: a batch begins."""
-        if not self._wanted.is_set():
-            self._wanted.set()
-
     def _run(self) -> None:
-        try:
+        with faults_end_process():
             self._serve()
-        except BaseException:
-            end_process()
 
     def _serve(self) -> None:
         while True:
-            self._wanted.wait()
+            self._begins.wait()
             while self.tick(monotonic()):
                 sleep(INTERVAL)
-            self._wanted.clear()
+            self._begins.clear()
             # A batch that began between the last check and the line above found the event set, and did not set it.
             if self.tick(monotonic()):
-                self._wanted.set()
+                self._begins.set()
 
     def tick(self, now: float) -> bool:
         """Check once.  Returns whether anything runs."""

@@ -15,7 +15,7 @@ from django_jobs.core.attempt import Attempted
 from django_jobs.core.context import RunningJob
 from django_jobs.execution.executor import Executor, Prepared
 from django_jobs.runtime import database_connections, forks
-from django_jobs.runtime.faults import end_process
+from django_jobs.runtime.faults import faults_end_process
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -57,21 +57,17 @@ class EventLoop:
 
     async def _run(self, prepared: Prepared) -> None:
         assert self.executor is not None
-        try:
+        with faults_end_process():  # nothing reads this task's result: the job would count as running for ever
             self._end(prepared, await self.executor.run_on_loop(prepared))
-        except BaseException:
-            end_process()  # nothing reads this task's result: without this, the job would count as running for ever
 
     def _run_wrapped(self, prepared: Prepared) -> None:
         assert self.executor is not None
-        try:
+        with faults_end_process():
             database_connections.this_thread_runs_jobs()
             attempted = self.executor.run_here(prepared)
             # There may be `concurrency` threads like this: close the connections that the middleware opened.
             database_connections.close_thread()
             self._end(prepared, attempted)
-        except BaseException:
-            end_process()
 
     def _end(self, prepared: Prepared, attempted: Attempted) -> None:
         self.finished(attempted)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
-from time import monotonic
+from time import monotonic, time
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core import registry
@@ -20,7 +20,6 @@ from django_jobs.stores.contract.store import Store
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.holdings import Holding
 from django_jobs.worker.child.queue_selector import QueuePicker
-from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.shared_memory import SharedMemory
 
 #: Longest wait in seconds: a lost wake-up delays a job by no more than this.
@@ -40,6 +39,20 @@ OFFER_INTERVAL = 1.0
 BROKEN_INTERVAL = 0.5
 
 logger = logging.getLogger("django_jobs.worker")
+
+
+class StoreClock:
+    """The store's time in ms: its last answer plus the monotonic time since.  Never compares two hosts' wall clocks."""
+
+    def __init__(self) -> None:
+        self._offset = time() - monotonic()
+
+    def sync(self, now: int) -> None:
+        """Set the clock: the store has just answered that its time is `now` (ms)."""
+        self._offset = now / 1000 - monotonic()
+
+    def __call__(self) -> int:
+        return int((monotonic() + self._offset) * 1000)
 
 
 class Fetcher:

@@ -6,34 +6,24 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Sequence
 from threading import Lock
 from time import monotonic, time
 from typing import Any, NoReturn
 
 from django_jobs import remote
-from django_jobs.core.context import RunningJob, StopRequests
-from django_jobs.core.values import Claim, Job, Lane
+from django_jobs.core.context import RunningJob
+from django_jobs.core.values import Lane
 from django_jobs.events import receivers
-from django_jobs.execution.executor import Executor
-from django_jobs.execution.plan import run_coroutine_here
-from django_jobs.formatting import counted
 from django_jobs.runtime import forks
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.child.batch_monitor import BatchMonitor
-from django_jobs.worker.child.batch_size import BatchSizer
-from django_jobs.worker.child.event_loop import EventLoop
-from django_jobs.worker.child.fetcher import Fetcher
-from django_jobs.worker.child.gate import Gate
-from django_jobs.worker.child.holdings import Agreement, Holding
+from django_jobs.worker.child.holdings import Agreement
 from django_jobs.worker.child.lease_check import AGAIN, LeaseCheck
-from django_jobs.worker.child.settler import Settler
+from django_jobs.worker.child.parts import Parts
 from django_jobs.worker.child.thread import Runner
-from django_jobs.worker.clock import StoreClock
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
-from django_jobs.worker.os_signals import Signals, die_with_parent
-from django_jobs.worker.retry import RetryState
+from django_jobs.worker.os_signals import die_with_parent
 from django_jobs.worker.shared_memory import SharedMemory
 
 logger = logging.getLogger("django_jobs.worker")
@@ -47,115 +37,18 @@ _LEAVING_INTERVAL = 0.01
 _SWITCH_INTERVAL = 0.001
 
 
-class Reports:
-    """What an alone child reports to its parent about each job: before its start and after it is settled."""
-
-    def __init__(self, channel: Channel, shared: SharedMemory) -> None:
-        self._channel, self._shared = channel, shared
-
-    def started(self, claim: Claim, job: Job, left: int) -> None:
-        now, limit = monotonic(), job.options.timeout
-        self._shared.may_run_until(None if limit is None else now + limit / 1000)
-        self._channel.send(
-            {
-                "is": "started",
-                "queue": claim.queue,
-                "id": claim.id,
-                "token": claim.token,
-                "timeout": limit,
-                # Monotonic time is one clock for all processes of a machine.
-                "at": now,
-                "left": left,
-                "suspect": claim.suspect,
-            }
-        )
-
-    def returned(self) -> None:
-        """The job's function has returned: the time limit does not include settling, which may wait for the store."""
-        self._shared.may_run_until(None)
-
-    def ended(self, claims: Sequence[Claim]) -> None:
-        self._channel.send({"is": "ended", "ids": [claim.id for claim in claims]})
-
-
-class Child:
+class Child(Parts):
     """A process that runs jobs: many at the same time (shared lane), or one at a time (alone lane)."""
 
     def __init__(
         self, store: Store, config: WorkerConfig, name: str, lane: Lane, shared: SharedMemory, channel: Channel
     ) -> None:
-        self.store, self.config, self.name, self.lane, self.channel = store, config, name, lane, channel
-        self.shared = shared
-        self.gate, self.stops, self.clock = Gate(), StopRequests(), StoreClock()
-        self.signals, self.retry_state = Signals(), RetryState(f"Claiming for {name}")
-        self.holding = Holding()
-        self.sizer, self.settler = BatchSizer(), Settler(store, self.holding)
-        receivers.use(self.settler.telling)
-        self.claimed = 0
-        #: this child may run suspects; its parent has asked it to stop running them; it runs one.
-        self.tries = self.yields = self.on_trial = False
-        alone = lane is Lane.ALONE
-        self.reports = Reports(channel, shared) if alone else None
-        self.loop = None if alone else EventLoop(config.async_concurrency, self.settler.settle_soon)
-        self.executor = Executor(
-            stops=self.stops,
-            clock=self.clock,
-            deliver=self.settler.telling.deliver,
-            run_coroutine=run_coroutine_here if self.loop is None else self.loop.run_coroutine,
-        )
-        if self.loop is not None:
-            self.loop.executor = self.executor
-        self.fetcher = Fetcher(
-            store,
-            name,
-            config.queues,
-            lane=Lane.CLEAR if alone else lane,
-            lease=config.lease,
-            strict=config.strict,
-            gate=self.gate,
-            clock=self.clock,
-            size=self._size,
-            holding=self.holding,
-            shared=shared,
-            drain=config.drain,
-            deliver=self.settler.telling.deliver,
-        )
+        super().__init__(store, config, name, lane, shared, channel)
         fetch_lock = Lock()
-        self.runners = [Runner(self, n, fetch_lock) for n in range(config.threads_of(lane))]
-        self.batch_monitor = BatchMonitor(self.runners, self.loop, self.sizer)
+        self.runners: list[Runner] = [Runner(self, n, fetch_lock) for n in range(config.threads_of(lane))]
+        self.batch_monitor = BatchMonitor(self.runners, self.loop, self.sizer, self.batch_begins)
         self.lease_check = LeaseCheck(store, self._running)
         self.agreement = Agreement(store, name, self.holding, self.lease_check.queues.add)
-
-    def _size(self, queue: str) -> int:
-        if self.lane is Lane.ALONE:
-            return 1
-        size = self.sizer.size(queue)
-        return min(size, max(self.config.max_jobs - self.claimed, 1)) if self.config.max_jobs else size
-
-    def count_claimed(self, jobs: int) -> None:
-        """Count the jobs that a runner has claimed.  The runner holds the fetch lock: no other thread can claim before
-        the gate is closed."""
-        self.claimed += jobs
-        if self.config.max_jobs and self.claimed >= self.config.max_jobs and not self.gate.final:
-            claimed = counted(self.claimed, "job")
-            logger.info("%s has claimed %s; when they are done, it is replaced", self.name, claimed)
-            self.gate.retire()
-            self.channel.send({"is": "retiring"})
-            self.signals.wake()
-
-    def may_run(self, claims: Sequence[Claim]) -> bool:
-        """May the runner, which holds the fetch lock, run the jobs it has claimed?  False: one of them is a suspect,
-        and this child lost the right to run suspects after it had sent the claim."""
-        if any(claim.suspect for claim in claims):
-            self.on_trial = self.tries
-            return self.tries
-        return True
-
-    def trial_is_over(self) -> None:
-        """The jobs that a runner claimed have ended: if one was a suspect, tell the main thread."""
-        if self.on_trial:
-            self.on_trial = False
-            self.signals.wake()
 
     # -- the main thread -------------------------------------------------------
 

@@ -18,7 +18,7 @@ from django_jobs.events.receivers import Telling
 from django_jobs.exceptions import StoreError
 from django_jobs.execution.settle import as_done, settle, settle_successes
 from django_jobs.runtime import database_connections
-from django_jobs.runtime.faults import end_process
+from django_jobs.runtime.faults import faults_end_process
 from django_jobs.stores.contract.batches import in_batches
 from django_jobs.stores.contract.store import MAX_BATCH, Store
 from django_jobs.worker.child.holdings import Holding
@@ -83,10 +83,8 @@ class Settler:
                     self._thread.start()
 
     def _run(self) -> None:
-        try:
+        with faults_end_process():
             self._serve()
-        except BaseException:
-            end_process()
 
     def _serve(self) -> None:
         while True:
@@ -130,7 +128,8 @@ class Settler:
         except StoreError as error:
             self._pause = self._retry_state(queue).failed(error)
             return False
-        self._retry_state(queue).worked()
+        if (retry_state := self._retry_states.get(queue)) is not None and retry_state.is_on:
+            retry_state.worked()
         if not is_batch or anybody_listens(recorded):
             for attempted in recorded:
                 announce(attempted, self.telling.deliver)

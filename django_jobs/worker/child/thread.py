@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Succeeded
@@ -18,11 +18,9 @@ from django_jobs.core.values import Claim, Claimed
 from django_jobs.exceptions import StoreError
 from django_jobs.execution.executor import Prepared
 from django_jobs.runtime import database_connections
-from django_jobs.runtime.faults import end_process
+from django_jobs.runtime.faults import faults_end_process
+from django_jobs.worker.child.parts import Parts
 from django_jobs.worker.shared_memory import Thread as Notes
-
-if TYPE_CHECKING:
-    from django_jobs.worker.child.process import Child
 
 logger = logging.getLogger("django_jobs.worker")
 T = TypeVar("T")
@@ -35,7 +33,7 @@ class Runner:
     taken once.
     """
 
-    def __init__(self, child: Child, number: int, fetch_lock: Lock) -> None:
+    def __init__(self, child: Parts, number: int, fetch_lock: Lock) -> None:
         self.child, self.fetch_lock = child, fetch_lock
         #: this thread's part of the shared memory, which the parent reads.
         self.notes = Notes(child.shared, number)
@@ -57,11 +55,9 @@ class Runner:
 
     def _run(self) -> None:
         database_connections.this_thread_runs_jobs()
-        try:
+        with faults_end_process():
             while not self.child.gate.final:
                 self._turn()
-        except BaseException:
-            end_process()
 
     def _turn(self) -> None:
         """Claim once, and run the claimed jobs."""
@@ -115,7 +111,8 @@ class Runner:
     def _run_batch(self, queue: str, claimed: Claimed) -> None:
         child, gate = self.child, self.child.gate
         started = self.batch_since
-        child.batch_monitor.look()
+        if not child.batch_begins.is_set():
+            child.batch_begins.set()
         while not gate.draining:
             try:
                 number, claim = self.waiting.popleft()

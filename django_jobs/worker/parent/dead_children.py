@@ -7,23 +7,18 @@ and another worker recovers the jobs.
 from __future__ import annotations
 
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
-from django_jobs.core import registry
-from django_jobs.core.attempt import Attempted, waited
-from django_jobs.core.outcome import AnyFailure, Dead, Outcome, after_failure, failed_attempt
+from django_jobs.core.attempt import Attempted
 from django_jobs.core.values import Claim, JobInfo, State
-from django_jobs.events.announce import announce, announce_recovered
+from django_jobs.events.announce import announce_recovered
 from django_jobs.events.signal_events import Deliver
-from django_jobs.exceptions import CorruptRecord, StoreError, UnknownJob
-from django_jobs.execution.settle import settle
+from django_jobs.exceptions import StoreError
+from django_jobs.execution.settle import end, failed_elsewhere
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
-from django_jobs.serialization.record import decode
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.parent.children import StartedJob
 from django_jobs.worker.retry import RetryState
@@ -80,8 +75,8 @@ class DeadChildren:
         try:
             if dead_child.timed_out is not None:
                 dead_child.verdict = dead_child.verdict or self._verdict(dead_child.worker, dead_child.timed_out)
-                if dead_child.verdict and (recorded := settle(self.store, dead_child.verdict)):
-                    announce(recorded, self.deliver)
+                if dead_child.verdict:
+                    end(self.store, dead_child.verdict, self.deliver)
                 dead_child.timed_out = None
             elif self._take_back(dead_child, dead_child.queues[0]) < _LIMIT:
                 dead_child.queues.popleft()
@@ -126,35 +121,10 @@ class DeadChildren:
         claim = claim_of(info, worker)
         limit = (job.timeout or 0) / 1000
         error = TimeoutError(f"The attempt ran longer than its time limit of {limit:g} s and was ended.")
-        return overdue_attempt(claim, error, self.store.now(), run_ms=int((monotonic() - job.at) * 1000))
+        return failed_elsewhere(claim, error, "timeout", self.store.now(), int((monotonic() - job.at) * 1000))
 
 
 def claim_of(info: JobInfo, worker: str) -> Claim:
     """Return the claim of a running job, rebuilt from what the store says of it."""
     known = info.failures, info.crashes, info.parked_at, info.at, worker
     return Claim(info.id, info.queue, info.token, info.record, *known, since=info.since)
-
-
-def overdue_attempt(claim: Claim, error: TimeoutError, now: int, *, run_ms: int = -1) -> Attempted:
-    """Return how the attempt of `claim` ends because it took too long, decided as for any failure."""
-    log = failed_attempt(
-        error, number=claim.attempt, at=now, run_ms=run_ms, worker=claim.worker, outcome="timeout"
-    )._replace(traceback="")
-    try:
-        job = decode(claim.id, claim.queue, claim.record)
-    except CorruptRecord:
-        return Attempted(claim, Dead(log._replace(outcome="corrupt")), error=error)
-    definition = None
-    with suppress(UnknownJob):
-        definition = registry.get(job.name)
-    outcome: Outcome = after_failure(
-        error,
-        definition or AnyFailure(),
-        log,
-        max_attempts=job.options.max_attempts,
-        on_exhausted=job.options.on_exhausted,
-        at_most_once=job.controls.at_most_once,
-        jitter=random.random(),
-    )
-    wait_ms = waited(claim, job)
-    return Attempted(claim, outcome, job.name, None, definition, error, run_ms, wait_ms, job.controls)

@@ -10,7 +10,6 @@ import pytest
 from django.test import override_settings
 
 from django_jobs import QueueFull, get_job
-from django_jobs.core.attempt import waited
 from django_jobs.core.values import Added, Attempt, Claim, NewJob
 from django_jobs.enqueue import request
 from django_jobs.serialization import arguments
@@ -122,7 +121,7 @@ def test_whatever_the_clock_of_the_producer_ages_are_by_that_of_the_store(
     assert [decode(info.id, "default", info.record).enqueued_at for info in found if info] == [clock.now - 2_000] * 5
     assert store.stats(["default"])[0].latency == 2_000
     held = claim(store)
-    assert waited(held, decode(held.id, "default", held.record)) == 2_000
+    assert held.waited(decode(held.id, "default", held.record)) == 2_000
 
 
 def test_many_large_jobs_go_in_calls_of_bounded_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,8 @@ from django_jobs.conf import QueueSettings
 from django_jobs.core.context import RunningJob
 from django_jobs.core.values import Lane
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.child.fetcher import LONGEST_WAIT, Fetcher
+from django_jobs.worker.child.fetcher import LONGEST_WAIT, Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
-from django_jobs.worker.clock import StoreClock
 from tests.integration.workers import WorkerSite, site
 
 __all__ = ["site"]

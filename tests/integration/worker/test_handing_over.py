@@ -16,9 +16,8 @@ from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Lane
 from django_jobs.stores.contract.store import Store
 from django_jobs.stores.redis import RedisStore
-from django_jobs.worker.child.fetcher import LONGEST_WAIT, LOOK_ROUND, Fetcher
+from django_jobs.worker.child.fetcher import LONGEST_WAIT, LOOK_ROUND, Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
-from django_jobs.worker.clock import StoreClock
 from tests.integration.workers import WorkerSite
 from tests.support.pace import Pace
 from tests.support.waiting import wait_until
