@@ -9,8 +9,10 @@ from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.pages import PAGE, Page, page, queue_names
 from django_jobs.browse.search import Match, Scan, error_groups, find, scan
 from django_jobs.browse.snapshot import publish_snapshot
+from django_jobs.browse.why import ASKED, reason_payload, why
 
 __all__ = [
+    "ASKED",
     "PAGE",
     "ErrorGroup",
     "Groups",
@@ -31,8 +33,10 @@ __all__ = [
     "publish_snapshot",
     "queue_names",
     "queue_stats",
+    "reason_payload",
     "scan",
     "series",
     "signature_of",
     "unknown_names",
+    "why",
 ]

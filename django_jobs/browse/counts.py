@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_jobs.conf import get_settings
-from django_jobs.core.values import Pause, QueueStats, State
+from django_jobs.core.queue_stats import read_pause, signed
+from django_jobs.core.values import QueueStats, State
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.documents import BROKEN
 
@@ -95,14 +96,16 @@ def count(stats: Iterable[QueueStats], names: list[str], at: int = 0) -> JobCoun
 
 def write_stats(stats: QueueStats) -> dict[str, Any]:
     """Return one queue's numbers as an entry of the snapshot."""
-    paused = [stats.paused.reason, stats.paused.until, stats.paused.since] if stats.paused else None
+    paused = (
+        [signed(stats.paused.reason, stats.paused.by), stats.paused.until, stats.paused.since] if stats.paused else None
+    )
     return {"counts": {k: v for k, v in stats.counts.items() if v}, "latency": stats.latency, "paused": paused}
 
 
 def read_stats(queue: str, entry: Mapping[str, Any]) -> QueueStats:
     """Read what write_stats wrote."""
     counts = {state.value: entry["counts"].get(state, 0) for state in State}
-    return QueueStats(queue, counts, entry["latency"], Pause(*entry["paused"]) if entry["paused"] else None)
+    return QueueStats(queue, counts, entry["latency"], read_pause(*entry["paused"]) if entry["paused"] else None)
 
 
 def read_buckets(document: Mapping[str, Any], period: str) -> Buckets:

@@ -12,6 +12,23 @@ class Pause(NamedTuple):
     reason: str = ""
     until: int = 0
     since: int = 0
+    #: who paused it; "" if that is not known.
+    by: str = ""
+
+
+#: Between reason and person in the stored text.  Older versions show both as the reason.
+_BY = "\0"
+
+
+def signed(reason: str, by: str) -> str:
+    """Return a pause's reason and the person as one text, as stores keep it."""
+    return f"{reason.replace(_BY, ' ')}{_BY}{by.replace(_BY, ' ')}" if by else reason.replace(_BY, " ")
+
+
+def read_pause(text: str, until: int, since: int) -> Pause:
+    """Return a pause; `text` is what `signed` returned."""
+    reason, _, by = text.partition(_BY)
+    return Pause(reason, until, since, by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,12 +184,12 @@ def retry_as_seen(info: JobInfo) -> bool:
     return bool(get_store().revive(info.queue, [info.id], at=info.at))
 
 
-def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
-    """Close a queue, or one job type in it, until `until` (ms; 0 = no end) or until it is resumed."""
+def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
+    """Close a queue, or one job type in it, until `until` (ms; 0 = no end) or until it is resumed.  `by`: who does."""
     check_queue(queue)
     if name is not None:
         check_name(name, "pause")
-    get_store().pause(queue, name=name, reason=reason[:500], until=until)
+    get_store().pause(queue, name=name, reason=reason[:500], until=until, by=by[:200])
 
 
 def resume(queue: str, *, name: str | None = None) -> None:

@@ -38,7 +38,8 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         page = waiting.pop()
         if page not in seen:
             seen.add(page)
-            waiting += [(page.parent / link).resolve() for link in links(page) if link.split("#")[0].endswith(".md")]
+            targets = [link.split("#")[0] for link in links(page)]
+            waiting += [(page.parent / target).resolve() for target in targets if target.endswith(".md")]
     assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= seen
 
 

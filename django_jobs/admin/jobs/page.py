@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
 
-from django_jobs import operations
+from django_jobs import browse, operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
@@ -17,7 +17,7 @@ from django_jobs.admin.jobs import actions
 from django_jobs.admin.jobs.forms import ArgumentsForm
 from django_jobs.admin.jobs.rows import checkin
 from django_jobs.browse import Match
-from django_jobs.core.values import FINISHED, WAITING, Job, JobInfo, Pause, State
+from django_jobs.core.values import FINISHED, WAITING, Job, JobInfo, State
 from django_jobs.exceptions import (
     CorruptRecord,
     DuplicateJob,
@@ -27,6 +27,7 @@ from django_jobs.exceptions import (
     PayloadError,
     UnknownJob,
 )
+from django_jobs.formatting import exact
 from django_jobs.serialization import payloads
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.record import decode, name_of
@@ -91,7 +92,7 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
         "attempts": list(reversed(info.attempts)),
         "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
         "finished": info.state in FINISHED,
-        "pause": pause_over(console, info),
+        "why": why_of(console, info),
     }
     try:
         job = decode(info.id, info.queue, info.record)
@@ -101,12 +102,14 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
     return context | readable_part(console, info, job)
 
 
-def pause_over(console: Console, info: JobInfo) -> Pause | None:
-    """Return the pause that keeps a waiting job from starting, from the same counts as the head of the page."""
-    stats = console.counted.queues.get(info.queue)
-    if stats is None or info.state in FINISHED or info.state is State.RUNNING:
+def why_of(console: Console, info: JobInfo) -> dict[str, Any] | None:
+    """Return why a waiting job does not start, or why a running one does not go on; None for a finished job."""
+    if info.state in FINISHED:
         return None
-    return stats.paused or stats.paused_types.get(name_of(info.record))
+    _, reason = browse.why(info, console.counted)
+    address = {"queue": "queue", "job": "job", "workers": "workers", "queues": "queues"}
+    url = console.url(address[reason.link[0]], *reason.link[1:]) if reason.link else ""
+    return {"text": reason.text(exact), "cause": reason.cause, "since": reason.since, "url": url}
 
 
 def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:

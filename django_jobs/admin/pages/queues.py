@@ -102,7 +102,8 @@ def post(console: Console, queue: str) -> HttpResponse:
     name = form.cleaned_data["name"] or None
     try:
         if data["do"] == "pause":
-            operations.pause(queue, name=name, reason=form.cleaned_data["reason"], until=form.cleaned_data["until"])
+            by, given = console.request.user.get_username(), form.cleaned_data
+            operations.pause(queue, name=name, reason=given["reason"], until=given["until"], by=by)
         else:
             operations.resume(queue, name=name)
     except JobsError as error:

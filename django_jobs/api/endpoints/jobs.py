@@ -15,6 +15,7 @@ from django_jobs import archive, browse, operations
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
+from django_jobs.api.common.reasons import Why
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import call_of, find, look, shown
 from django_jobs.conf import get_settings
@@ -151,6 +152,14 @@ def get_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
     principal = require(request, Scope.READ, Scope.ENQUEUE, job=name)
     info, archived = find(id, name=name)
     return JsonResponse(shown(info, principal, archived=archived))
+
+
+@router.get("/v1/jobs/{name}/{id}/why", response=Why, summary="Why it does not start")
+def why(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
+    """Why the job does not start, as one word and one sentence; or that it has started, or has ended."""
+    require(request, Scope.READ, job=name)
+    info, _ = find(id, name=name)
+    return JsonResponse(browse.reason_payload(*browse.why(info)))
 
 
 @router.get("/v1/jobs/{id}", response=schemas.Job, summary="Get by id only")

@@ -31,11 +31,12 @@ def list_queues(request: HttpRequest) -> JsonResponse:
 def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest) -> JsonResponse:
     """Start no more jobs of this queue, or of one job type in it.  Running jobs finish.  `{}` pauses the whole queue,
     which a token that is limited to some job types may not do."""
-    require(request, Scope.MANAGE, job=body.job)
+    principal = require(request, Scope.MANAGE, job=body.job)
     if body.job is None:
         require_all_jobs(request)
     until = 0 if body.until is None else moment(body.until, "until")
-    operations.pause(name, name=body.job, reason=clean(body.reason, 500), until=until)
+    reason = clean(body.reason, 500)
+    operations.pause(name, name=body.job, reason=reason, until=until, by=f"{principal.name} (HTTP)")
     return JsonResponse(described(browse.queue_stats([name])[0]))
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from hashlib import sha256
 from time import monotonic
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.http import HttpRequest, JsonResponse
 from ninja import Router
 
+from django_jobs import browse
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
@@ -23,7 +26,7 @@ from django_jobs.core.values import Claim, JobInfo, Lane, State
 from django_jobs.enqueue.request import DIGEST_LENGTH
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
-from django_jobs.exceptions import CorruptRecord, UnknownQueue
+from django_jobs.exceptions import CorruptRecord, StoreError, UnknownQueue
 from django_jobs.execution import replicas
 from django_jobs.execution.remote_reports import fail, succeed
 from django_jobs.remote import is_pulled, known
@@ -31,6 +34,7 @@ from django_jobs.remote.data import stored_data
 from django_jobs.remote.push import HOLDER
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.store import Store
 
 router = Router(tags=["work"])
 #: A check-in message is cut after this many bytes.
@@ -39,6 +43,9 @@ MAX_MESSAGE = 1024
 LOOK_EVERY = 2.0
 #: In a queue with both kinds of jobs, one claim skips up to this many jobs for Django workers.
 MOST_OTHERS = 100
+#: Seconds between two notes that a queue was asked for work.
+ASKED_EVERY = 10.0
+_noted: WeakKeyDictionary[Store, dict[str, float]] = WeakKeyDictionary()
 
 
 @router.post(
@@ -51,6 +58,7 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
     """Claim jobs to run.  You hold each job until you report its end, or until you send nothing for `lease` seconds."""
     principal = require(request, Scope.WORK)
     check_pull_queue(name, principal)
+    note_asked(name)
     deadline = monotonic() + body.wait
     taken = take(name, body)
     while not taken and (left := deadline - monotonic()) > 0:
@@ -58,6 +66,16 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
         get_store().wait_for_work([name], min(left, LOOK_EVERY))
         taken = take(name, body)
     return JsonResponse({"jobs": taken})
+
+
+def note_asked(queue: str) -> None:
+    """Leave in the store, every few seconds, that a remote worker asks this queue for work: see browse/why.py."""
+    store, now = get_store(), monotonic()
+    noted = _noted.setdefault(store, {})
+    if now - noted.get(queue, -ASKED_EVERY) >= ASKED_EVERY:
+        noted[queue] = now
+        with suppress(StoreError):  # it decides nothing, and the claim that follows meets the same error
+            store.update_document(browse.ASKED, {queue: store.now()})
 
 
 def check_pull_queue(queue: str, principal: Principal) -> None:

@@ -9,6 +9,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "stats": looking.STATS,
     "list": looking.LIST,
     "show": looking.SHOW,
+    "why": looking.WHY,
     "workers": looking.WORKERS,
     "retry": acting.RETRY,
     "delete": acting.DELETE,

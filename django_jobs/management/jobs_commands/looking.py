@@ -132,6 +132,16 @@ def show(options: Mapping[str, Any]) -> Answer:
     return Answer(payload | {"log": log}, "\n".join(lines))
 
 
+def why(options: Mapping[str, Any]) -> Answer:
+    names = [options["queue"]] if options["queue"] else browse.queue_names()
+    info = browse.find(options["id"], names)
+    if info is None:
+        raise JobNotFound(f"No job {options['id']!r} is known; it may have left the history.")
+    data = browse.reason_payload(*browse.why(info))
+    since = f" (since {data['since']})" if data["since"] else ""
+    return Answer(data, f"{data['state']}, {data['cause']}{since}: {plain(data['reason'], 1000)}")
+
+
 def workers(options: Mapping[str, Any]) -> Answer:
     found = get_store().workers()
     data = [{**each.info, "name": each.name, "seen_at": iso(each.seen_at)} for each in found]
@@ -157,4 +167,5 @@ def ago(ms: int) -> str:
 STATS = Subcommand("Show counts per state and queue, totals and workers.", no_arguments, stats)
 LIST = Subcommand("List the jobs in one state.", list_arguments, list_jobs)
 SHOW = Subcommand("Show everything about one job.", show_arguments, show)
+WHY = Subcommand("Show why a job does not start.", show_arguments, why)
 WORKERS = Subcommand("List the running workers.", no_arguments, workers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +35,7 @@ def pause(options: Mapping[str, Any]) -> Answer:
     until = get_store().now() + int(seconds * 1000) if seconds else 0
     queues, name = chosen(options)
     for queue in queues:
-        operations.pause(queue, name=name, reason=options["reason"], until=until)
+        operations.pause(queue, name=name, reason=options["reason"], until=until, by=user())
     return answer("paused", queues, name)
 
 
@@ -43,6 +44,14 @@ def resume(options: Mapping[str, Any]) -> Answer:
     for queue in queues:
         operations.resume(queue, name=name)
     return answer("resumed", queues, name)
+
+
+def user() -> str:
+    """Return the name of the user of this shell, for those who meet the pause."""
+    try:
+        return f"{getpass.getuser()} (shell)"
+    except (OSError, KeyError, ImportError):  # a container's user may have no name
+        return "shell"
 
 
 def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:

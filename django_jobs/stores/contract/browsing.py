@@ -6,7 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from django_jobs.core.standing import Standing
 from django_jobs.core.values import Faults, JobInfo, QueueStats, State, WorkerInfo
+
+#: No more jobs than these need be counted before a job, and no more holders of a limit be named.
+MOST_AHEAD, MOST_HOLDERS = 10_000, 3
 
 
 class Remembered(NamedTuple):
@@ -81,6 +85,16 @@ class BrowsingStore(ABC):
         Order: queued in the order they will run (lane shared, then alone); scheduled and retry by due time; running by
         claim time; blocked by key; finished by end time.  `reverse` reverses the order (newest first for finished
         jobs)."""
+
+    @abstractmethod
+    def standing(self, queue: str, id: str, limit_key: str | None = None) -> Standing:
+        """Return where the job stands among others; `limit_key`: that of its controls.  A queue may change between
+        two of the reads, so a caller compares `state` with JobInfo.  At most MOST_AHEAD jobs need be counted."""
+
+    @abstractmethod
+    def refusal(self, queue: str) -> str:
+        """Return why the store does not take changes now, in its own words, although it can be read: it is a replica,
+        its disk is full; "" if it does, or if this user may not ask."""
 
     @abstractmethod
     def stats(self, queues: Sequence[str]) -> list[QueueStats]:

@@ -62,8 +62,9 @@ class OperatingStore(ABC):
         """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the moved ids."""
 
     @abstractmethod
-    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
-        """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish."""
+    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
+        """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish.
+        `by`: who pauses it, to be shown with the reason."""
 
     @abstractmethod
     def resume(self, queue: str, *, name: str | None = None) -> None:

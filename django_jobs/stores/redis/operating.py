@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django_jobs.core.queue_stats import signed
 from django_jobs.core.values import Edited, State
 from django_jobs.stores.contract.documents import read_entry
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
@@ -55,8 +56,8 @@ class RedisOperating(RedisPart, OperatingStore):
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
         return texts(self._run_once("reschedule", queue, run_at, *ids)) if ids else []
 
-    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
-        self._run_once("pause", queue, name or "", until, reason)
+    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
+        self._run_once("pause", queue, name or "", until, signed(reason, by))
 
     def resume(self, queue: str, *, name: str | None = None) -> None:
         self._run_once("resume", queue, name or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django_jobs.core import queue_stats
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.redis.base import RedisPart
@@ -106,7 +107,7 @@ def read_pause(text: bytes) -> Pause:
     """Read a value of `paused`: until:since:reason."""
     until, _, rest = text.partition(b":")
     since, _, reason = rest.partition(b":")
-    return Pause(
+    return queue_stats.read_pause(
         reason.decode(errors="replace"),
         int(until) if until.isdigit() else 0,
         int(since) if since.isdigit() else 0,

@@ -18,11 +18,20 @@ from django_jobs.stores.redis.operating import RedisOperating
 from django_jobs.stores.redis.reconciling import RedisReconciling
 from django_jobs.stores.redis.running import RedisRunning
 from django_jobs.stores.redis.settling import RedisSettling
+from django_jobs.stores.redis.standing import RedisStanding
 from django_jobs.stores.redis.upkeep import RedisUpkeep
 
 
 class RedisStore(
-    RedisRunning, RedisSettling, RedisReconciling, RedisUpkeep, RedisOperating, RedisEnds, RedisBrowsing, Store
+    RedisRunning,
+    RedisSettling,
+    RedisReconciling,
+    RedisUpkeep,
+    RedisOperating,
+    RedisEnds,
+    RedisBrowsing,
+    RedisStanding,
+    Store,
 ):
     """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster."""
 

@@ -7,7 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, Pause, QueueStats, State
+from django_jobs.core.queue_stats import read_pause
+from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, QueueStats, State
 from django_jobs.formatting import counted
 from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered
 from django_jobs.stores.sqlite.base import SqlitePart
@@ -105,7 +106,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
         first = "SELECT min(at) FROM jobs WHERE queue = ? AND state = ? AND at <= ?"
         found = [oldest, *(view.value(first, queue, state, view.now) for state in (State.SCHEDULED, State.RETRY))]
         since = min((at for at in found if at is not None), default=None)
-        pauses = {name: Pause(*rest) for name, rest in view.pauses().items()}
+        pauses = {name: read_pause(*rest) for name, rest in view.pauses().items()}
         totals = dict.fromkeys(_TOTALS, 0)
         totals |= connection.execute("SELECT event, n FROM totals WHERE queue = ?", (queue,))
         return QueueStats(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from django_jobs.core.queue_stats import signed
 from django_jobs.core.values import FINISHED, PLAIN, WAITING, Attempt, Controls, Edited, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
@@ -111,9 +112,9 @@ class SqliteOperating(SqlitePart, OperatingStore):
 
         return self._each(queue, ids, to_scheduled)
 
-    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0) -> None:
+    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
         with self.writing(queue) as move:
-            values = (queue, name or "", until, move.now, reason)
+            values = (queue, name or "", until, move.now, signed(reason, by))
             move.execute("INSERT OR REPLACE INTO pauses VALUES (?, ?, ?, ?, ?)", values)
 
     def resume(self, queue: str, *, name: str | None = None) -> None:

@@ -17,6 +17,7 @@ from django_jobs.stores.sqlite.locking import writer_of
 from django_jobs.stores.sqlite.operating import SqliteOperating
 from django_jobs.stores.sqlite.repairing import SqliteRepairing
 from django_jobs.stores.sqlite.settling import SqliteSettling
+from django_jobs.stores.sqlite.standing import SqliteStanding
 from django_jobs.stores.sqlite.waiting import SqliteWaiting
 
 
@@ -31,6 +32,7 @@ class SqliteStore(
     SqliteFleet,
     SqliteEnds,
     SqliteBrowsing,
+    SqliteStanding,
     Store,
 ):
     """Jobs in one SQLite file, shared by the processes of one machine; or in the memory of this process.

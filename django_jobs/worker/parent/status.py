@@ -7,10 +7,14 @@ import socket
 from time import time
 from typing import Any
 
+from django_jobs import __version__
 from django_jobs.core.registry import digest
 from django_jobs.formatting import counted
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.children import ChildProcesses
+
+#: Names of closed queues in a description, which every worker sends with every heartbeat.
+MOST_NAMED = 100
 
 
 class WorkerStatus:
@@ -59,6 +63,8 @@ class WorkerStatus:
             "started_at": self.started_at,
             "queues": self.config.queue_names,
             "closed": len(self.child_processes.closed),
+            "closed_queues": sorted(self.child_processes.closed)[:MOST_NAMED],
+            "version": __version__,
             "knows": digest(),
             "processes": self.config.processes,
             "threads": self.config.threads,

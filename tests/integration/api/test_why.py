@@ -1,0 +1,48 @@
+"""`GET …/why`: the same answer as in the console, for callers who may read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django_jobs.stores.contract.store import Store
+from tests.conftest import Clock
+from tests.integration.api.conftest import Api
+
+
+def test_a_caller_learns_why_a_job_does_not_start(api: Api, store: Store) -> None:
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    assert api.get("v1/jobs/tests.greet/1/why").json() | {"since": None} == {
+        "id": "1", "queue": "default", "state": "queued", "cause": "no_workers", "reason": "No worker runs.",
+        "since": None, "until": None, "about": {"kind": "workers"},
+    }  # fmt: skip
+    api.post("v1/queues/default/pause", {"reason": "moving house"})
+    answer = api.get("v1/jobs/tests.greet/1/why").json()
+    assert (answer["cause"], answer["about"]) == ("queue_paused", {"kind": "queue", "name": "default"})
+    assert "by token 0 (HTTP)" in answer["reason"]
+
+
+def test_it_needs_the_scope_and_the_job(api: Api, store: Store) -> None:
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    assert Api("enqueue").get("v1/jobs/tests.greet/1/why").status_code == 403
+    assert Api("read", jobs=("tests.other",)).get("v1/jobs/tests.greet/1/why").status_code == 403
+    assert Api("read").get("v1/jobs/tests.greet/1/why").status_code == 200
+    assert Api("read").get("v1/jobs/tests.greet/2/why").status_code == 404
+    assert Api("read").get("v1/jobs/tests.charge/1/why").status_code == 404
+
+
+def test_a_job_that_remote_workers_fetch_waits_for_one_that_asks(
+    api: Api, store: Store, kind: str, clock: Clock, claim: Callable[..., list[dict[str, Any]]]
+) -> None:
+    for id in ("1", "2", "3"):
+        api.put(f"v1/jobs/{kind}/{id}", {"data": {}})
+    answer = api.get(f"v1/jobs/{kind}/3/why").json()
+    assert (answer["cause"], answer["since"]) == ("not_fetched", None)
+    assert [each["id"] for each in claim()] == ["1"]
+    answer = api.get(f"v1/jobs/{kind}/3/why").json()
+    assert (answer["cause"], answer["reason"][-2:]) == ("fetched", "1.")
+    assert api.get(f"v1/jobs/{kind}/1/why").json()["cause"] == "running_remotely"
+    clock.advance(61_000)
+    answer = api.get(f"v1/jobs/{kind}/3/why").json()
+    assert answer["cause"] == "not_fetched"
+    assert answer["since"].startswith("2027-")
