@@ -1,7 +1,8 @@
 """The suite side by side: files are shared out among the processes of pytest-xdist, tests that measure time come last.
 
-`pytest -n 4` runs whole files in four processes (what a module's fixture made serves all its tests).  Tests marked
-`timed` wait until three of the processes have ended, with the servers they had; the fourth runs them one by one.
+`pytest -n 4` runs in stages.  First, whole files in four processes (what a module's fixture made serves all its tests).
+Then tests marked `timed(beside=1)` in two processes, when the others have ended with the servers they had: their
+bounds are seconds.  Last, tests marked `timed` one by one in one process: their bounds are less.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 from itertools import groupby
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +25,13 @@ _FOLDER = pytest.StashKey["TemporaryDirectory[str]"]()
 LONG = ("tests/survival/", "tests/integration/", "tests/browser/", "tests/docs/")
 
 
+class Stage:
+    """Tests that `width` processes share, in parts that one process runs in order."""
+
+    def __init__(self, width: int, parts: list[list[int]]) -> None:
+        self.width, self.parts = width, parts
+
+
 class SideBySide:
     """A scheduler of pytest-xdist: see `xdist.scheduler.protocol.Scheduling` for who calls what."""
 
@@ -32,10 +41,11 @@ class SideBySide:
         self._collections: dict[WorkerController, list[str]] = {}
         self._sent: dict[WorkerController, list[int]] = {}
         self._ids: list[str] | None = None
-        #: Files not yet given to anybody; tests that measure time, and who shall run them.
-        self._files: list[list[int]] = []
-        self._timed: list[int] = []
-        self._keeper: WorkerController | None = None
+        #: The stage that runs, and those after it.
+        self._stages: list[Stage] = []
+        #: Processes that go on in the next stage, each with one test of it that it cannot begin; empty while a stage
+        #: has parts to share out.
+        self._keepers: dict[WorkerController, int] = {}
 
     @property
     def nodes(self) -> list[WorkerController]:
@@ -48,12 +58,12 @@ class SideBySide:
     @property
     def tests_finished(self) -> bool:
         """Can every process be told that there is nothing more?  One that has a single test waits for that word."""
-        left = self._files or self._timed
+        left = self._keepers or any(stage.parts for stage in self._stages)
         return self.collection_is_completed and not left and all(len(sent) < 2 for sent in self._sent.values())
 
     @property
     def has_pending(self) -> bool:
-        return bool(self._files or self._timed or any(self._sent.values()))
+        return any(stage.parts for stage in self._stages) or any(self._sent.values())
 
     def add_node(self, node: WorkerController) -> None:
         self._sent[node] = []
@@ -62,14 +72,12 @@ class SideBySide:
         self._collections[node] = list(collection)
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        if item_index in self._timed:
-            self._timed.remove(item_index)
         self._sent[node].remove(item_index)
         self._share_out()
 
     def mark_test_pending(self, item: str) -> None:
         assert self._ids is not None
-        self._files.insert(0, [self._ids.index(item)])
+        self._stages[0].parts.insert(0, [self._ids.index(item)])
         self._share_out()
 
     def remove_pending_tests_from_node(self, node: WorkerController, indices: Sequence[int]) -> None:
@@ -78,14 +86,13 @@ class SideBySide:
     def remove_node(self, node: WorkerController) -> str | None:
         """It has ended.  Returns the test during which it died, if it did; those it had not begun go to others."""
         sent = self._sent.pop(node)
+        held = self._keepers.pop(node, None)
+        if held is not None:  # it was not told to begin this one
+            sent.remove(held)
+            self._stages[1].parts.insert(0, [held])
         died = sent.pop(0) if sent else None
-        if died in self._timed:
-            self._timed.remove(died)
-        if node is self._keeper:
-            self._keeper = None
-        again = [index for index in sent if index not in self._timed]
-        if again:
-            self._files.insert(0, again)
+        if sent:
+            self._stages[0].parts.insert(0, sent)
         self._share_out()
         return None if died is None or self._ids is None else self._ids[died]
 
@@ -95,12 +102,14 @@ class SideBySide:
             if not self._agree():
                 return
             self._ids = next(iter(self._collections.values()))
-            timed = set(json.loads(self._told.read_text()))
+            beside: dict[str, int] = json.loads(self._told.read_text())
             numbered = sorted(enumerate(self._ids), key=lambda entry: rank(entry[1]))
-            self._timed = [index for index, id in numbered if id in timed]
-            others = [(index, id) for index, id in numbered if id not in timed]
+            others = [(index, id) for index, id in numbered if id not in beside]
             by_file = groupby(others, key=lambda entry: path(entry[1]))
-            self._files = [[index for index, _ in file] for _, file in by_file]
+            self._stages = [Stage(self._expected, [[index for index, _ in file] for _, file in by_file])]
+            for number in sorted(set(beside.values()), reverse=True):
+                parts = [[index] for index, id in numbered if beside.get(id) == number]
+                self._stages.append(Stage(number + 1, parts))
         self._share_out()
 
     def _agree(self) -> bool:
@@ -114,23 +123,35 @@ class SideBySide:
         return found
 
     def _share_out(self) -> None:
-        """Give files to whoever has less than two tests: it begins a test when it knows the next one, or the end."""
-        nodes = [node for node in self._sent if not node.shutting_down]
-        for node in nodes:
-            while self._files and len(self._sent[node]) < 2 and (node is not self._keeper or nodes == [node]):
-                self._send(node, self._files.pop(0))
-        if self._files or not self._collections:
+        """Give parts to whoever has less than two tests: it begins a test when it knows the next one, or the end."""
+        if not self._collections or not self._stages:
             return
-        if self._timed and self._keeper is None and nodes:
-            # It holds the first of them, and cannot begin it before it is told the next one, or the end.
-            self._keeper = nodes[-1]
-            self._send(self._keeper, self._timed[:1])
+        for node in list(self._sent)[self._stages[0].width :]:
+            if not node.shutting_down:  # it came for one that died in an earlier stage
+                node.shutdown()
+        nodes = [node for node in self._sent if not node.shutting_down]
+        parts = self._stages[0].parts
         for node in nodes:
-            if node is not self._keeper:
+            while parts and len(self._sent[node]) < 2 and (node not in self._keepers or nodes == [node]):
+                self._send(node, parts.pop(0))
+        if parts:
+            return
+        if len(self._stages) == 1:
+            for node in nodes:
                 node.shutdown()
-            elif self.nodes == [node] and self._sent[node] == self._timed[:1]:
-                self._send(node, self._timed[1:])
+            return
+        after = self._stages[1]
+        for node in nodes[::-1]:
+            if node not in self._keepers and after.parts and len(self._keepers) < after.width:
+                # It may have one test left, and begins that when it is told this one.
+                self._keepers[node] = after.parts[0][0]
+                self._send(node, after.parts.pop(0))
+            elif node not in self._keepers:
                 node.shutdown()
+        if all(self._sent[node] == [self._keepers.get(node)] for node in self._sent):
+            self._keepers.clear()
+            del self._stages[0]
+            self._share_out()
 
     def _send(self, node: WorkerController, indices: list[int]) -> None:
         self._sent[node] += indices
@@ -165,16 +186,22 @@ def pytest_configure_node(node: WorkerController) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without other processes, too, tests that measure time come last: what others leave to be cleared away is done."""
-    items.sort(key=is_timed)
+    items.sort(key=lambda item: -beside(item) if is_timed(item) else -inf)
     if told := getattr(config, "workerinput", {}).get("timed"):
         # Each process writes the same, and none shall be read half.
         part = Path(f"{told}.{os.getpid()}")
-        part.write_text(json.dumps([item.nodeid for item in items if is_timed(item)]))
+        part.write_text(json.dumps({item.nodeid: beside(item) for item in items if is_timed(item)}))
         part.replace(told)
 
 
 def is_timed(item: pytest.Item) -> bool:
     return item.get_closest_marker("timed") is not None
+
+
+def beside(item: pytest.Item) -> int:
+    """How many other tests may run beside one that measures time."""
+    mark = item.get_closest_marker("timed")
+    return 0 if mark is None else int(mark.kwargs.get("beside", 0))
 
 
 def _list(config: pytest.Config) -> Path:
