@@ -25,9 +25,11 @@ from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.retry import cut_off
 from tests.support.cluster import running_cluster
-from tests.support.pace import Pace
+from tests.support.pace import SECONDS, Pace
 from tests.support.servers import running_redis
 from tests.support.side_by_side import (
+    beside,
+    is_timed,
     pytest_collection_modifyitems,
     pytest_configure_node,
     pytest_xdist_make_scheduler,
@@ -86,14 +88,18 @@ def _calibration() -> Iterator[Pace]:
 
 
 @pytest.fixture
-def pace(_calibration: Pace) -> Pace:
-    """Judges durations: `pace.within(began, promise)`.  A test that asks for it is `timed`."""
+def pace(_calibration: Pace, request: pytest.FixtureRequest) -> Pace:
+    """Judges durations: `pace.within(began, promise)`.
+
+    A test that asks for it runs beside one other at most; one that is marked `timed` runs alone, and only such a test
+    may judge promises of less than SECONDS."""
+    _calibration.least = SECONDS if beside(request.node) else 0.0
     return _calibration
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if "pace" in getattr(item, "fixturenames", ()):
-        item.add_marker(pytest.mark.timed)
+    if "pace" in getattr(item, "fixturenames", ()) and not is_timed(item):
+        item.add_marker(pytest.mark.timed(beside=1))
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,8 @@ while True:
 """
 #: A machine that withholds more than this is too slow to judge the program, and the test fails.
 MOST_FORGIVEN = 1.0
+#: A promise of fewer seconds is judged in a test that runs alone.
+SECONDS = 2.0
 
 
 class Pace:
@@ -37,6 +39,8 @@ class Pace:
         #: (monotonic time, share of the processor that was withheld, seconds of the longest stall), newest last: five
         #: minutes of them.
         self._samples: deque[tuple[float, float, float]] = deque(maxlen=1500)
+        #: The shortest promise that the running test may judge, in seconds.
+        self.least = 0.0
         self._meter = subprocess.Popen([sys.executable, "-c", _METER], stdout=subprocess.PIPE, text=True)
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -62,6 +66,7 @@ class Pace:
 
     def took(self, seconds: float, promise: float, what: str = "") -> float:
         """Fail unless `seconds`, which end now, are at most `promise`.  Returns them."""
+        assert promise >= self.least, f"a promise of {promise:g} s is judged alone: mark the test `timed`"
         if seconds > promise:
             now = monotonic()
             withheld = self.withheld(now - seconds, now)

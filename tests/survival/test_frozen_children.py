@@ -89,7 +89,6 @@ def freeze(site: WorkerSite, valve: Valve, *, once: bool = False) -> list[str]:
     return [*ids[:30], *ids[31:]]
 
 
-@pytest.mark.timed
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_a_frozen_process_has_not_begun_runs_elsewhere(
     site: WorkerSite, valve: Valve, pace: Pace, processes: int
@@ -139,7 +138,6 @@ def is_at_work(site: WorkerSite, pid: int, pool: Pool) -> bool:
     return wait_until(begins, "the process that was frozen begins jobs again", every=0.0)
 
 
-@pytest.mark.timed
 def test_a_worker_stops_in_time_while_a_job_holds_the_gil(site: WorkerSite, valve: Valve, pace: Pace) -> None:
     pool = site.pool(threads=4)
     quick = freeze(site, valve)
@@ -172,7 +170,6 @@ def test_the_death_of_a_frozen_process_is_charged_to_what_it_had_begun(site: Wor
     assert pool.stop() == 0
 
 
-@pytest.mark.timed
 def test_a_frozen_process_that_has_locked_the_store_is_ended(tmp_path: Path, valve: Valve, pace: Pace) -> None:
     """It would stand in the way of everybody until its lease is over."""
     site = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", LEASE=30)

@@ -296,6 +296,7 @@ def test_a_job_that_was_forgotten_since_the_look_is_no_repair(redis_store, make_
     assert redis_store._repair("default", "places", ["gone-meanwhile"]) == 0
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("fault", ["lost", "in two places", "blocked"])
 def test_one_misplaced_job_of_many_is_found_in_steps_that_hold_nobody_up(
     law_store: RedisStore, raw: redis.Redis, virtual: Clock, fault: str, pace: Pace

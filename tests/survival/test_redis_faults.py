@@ -270,6 +270,7 @@ def fill(client: redis.Redis) -> None:
             size //= 2
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("G04")
 def test_a_full_redis_refuses_new_jobs_and_drains(site: Site, server: RedisServer, pace: Pace) -> None:
     producer = site.producer()

@@ -43,6 +43,7 @@ def latest(site: Site) -> int:
     return min((max(found, default=0) for found in fires(site).values()), default=0)
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("G10", "G76")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_every_entry_fires_once_and_on_time_though_a_worker_is_stopped_at_the_second_of_firing(

@@ -15,6 +15,7 @@ from tests.support.pools import Site
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("R33", "G76", "G57")
 def test_workers_with_wrong_clocks_agree_on_leases_and_start_jobs_at_their_time(site: Site, pace: Pace) -> None:
     site.jobs_settings["LEASE"] = 2

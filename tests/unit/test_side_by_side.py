@@ -77,7 +77,9 @@ def run(tmp_path: Path) -> Callable[..., list[tuple[str, int, set[str]]]]:
             if scheduler.tests_finished:
                 for process in living:
                     process.shutdown()
-            assert (len(begun), len(living), sum(process.shutting_down for process in living)) != before, "nobody goes on"
+            assert (len(begun), len(living), sum(process.shutting_down for process in living)) != before, (
+                "nobody goes on"
+            )
         return begun
 
     return go

@@ -61,6 +61,7 @@ def test_a_job_that_has_ended_is_answered_without_waiting(used, make_job):
     assert "_listeners" not in used.__dict__
 
 
+@pytest.mark.timed
 def test_an_end_wakes_who_waits(used, make_job, threads, pace):
     for n in range(3):
         id = f"job-{n}"
@@ -90,6 +91,7 @@ def test_what_somebody_waits_for_stays_while_thousands_end(make_store, make_job,
     assert store.get(Q, "a") is None
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("end", ["bury", "discard", "cancel", "kill", "retry", "expire"])
 def test_every_other_end_is_raised(used, make_job, clock, threads, pace, end):
     took = []
@@ -129,6 +131,7 @@ def test_a_job_that_is_deleted_is_told_too(used, make_job, threads):
         waiting.result(10)
 
 
+@pytest.mark.timed
 def test_a_time_limit_is_exact(used, make_job, pace):
     enqueue(used, make_job("a"))
     for _ in range(2):

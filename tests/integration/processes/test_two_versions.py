@@ -27,6 +27,7 @@ def is_up(site: WorkerSite, workers: int) -> None:
     wait_until(up, f"{workers} workers run", seconds=30)
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("R04")
 def test_new_jobs_start_within_a_second_beside_workers_that_do_not_know_them(site: WorkerSite, pace: Pace) -> None:
     for _ in range(3):
@@ -60,6 +61,7 @@ def test_a_new_job_waits_for_the_first_worker_that_knows_it(site: WorkerSite) ->
     assert old.process.poll() is None
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("R04")
 def test_one_that_was_busy_takes_it_as_soon_as_it_is_free(site: WorkerSite, pace: Pace) -> None:
     site.pool(extra=NEW, threads=1)
@@ -75,6 +77,7 @@ def test_one_that_was_busy_takes_it_as_soon_as_it_is_free(site: WorkerSite, pace
     pace.within(freed, 1.0)
 
 
+@pytest.mark.timed
 def test_a_job_with_a_time_limit_finds_its_worker_too(site: WorkerSite, pace: Pace) -> None:
     site.pool()
     site.pool(extra=NEW)

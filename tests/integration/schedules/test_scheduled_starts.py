@@ -44,6 +44,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]
     made.close()
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("G07", "G57", "K10")
 def test_a_scheduled_job_starts_within_a_tenth_of_a_second_of_its_time(site: WorkerSite, pace: Pace) -> None:
     """A hundred jobs at odd times, enqueued out of order, on a worker that has nothing else to do: all but one.
@@ -141,6 +142,7 @@ def drain(site: WorkerSite, client: redis.Redis, number: int) -> None:
 # -- moved and cancelled ----------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_a_scheduled_job_can_be_moved_forward_and_back(site: WorkerSite, pace: Pace) -> None:
     """Its worker, asleep until the old time, hears of the new one."""
     pool = site.pool()

@@ -85,6 +85,7 @@ def refused(call: Callable[[], object]) -> None:
         call()
 
 
+@pytest.mark.timed
 def test_a_silent_node_is_given_up_within_five_seconds_and_holds_up_no_other(frail: Frail, pace: Pace) -> None:
     lost, healthy = frail.parted()
     for queue in QUEUES:

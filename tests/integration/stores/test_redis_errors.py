@@ -184,6 +184,7 @@ def test_what_a_server_says_is_recognised_in_every_form(word: str, kind: type[Ex
 # -- who waits, and for how long ---------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_a_refused_connection_is_told_at_once_to_who_enqueues(make_job: Any, pace: Pace) -> None:
     """1.9 s of further tries help a worker over a restart; a web request has no use for them."""
     with socket.create_server(("127.0.0.1", 0)) as server:

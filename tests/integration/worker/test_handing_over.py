@@ -90,6 +90,7 @@ def test_what_a_killed_worker_knew_is_found_by_a_look_round_over_all_queues(
     pace.took(at - due, LONGEST_WAIT + LOOK_ROUND, "found by a look round")
 
 
+@pytest.mark.timed
 def test_what_a_worker_is_told_when_it_stops_goes_to_another(store: Store, make_job: Any, pace: Pace) -> None:
     stopping, free = fetcher(store, "stopping", MANY), fetcher(store, "free", MANY)
     due = monotonic() + 0.7
@@ -184,6 +185,7 @@ def lateness(site: WorkerSite, id: str, queue: str) -> int:
     return ended.at - ended.run_ms - due
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_scheduled_job_is_on_time_though_a_machine_goes_before(
     site: WorkerSite, pace: Pace, how: signal.Signals

@@ -105,6 +105,7 @@ def test_a_queue_that_is_resumed_goes_on_at_once(site: WorkerSite, fleet: list[P
     assert sorted(waits)[2] < LONGEST_WAIT * 1000 / 4, f"ms: {waits}"
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("G66", "G49")
 def test_after_a_pause_in_full_swing_nothing_more_is_claimed(site: WorkerSite, fleet: list[Pool], pace: Pace) -> None:
     """What a worker holds by then still starts: a fraction of a second's work, never more."""

@@ -67,6 +67,7 @@ def test_a_job_can_see_the_end_coming(site: WorkerSite, pace: Pace) -> None:
     assert site.info(id).result == b'"stopped in order"'
 
 
+@pytest.mark.timed
 def test_an_idle_worker_stops_at_once(site: WorkerSite, pace: Pace) -> None:
     pool = site.pool("--drain-timeout", "60", processes=2)
     site.wait(site.put("work"))
@@ -137,6 +138,7 @@ def test_an_at_most_once_job_that_was_cut_short_is_dead_not_run_again(site: Work
 # -- children that die ----------------------------------------------------------------
 
 
+@pytest.mark.timed
 @pytest.mark.accepts("G04", "G51")
 def test_a_dead_childs_jobs_run_again_at_once(site: WorkerSite, pace: Pace) -> None:
     site.jobs_settings["LEASE"] = 60

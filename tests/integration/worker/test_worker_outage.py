@@ -54,6 +54,7 @@ def test_work_goes_on_after_a_short_outage_and_is_settled_once(site: WorkerSite,
     assert pool.stop() == 0
 
 
+@pytest.mark.timed
 def test_a_worker_that_cannot_renew_kills_its_jobs_and_waits_for_the_store(
     site: WorkerSite, server: RedisServer, pace: Pace
 ) -> None:
@@ -151,7 +152,6 @@ def test_a_broken_key_in_one_queue_stops_no_other(server: RedisServer, tmp_path:
         site.close()
 
 
-@pytest.mark.timed
 def test_a_time_limit_is_kept_while_the_store_is_silent(site: WorkerSite, server: RedisServer, pace: Pace) -> None:
     """The parent waits for the store for seconds; its decision to end a job does not."""
     site.jobs_settings["LEASE"] = 3  # a heartbeat each half second, and no lease ends meanwhile

@@ -108,6 +108,7 @@ def test_the_newest_check_in_is_seen_while_the_job_runs_and_cancelling_stops_it(
     assert site.wait(id, seconds=5).state is State.SUCCEEDED
 
 
+@pytest.mark.timed
 def test_a_slow_job_does_not_hold_up_what_was_claimed_with_it(site: WorkerSite, pace: Pace) -> None:
     site.pool(threads=2)
     site.wait(site.put("work"))
