@@ -166,6 +166,8 @@ class Claim(NamedTuple):
     report: str = ""
     #: the attempt may end only because its lease is over: if it was extended meanwhile, the claim counts as stale.
     overdue: bool = False
+    #: a suspect whose next crash would be its last: call Store.begin before it begins.
+    has_to_wait: bool = False
 
     @property
     def attempt(self) -> int:

@@ -3,7 +3,8 @@
 Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping" | "stop" | "learn" | "check" | "held", …}.
 Child → parent: {"is": "started" | "ended", …} (alone children), {"is": "pong" | "checked", …}, {"is": "retiring"},
 {"is": "learnt" | "agreed"}.  Parent → alone child: {"do": "try"} (it may run suspects) and {"do": "yield"} (it may no
-longer), which it answers with {"is": "yielded"}.
+longer), which it answers with {"is": "yielded"}.  Alone child → parent: {"is": "waits", …} (it may not begin its claim
+yet), which the parent answers with {"do": "begin" | "back", …}.
 Parent → maintenance process: {"do": "spare" | "announce", …}, {"do": "retire"}.
 Maintenance process → parent: {"is": "types", …}, {"is": "alive" | "begun" | "telling" | "told"}.
 If the other end is closed, its process is gone.

@@ -114,7 +114,10 @@ class StoreMachine(CheckedMachine):
             assert (entry.failures, entry.crashes) == (claimed.failures, claimed.crashes)
             assert entry.begun or entry.controls.expires_at is None or entry.controls.expires_at > self.now
             assert all(claimed.token > earlier.token for earlier in self.claims)
-            self.model.move(claimed.id, State.RUNNING, token=claimed.token, worker=worker)
+            assert claimed.suspect == entry.suspect
+            assert claimed.has_to_wait == (entry.suspect and entry.crashes == MAX_CRASHES - 1)
+            waits = claimed.has_to_wait
+            self.model.move(claimed.id, State.RUNNING, token=claimed.token, worker=worker, waits=waits)
         if answer.claims:
             self.model.leases[worker] = self.now + LEASE
             self.claims += answer.claims
@@ -159,6 +162,16 @@ class StoreMachine(CheckedMachine):
         self.model.move(claimed.id, state, failures=failures, due=self.now + 300, begun=begun)
         self._see_blocked()
 
+    @rule(data=st.data())
+    def begin(self, data):
+        if self.claims:
+            claimed = data.draw(st.sampled_from(self.claims))
+            entry = self.model.jobs.get(claimed.id)
+            held = entry is not None and entry.token == claimed.token
+            assert self.store.begin(claimed) == held
+            if held:
+                entry.waits = False
+
     @rule(worker=st.sampled_from(WORKERS))
     def extend(self, worker):
         answer = self.store.extend(Q, [worker], LEASE)
@@ -181,8 +194,10 @@ class StoreMachine(CheckedMachine):
             assert entry.state is State.RUNNING
             assert found.worker == entry.worker == (worker or entry.worker)
             assert worker or self.model.leases[entry.worker] <= self.now
-            entry.crashes += 1
+            spared = entry.waits or (not worker and not entry.suspect and entry.crashes == MAX_CRASHES - 1)
+            entry.crashes += entry.controls.at_most_once or not spared
             entry.begun = True
+            entry.suspect = entry.suspect or not worker
             if entry.controls.at_most_once or entry.crashes >= MAX_CRASHES:
                 expected = State.DEAD
             else:
@@ -227,7 +242,7 @@ class StoreMachine(CheckedMachine):
             moves = entry is not None and state not in {State.QUEUED, State.RUNNING, State.SUCCEEDED}
             assert self.store.revive(Q, [id]) == ([id] if moves else [])
             if moves:
-                fresh = {"begun": True} | ({"failures": 0, "crashes": 0} if state in FINISHED else {})
+                fresh = {"begun": True} | ({"failures": 0, "crashes": 0, "suspect": False} if state in FINISHED else {})
                 self.model.move(id, State.BLOCKED if id in self.model.endings else State.QUEUED, **fresh)
                 if entry.controls.unique:
                     self.model.locks.setdefault(entry.controls.unique, id)

@@ -23,6 +23,9 @@ class Entry:
     begun: bool = False
     failures: int = 0
     crashes: int = 0
+    #: a whole worker died while it held the job; a worker holds the job and may not begin it yet.
+    suspect: bool = False
+    waits: bool = False
 
 
 @dataclass
@@ -38,7 +41,7 @@ class Model:
     def move(self, id: str, state: State, **changes: object) -> None:
         entry = self.jobs[id]
         before = entry.state
-        entry.state, entry.token, entry.worker, entry.stop = state, 0, "", False
+        entry.state, entry.token, entry.worker, entry.stop, entry.waits = state, 0, "", False, False
         for name, value in changes.items():
             setattr(entry, name, value)
         key, mode = entry.controls.unique, entry.controls.unique_mode

@@ -51,7 +51,7 @@ class Walk:
         return (
             *(self.enqueue, self.claim, self.complete) * 4,
             *(self.retry, self.wait, self.extend) * 2,
-            *(self.snooze, self.park, self.bury, self.discard, self.release, self.checkin, self.transfer),
+            *(self.snooze, self.park, self.bury, self.discard, self.release, self.begin, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
             *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.look, self.watch),
@@ -139,6 +139,9 @@ class Walk:
 
     def release(self) -> object:
         return (claim := self._take()) and self.store.release(QUEUE, [claim])
+
+    def begin(self) -> object:
+        return self.held and self.store.begin(self.rng.choice(self.held))
 
     def checkin(self) -> object:
         return self.held and self.store.checkin(self.rng.choice(self.held), b'{"message":"half"}')

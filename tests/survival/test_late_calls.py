@@ -206,6 +206,7 @@ def test_a_restore_that_comes_after_the_deletion_brings_nothing_back(store: Redi
 
 #: Scripts that write and whose calls carry no number, with the reason why a late one does no harm.
 UNNUMBERED = {
+    "begin": "the token of the claim; the job begins once",
     "checkin": "the token of the claim; an older word of the same attempt stands until the next",
     "transfer": "the token of the claim; the holder is the same whenever it comes",
     "edit": "the record that it replaces: after another edit it changes nothing",

@@ -45,6 +45,7 @@ ENDS: dict[str, Any] = {
     "bury": lambda store, claim: store.bury(claim, FAILED),
     "discard": lambda store, claim: store.discard(claim, FAILED),
     "release": lambda store, claim: store.release(Q, [claim]) == [],
+    "begin": lambda store, claim: store.begin(claim),
     "checkin": lambda store, claim: store.checkin(claim, b"{}"),
     "transfer": lambda store, claim: store.transfer(claim, "remote:a", 10_000),
 }

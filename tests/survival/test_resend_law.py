@@ -87,6 +87,7 @@ def settle_in_every_way(store: RedisStore, claim: Claim) -> dict[str, object]:
         "discard": not store.discard(claim, FAILED),
         "release": store.release(QUEUE, [claim]) == [claim.id],
         "transfer": not store.transfer(claim, "thief", 9_999),
+        "begin": not store.begin(claim),
         "checkin": not store.checkin(claim, b'{"message":"late"}'),
     }
 

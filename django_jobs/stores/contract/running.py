@@ -95,7 +95,8 @@ class RunningStore(ABC):
         Due scheduled and retry jobs are promoted first (at most 100).  Returns no jobs while the queue is paused.
         `max_running` bounds the running jobs of the whole queue.  A job over its own limit, or of a paused type, goes
         to blocked and is passed over; an expired one goes to expired and is reported.  The lane `alone` gives its
-        suspects first (see recover); the lane `clear` is `alone` without suspects.  `worker` holds one lease of
+        suspects first (see recover); the claim of a suspect whose next crash would be its last `has_to_wait` (see
+        begin), except with `lease_each`.  The lane `clear` is `alone` without suspects.  `worker` holds one lease of
         `lease` ms from now for all its claims in the queue; with `lease_each`, each job has its own holder
         `{worker}:{job id}` (remote workers).  Unique locks of mode "queued" are freed.  If jobs are left, another
         waiting worker is woken.
@@ -142,6 +143,14 @@ class RunningStore(ABC):
 
     #: the number of queues that one call of `renew` handles in a bounded time.
     renewed_at_once = 100
+
+    @abstractmethod
+    def begin(self, claim: Claim) -> bool:
+        """Note that a job whose claim `has_to_wait` begins: from now on, a crash of its worker counts as its last.
+
+        Until then, `recover` gives the job back without counting a crash.  A worker therefore calls this when nothing
+        else runs in any of its processes: if it then dies as a whole, this job was the reason.  False if the claim is
+        stale.  For other claims it changes nothing."""
 
     @abstractmethod
     def holdings(self, queue: str, worker: str) -> list[Claim]:
@@ -214,7 +223,10 @@ class RunningStore(ABC):
         again until fewer come back.
 
         A job of a worker whose lease has expired is a suspect until it ends: all processes of that worker are gone,
-        and any job that it held may have been the cause.  The job's claims say that it is a suspect."""
+        and any job that it held may have been the cause.  The job's claims say that it is a suspect.
+
+        Two kinds of jobs go back without a crash and without an entry in the log: those whose claim `has_to_wait` and
+        was not begun; and those that were no suspects, and for which this death would be the last crash."""
 
     @abstractmethod
     def overdue(self, queue: str, limit: int = 100) -> list[Claim]:

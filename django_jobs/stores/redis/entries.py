@@ -52,6 +52,11 @@ def is_suspect(tries: bytes) -> bool:
     return len(crashes := tries.split(b":")[1:2]) == 1 and len(crashes[0]) > 1 and crashes[0].startswith(b"0")
 
 
+def waits_to_begin(tries: bytes) -> bool:
+    """Tell whether a worker has claimed this suspect for its last permitted crash, and has not begun it."""
+    return tries.partition(b":")[2].startswith(b"00")
+
+
 def read_number(text: bytes | str | float) -> int:
     """Return a count or a time; 0 if another program has stored something else."""
     try:

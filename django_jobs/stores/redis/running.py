@@ -12,7 +12,15 @@ from django_jobs.stores.contract.running import MAX_BATCH, Outlook, Renewal, Run
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
-from django_jobs.stores.redis.entries import is_suspect, read_claim, read_holdings, read_number, read_tries, texts
+from django_jobs.stores.redis.entries import (
+    is_suspect,
+    read_claim,
+    read_holdings,
+    read_number,
+    read_tries,
+    texts,
+    waits_to_begin,
+)
 
 _ADDED = {word.value.encode(): word for word in Added}
 #: Queues in one call, which runs one command for most of them.
@@ -71,10 +79,11 @@ class RedisRunning(RedisPart, RunningStore):
         knows: str = "",
     ) -> Claimed:
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
+        most = self.options.max_crashes
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
         # A claim that was not answered may have been carried out: the worker's next claim repeats it.
         now, left, due, token, expired, ids, records, tried, others, at, waits_began = self._run_once(
-            *("claim", queue, worker, *limits, each, self._archiving, bound, knows),
+            *("claim", queue, worker, *limits, each, self._archiving, bound, knows, most),
             call=lambda: ("claim", queue, worker, lane is Lane.SHARED),
         )
         claims = []
@@ -85,7 +94,8 @@ class RedisRunning(RedisPart, RunningStore):
             holder = f"{worker}:{id}" if lease_each else worker
             suspect = crashes > 0 and is_suspect(tries)
             known = failures, crashes, parked, at, holder, suspect, -read_number(began) if began else 0
-            claims.append(Claim(id, queue, token, record or b"", *known))
+            has_to_wait = suspect and not lease_each and waits_to_begin(tries)
+            claims.append(Claim(id, queue, token, record or b"", *known, has_to_wait=has_to_wait))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
         return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others))
 

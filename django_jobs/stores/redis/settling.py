@@ -78,6 +78,9 @@ class RedisSettling(RedisPart, RunningStore):
             args += (claim.id, _presented(claim))
         return texts(self._run_once("release", queue, self._archiving, *args)) if args else []
 
+    def begin(self, claim: Claim) -> bool:
+        return bool(self._run("begin", claim.queue, claim.id, _presented(claim)))
+
     def checkin(self, claim: Claim, checkin: bytes) -> bool:
         return bool(self._run("checkin", claim.queue, claim.id, _token(claim), checkin))
 

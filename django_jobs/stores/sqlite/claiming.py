@@ -9,7 +9,7 @@ from django_jobs.serialization.record import name_line
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE, in_batches
 from django_jobs.stores.contract.running import MAX_BATCH, Outlook, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
-from django_jobs.stores.sqlite.database.rows import COLUMNS, SUSPECT, Row
+from django_jobs.stores.sqlite.database.rows import BEGIN, COLUMNS, SUSPECT, Row
 from django_jobs.stores.sqlite.database.transaction import ADMIT, Transaction
 from django_jobs.stores.sqlite.database.unknown import admit_known, is_parked, park, unknown_to
 
@@ -71,7 +71,8 @@ class SqliteClaiming(SqlitePart, RunningStore):
                     else:
                         token = token or move.number()
                         holder = f"{worker}:{row.id}" if lease_each else worker
-                        claims.append(_claim(move, row, record, holder, token, opened))
+                        may_wait = row.lane == SUSPECT and not lease_each
+                        claims.append(_claim(move, row, record, holder, token, opened, may_wait=may_wait))
                         if lease_each:
                             set_lease(move, holder, lease)
                         continue
@@ -164,11 +165,15 @@ def _obstacle(move: Transaction, row: Row, closed: dict[str, tuple[str, int, int
     return None
 
 
-def _claim(move: Transaction, row: Row, record: bytes, holder: str, token: int, opened: int) -> Claim:
+def _claim(
+    move: Transaction, row: Row, record: bytes, holder: str, token: int, opened: int, *, may_wait: bool
+) -> Claim:
     since = max(row.since, opened)
-    move.move(row, State.RUNNING, at=move.now, token=token, holder=holder, since=since)
-    known = (row.failures, row.crashes, row.parked_at)
-    return Claim(row.id, move.queue, token, record, *known, move.now, holder, row.lane == SUSPECT, since)
+    waits = may_wait and 0 < row.crashes >= move.options.max_crashes - 1
+    by = BEGIN if waits else None
+    move.move(row, State.RUNNING, at=move.now, token=token, holder=holder, since=since, blocked_by=by)
+    known = (row.failures, row.crashes, row.parked_at, move.now, holder, row.lane == SUSPECT, since)
+    return Claim(row.id, move.queue, token, record, *known, has_to_wait=waits)
 
 
 def set_lease(move: Transaction, holder: str, lease: int) -> None:

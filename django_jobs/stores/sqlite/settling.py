@@ -14,7 +14,7 @@ from django_jobs.stores.sqlite.claiming import set_lease
 from django_jobs.stores.sqlite.database.endings import attempt_is_over, holder_is_gone, let_go_of_lost
 from django_jobs.stores.sqlite.database.recent import note_recent
 from django_jobs.stores.sqlite.database.remembered import note_returned
-from django_jobs.stores.sqlite.database.rows import SUSPECT, Row
+from django_jobs.stores.sqlite.database.rows import BEGIN, SUSPECT, Row
 from django_jobs.stores.sqlite.database.transaction import Transaction
 from django_jobs.stores.sqlite.database.unknown import learn_unknown, park
 from django_jobs.stores.sqlite.ends import is_waited_for
@@ -191,6 +191,13 @@ class SqliteSettling(SqlitePart, RunningStore):
             set_lease(move, worker, lease)
             return True
 
+    def begin(self, claim: Claim) -> bool:
+        with self.writing(claim.queue) as move:
+            row = move.held(claim)
+            if row is not None and row.blocked_by:
+                move.execute("UPDATE jobs SET blocked_by = NULL WHERE job = ?", (row.job,))
+            return row is not None
+
     def checkin(self, claim: Claim, checkin: bytes) -> bool:
         with self.writing(claim.queue) as move:
             row = move.held(claim)
@@ -262,11 +269,13 @@ def _hand_back(move: Transaction, row: Row, expires_at: int | None) -> Recovered
 
 def _lose(move: Transaction, row: Row, *, whole: bool = False) -> Recovered:
     """Take a job from a worker that died: only a process of it, or (`whole`) all of it; then its jobs are suspects."""
-    holder, crashes = row.holder or "", row.crashes + 1
-    attempt = row.failures + crashes
-    move.log(row, Attempt(attempt, "worker_lost", move.now, worker=holder, error=LOST))
+    is_last, attempt = 0 < row.crashes >= move.options.max_crashes - 1, row.failures + row.crashes + 1
+    innocent = not row.at_most_once and (row.blocked_by == BEGIN or (is_last and whole and row.lane != SUSPECT))
+    holder, crashes = row.holder or "", row.crashes + (not innocent)
+    if not innocent:
+        move.log(row, Attempt(attempt, "worker_lost", move.now, worker=holder, error=LOST))
     move.count("recovered")
-    if row.at_most_once or crashes >= move.options.max_crashes:
+    if row.at_most_once or (not innocent and crashes >= move.options.max_crashes):
         state = State.DEAD
     elif row.stop:
         state = State.CANCELLED

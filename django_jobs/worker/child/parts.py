@@ -21,6 +21,7 @@ from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.holdings import Holding
 from django_jobs.worker.child.queue_selector import BatchSizer
 from django_jobs.worker.child.settler import Settler
+from django_jobs.worker.child.trial import Trial
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
 from django_jobs.worker.os_signals import Signals
@@ -85,8 +86,7 @@ class Parts:
         self.sizer, self.settler = BatchSizer(), Settler(store, self.holding)
         receivers.use(self.settler.telling)
         self.claimed = 0
-        #: this child may run suspects; its parent has asked it to stop running them; it runs one.
-        self.tries = self.yields = self.on_trial = False
+        self.trial = Trial(store, self.gate, channel, self.signals.wake)
         alone = lane is Lane.ALONE
         self.reports = Reports(channel, shared) if alone else None
         self.loop = None if alone else EventLoop(config.async_concurrency, self.settler.settle_soon)
@@ -131,18 +131,4 @@ class Parts:
             logger.info("%s has claimed %s; when they are done, it is replaced", self.name, claimed)
             self.gate.retire()
             self.channel.send({"is": "retiring"})
-            self.signals.wake()
-
-    def may_run(self, claims: Sequence[Claim]) -> bool:
-        """May the runner, which holds the fetch lock, run the jobs it has claimed?  False: one of them is a suspect,
-        and this child lost the right to run suspects after it had sent the claim."""
-        if any(claim.suspect for claim in claims):
-            self.on_trial = self.tries
-            return self.tries
-        return True
-
-    def trial_is_over(self) -> None:
-        """The jobs that a runner claimed have ended: if one was a suspect, tell the main thread."""
-        if self.on_trial:
-            self.on_trial = False
             self.signals.wake()

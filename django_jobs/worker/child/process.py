@@ -61,7 +61,7 @@ class Child(Parts):
         for runner in self.runners:
             runner.thread.start()
         while True:
-            hurries = self.gate.final or (self.yields and self.fetcher.claiming)
+            hurries = self.gate.final or (self.trial.must_yield and self.fetcher.claiming)
             timeout = _LEAVING_INTERVAL if hurries else AGAIN if self.lease_check.queues else None
             ready = select.select([self.channel.fileno(), self.signals.fileno()], [], [], timeout)[0]
             if self.signals.fileno() in ready:
@@ -74,8 +74,7 @@ class Child(Parts):
                     self._obey(message)
                 if not self.channel.is_open:
                     os._exit(1)  # the parent, which renews our leases, is gone
-            if self.yields and not self.fetcher.claiming and not self.on_trial:
-                self.tries = self.yields = False
+            if self.trial.yields(self.fetcher.claiming):
                 self.channel.send({"is": "yielded"})
             for queue, lost in self.lease_check.settle():
                 self.channel.send({"is": "checked", "queue": queue, "lost": lost})
@@ -107,6 +106,7 @@ class Child(Parts):
             case "drain":
                 self.stops.everybody = True
                 self.gate.drain()
+                self.trial.give_up()
             case "retire":
                 self.gate.retire()
             case "close":
@@ -115,14 +115,16 @@ class Child(Parts):
                 self.gate.open()
             case "stop":
                 self.stops.jobs.add((message["queue"], message["id"]))
+                self.trial.give_up(message["queue"], message["id"])
             case "held":
                 self.agreement.told(message["held"], message["unasked"])
                 self.channel.send({"is": "agreed"})
             case "try":
-                self.tries, self.fetcher.lane = True, Lane.ALONE
+                self.trial.may_try, self.fetcher.lane = True, Lane.ALONE
             case "yield":
-                # Claims sent from now on bring no suspects; a claim in progress may still bring one.
-                self.yields, self.fetcher.lane = True, Lane.CLEAR
+                self.trial.must_yield, self.fetcher.lane = True, Lane.CLEAR
+            case "begin" | "back":
+                self.trial.answer(message["claim"], message["do"] == "begin")
             case "check":
                 self.lease_check.queues.add(message["queue"])
             case "learn":

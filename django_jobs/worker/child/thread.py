@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from math import inf
 from threading import Lock, Thread
 from time import monotonic
 from typing import TypeVar
@@ -82,7 +83,7 @@ class Runner:
                     if fetched is not None:
                         self._take(*fetched)
                         child.count_claimed(len(fetched[1].claims))
-                        may_run = child.may_run(fetched[1].claims)
+                        may_run = child.trial.admits(fetched[1].claims)
                         if fetched[1].claims and all(runner.busy for runner in child.runners):
                             fetcher.hand_over(keep=fetched[0])
                     if gate.closed:
@@ -99,7 +100,7 @@ class Runner:
             self.give_back()
         elif fetched is not None and fetched[1].claims:
             self._run_batch(*fetched)
-            child.trial_is_over()
+            child.trial.is_over()
             fetcher.picker.made_room(fetched[0])
         self.busy = False
 
@@ -110,10 +111,11 @@ class Runner:
 
     def _run_batch(self, queue: str, claimed: Claimed) -> None:
         child, gate = self.child, self.child.gate
+        may_begin = all(self._may_begin(claim) for claim in claimed.claims if claim.has_to_wait)
         started = self.batch_since
         if not child.batch_begins.is_set():
             child.batch_begins.set()
-        while not gate.draining:
+        while may_begin and not gate.draining:
             try:
                 number, claim = self.waiting.popleft()
             except IndexError:
@@ -129,6 +131,13 @@ class Runner:
         self.settle_done()
         if child.reports is not None:
             child.reports.ended(claimed.claims)
+
+    def _may_begin(self, claim: Claim) -> bool:
+        self.batch_since = inf  # the batch monitor hands back what waits for long
+        try:
+            return self.child.trial.may_begin(claim)
+        finally:
+            self.batch_since = monotonic()
 
     def _run_one(self, claim: Claim, left: int) -> None:
         child = self.child

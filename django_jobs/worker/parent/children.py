@@ -73,6 +73,8 @@ class ChildHandle:
     listens: bool = True
     #: it has confirmed that it runs no suspects and will claim none.
     has_yielded: bool = False
+    #: the claim (queue, id, token) that it will not begin before we answer.
+    waits: list[Any] | None = None
     #: it has compared the store's last list of its claims with its own.
     agrees: bool = True
 
@@ -82,8 +84,10 @@ class ChildHandle:
             match message.pop("is"):
                 case "started":
                     self.job = StartedJob(**message)
+                case "waits":
+                    self.waits = message["claim"]
                 case "ended":
-                    self.job, self.idle_since = None, monotonic()
+                    self.job, self.waits, self.idle_since = None, None, monotonic()
                 case "retiring":
                     self.retiring = True
                 case "checked":
@@ -117,6 +121,8 @@ class ChildHandle:
         if self.lane is Lane.SHARED or (job is not None and (job.queue, job.id, job.token) == (queue, id, token)):
             logger.warning("Job %s was killed by a user: its process %s is ended", id, self.name)
             self.kill("killed")
+        elif self.waits == [queue, id, token]:
+            self.tell("stop", queue=queue, id=id)
 
     def has_lost(self, ids: Sequence[str]) -> None:
         """Other workers may run these jobs now: kill the process.  Its other jobs are handed back."""

@@ -43,13 +43,15 @@ class ChildPool:
         )
         #: why children claim nothing: an operator asked for quiet; our leases cannot be renewed.
         self.quiet = self.fenced = False
+        #: only one child works, and none is started: it has a suspect that must run without others (see suspects.py).
+        self.reserved = False
         #: monotonic: no child is started before this time, after a crash loop or a failed fork.
         self.no_spawn_before = 0.0
         self._no_room = RetryState("Starting a process that runs jobs")
 
     def fill_up(self, now: float) -> None:
         """Start missing children; retire an idle child that is not needed."""
-        if self.fenced or now < self.no_spawn_before:
+        if self.fenced or self.reserved or now < self.no_spawn_before:
             return
         if not self._fill_up_shared():
             return

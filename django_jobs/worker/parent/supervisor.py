@@ -60,7 +60,7 @@ class Supervisor:
         self.dead_children = DeadChildren(store, config.queue_names, crash_loop.forgive, self.maintenance.announce)
         self.child_pool = ChildPool(config, self.child_processes, self.dead_children, crash_loop, self._give_up)
         self.alarm = Alarm(self._keep_time, self._last_resort)
-        self.suspects = Suspects(self.child_processes)
+        self.suspects = Suspects(self.child_pool)
         self.frozen, self.told = FrozenChildren(store, self.child_processes), Told(store, self.child_processes)
         ends_itself = config.burst or config.drain is not None
         reach = Reach(config.queues, config.lease / 1000, self.child_processes, keeps_all=ends_itself)
@@ -154,7 +154,7 @@ class Supervisor:
         return not (self.dead_children or self.maintenance.signal_outbox) or monotonic() > self.deadline + LAST_WORDS
 
     def _pause(self, now: float) -> float:
-        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.frozen.lock_due]
+        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.frozen.lock_due, self.suspects.due(now)]
         if self.deadline is not None and now < self.deadline:
             moments.append(self.deadline)
         if not self.heartbeat.retry_state.is_on:
@@ -235,7 +235,7 @@ class Supervisor:
             self.maintenance.spare_expired_leases(heartbeat.interval)
         if was_out and not heartbeat.retry_state.is_on and self.child_pool.fenced:
             self.child_pool.fenced = False
-            self._tell_all("close" if self.child_pool.quiet else "open")
+            self._tell_all("close" if self.child_pool.quiet or self.child_pool.reserved else "open")
         if heartbeat.should_fence:
             self._fence()
         # Without --burst the worker waits for the store and runs nothing.  With --burst its caller waits for its end.

@@ -16,6 +16,7 @@ SETTLING = {
     "bury": (lambda store, c: store.bury(c, FAILED), lambda c: False),
     "discard": (lambda store, c: store.discard(c, FAILED), lambda c: False),
     "release": (lambda store, c: store.release(Q, [c]), lambda c: [c.id]),
+    "begin": (lambda store, c: store.begin(c), lambda c: False),
     "checkin": (lambda store, c: store.checkin(c, b'{"message": "still here"}'), lambda c: False),
     "transfer": (lambda store, c: store.transfer(c, "remote:x", LEASE), lambda c: False),
 }
@@ -83,7 +84,7 @@ def test_a_wrong_token_changes_nothing(store, make_job, verb, token):
     assert picture(store) == before
 
 
-@pytest.mark.parametrize("verb", [verb for verb in SETTLING if verb not in {"checkin", "transfer"}])
+@pytest.mark.parametrize("verb", [verb for verb in SETTLING if verb not in {"begin", "checkin", "transfer"}])
 def test_an_end_of_an_attempt_is_counted_once(store, make_job, verb):
     """The second call is either known as a re-send or refused as stale: both change nothing."""
     call, _ = SETTLING[verb]

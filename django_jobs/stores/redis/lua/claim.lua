@@ -4,12 +4,12 @@
 --       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects
 --       8 most running in the queue (0 = any)   9 "each": every job gets its own holder "worker:id"   10 "archive" or ""
 --       11 only jobs that had arrived by this number of the queue, or ""
---       12 digest of the names that this worker knows, "" = jobs of any name
+--       12 digest of the names that this worker knows, "" = jobs of any name   13 number of crashes at which a job is dead
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty if no job of the queue has any),
 --          result of others_wait, ms when they were claimed, result of since_of (or empty)}
---! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes
+--! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes wait_to_begin
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
@@ -269,6 +269,7 @@ if #ids > 0 then
         end
     end
     redis.call('HSET', claims, unpack(held))
+    if lane == 'alone' and not each then wait_to_begin(ids, tried, tonumber(ARGV[13])) end
     if not each then
         redis.call('ZADD', leases, now + lease, worker)
         note_holding(worker, string.format('%d', token), #ids)

@@ -6,11 +6,12 @@
 --       7 attempt (JSON, without number and worker)   8 "archive"   9 "last": the worker has no other claims   then the ids
 --
 -- If the lease has expired, all processes of the worker are gone, and any of its jobs may have been the cause: they become
--- suspects, of which each worker runs one at a time.
+-- suspects, of which each worker runs one at a time.  The last crash of a job is counted only if the job had begun alone
+-- on its worker: see `begin`.
 --
 -- Returns for each job that moved, flat: id, record, state, crashes, attempt, claimed ms, ms now, ms since when it could
 -- run before that (0 = the time in its record), holder.
---! use clock answers lines claim_end bury unique since bytes
+--! use clock answers lines claim_end bury unique since bytes last_crash
 --! keys scheduled retry
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
@@ -49,7 +50,8 @@ local function take(id, claim, holder)
     local record = redis.call('HGET', jobs, id)
     local controls = controls_of(record)
     local stopped = end_claim(id, claim, controls)
-    local failures, crashes, parked, suspect = get_tries(id)
+    local tried = redis.call('HGET', tries, id)
+    local failures, crashes, parked, suspect = read_tries(tried)
     local number, claimed = failures + crashes + 1, string.match(claim, '^[^:]*:(%d+):') or '0'
     local line = line_of(attempt, number, holder)
     local once = controls and controls.at_most_once
@@ -58,20 +60,22 @@ local function take(id, claim, holder)
         local at = string.format('%.0f', now)
         tell(id, record or '', state, tostring(crashes), tostring(number), claimed, at, waited, holder)
     end
+    local is_last = crashes > 0 and crashes + 1 >= max_crashes
+    local innocent = not once and (waits_to_begin(tried) or (is_last and worker == '' and not suspect))
     if not releasing or once then
-        crashes = crashes + 1
+        crashes = crashes + (innocent and 0 or 1)
         suspect = suspect or worker == ''
         set_tries(id, failures, crashes, parked, suspect)
         count('recovered', 1)
     end
-    if once or (not releasing and crashes >= max_crashes) then
+    if once or (not releasing and not innocent and crashes >= max_crashes) then
         bury(id, record, controls, line, archiving, holder)
         moved('dead')
         return
     end
     if releasing then
         never_expires(id, controls)
-    else
+    elseif not innocent then
         log_attempt(id, line)
     end
     if stopped then

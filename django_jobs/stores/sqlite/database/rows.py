@@ -8,6 +8,8 @@ from django_jobs.core.values import Controls
 
 #: value of column `lane` for a suspect; 1 is alone.
 SUSPECT = 2
+#: value of column `blocked_by` of a running job that waits for `Store.begin`.
+BEGIN = "begin"
 
 
 class Row(NamedTuple):

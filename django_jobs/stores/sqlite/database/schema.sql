@@ -19,7 +19,7 @@ CREATE TABLE jobs (
     token        INTEGER NOT NULL DEFAULT 0,
     holder       TEXT,
     stop         INTEGER NOT NULL DEFAULT 0,   -- running: asked to stop
-    blocked_by   TEXT,                         -- "limit:<key>", "pause:<job name>", "unknown:<job name>" or "ending:<id>"
+    blocked_by   TEXT,                         -- "limit:<key>", "pause:<job name>", "unknown:<job name>" or "ending:<id>"; running: "begin"
     failures     INTEGER NOT NULL DEFAULT 0,
     crashes      INTEGER NOT NULL DEFAULT 0,
     parked_at    INTEGER NOT NULL DEFAULT 0,

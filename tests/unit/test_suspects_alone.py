@@ -1,0 +1,214 @@
+"""A suspect with one crash left begins when nothing else runs in its worker: what parent and child say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_jobs.core.values import Claim, Lane
+from django_jobs.exceptions import StoreUnavailable
+from django_jobs.worker.child.gate import Gate
+from django_jobs.worker.child.trial import Trial
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.crash_loop import CrashLoop
+from django_jobs.worker.ipc import Channel, pair
+from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
+from django_jobs.worker.parent.pool import ChildPool
+from django_jobs.worker.parent.suspects import LONGEST, PATIENCE, REST, Suspects
+from django_jobs.worker.shared_memory import SharedMemory
+
+KEY = ["q", "a", 7]
+
+
+class Worker:
+    """A parent, and its children as they look from there."""
+
+    def __init__(self) -> None:
+        config: Any = WorkerConfig(queues=())
+        nothing: Any = SimpleNamespace()
+        self.processes = ChildProcesses(nothing, config, "w", nothing)
+        self.pool = ChildPool(config, self.processes, nothing, CrashLoop(), lambda: None)
+        self.suspects, self.now = Suspects(self.pool), 1000.0
+        self.ends: dict[str, Channel] = {}
+        for pid, (name, lane) in enumerate({"shared": Lane.SHARED, "other": Lane.ALONE, "tries": Lane.ALONE}.items()):
+            ours, self.ends[name] = pair()
+            self.processes.children[pid] = ChildHandle(name, lane, pid, ours, SharedMemory([], 0))
+        self["other"].retiring = True  # so that the right goes to the third
+        self.step()
+        self["other"].retiring = False
+        assert self.told("tries") == ["try"]
+
+    def __getitem__(self, name: str) -> ChildHandle:
+        return next(child for child in self.processes if child.name == name)
+
+    def step(self, seconds: float = 0.0) -> None:
+        self.now += seconds
+        self.suspects.step(self.now)
+
+    def told(self, name: str) -> list[str]:
+        self[name].tell("nothing")  # or there would be nothing to receive
+        return [m["do"] for m in self.ends[name].receive() if m["do"] not in {"nothing", "ping"}]
+
+    def say(self, name: str, **message: Any) -> None:
+        self.ends[name].send(message)
+        self[name].read()
+
+    def wait(self) -> None:
+        """The child that may run suspects has a claim that waits."""
+        self.say("tries", **{"is": "waits", "claim": KEY})
+        self.step()
+
+    def pong(self, name: str, *, idle: bool) -> None:
+        self.say(name, **{"is": "pong", "serial": self.processes.serial, "idle": idle, "claimed": 0, "jobs": []})
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    worker = Worker()
+    yield worker
+    for child in worker.processes:
+        child.channel.close()
+    for end in worker.ends.values():
+        end.close()
+
+
+def test_it_begins_when_every_other_child_runs_nothing(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker.processes, "spawn", lambda lane: pytest.fail("a process is started meanwhile"))
+    worker.pong("shared", idle=True)
+    worker.pong("other", idle=True)
+    worker.wait()
+    assert [worker.told(name) for name in ("shared", "other", "tries")] == [["close"], ["close"], []]
+    worker.step()
+    assert worker.told("tries") == [], "they said so before they were closed"
+    worker.pong("shared", idle=True)
+    worker.pong("other", idle=False)
+    worker.step(1)
+    worker.pool.fill_up(worker.now)
+    assert worker.told("tries") == []
+    worker.pong("shared", idle=True)
+    worker.pong("other", idle=True)
+    worker.step(1)
+    assert worker.told("tries") == ["begin"]
+    worker.step(10 * LONGEST)
+    assert [worker.told(name) for name in ("shared", "other", "tries")] == [[], [], []], "for as long as it runs"
+    worker.say("tries", **{"is": "ended", "ids": ["a"]})
+    worker.step()
+    assert [worker.told(name) for name in ("shared", "other")] == [["open"], ["open"]]
+
+
+def test_if_its_process_dies_the_others_go_on(worker: Worker) -> None:
+    worker.wait()
+    worker.told("shared")
+    worker.processes.children.pop(worker["tries"].pid).channel.close()
+    worker.step()
+    assert worker.told("shared") == ["open"]
+    assert not worker.pool.reserved
+
+
+def test_if_its_process_is_frozen_before_it_began_the_others_go_on(worker: Worker) -> None:
+    worker.wait()
+    worker.told("shared")
+    worker["tries"].is_frozen = True
+    worker.step()
+    assert worker.told("shared") == ["open"]
+
+
+@pytest.mark.parametrize("why", ["quiet", "fenced"])
+def test_what_is_closed_for_another_reason_stays_closed(worker: Worker, why: str) -> None:
+    worker.wait()
+    worker.told("shared")
+    setattr(worker.pool, why, True)
+    worker.say("tries", **{"is": "ended", "ids": ["a"]})
+    worker.step()
+    assert worker.told("shared") == []
+
+
+def test_who_waits_in_vain_gives_it_away_for_a_while(worker: Worker) -> None:
+    worker.wait()
+    worker.step(PATIENCE)
+    assert worker.told("tries") == ["yield", "back", "open"], "in this order, or it could claim the job again"
+    assert worker.told("shared") == ["close", "open"]
+    worker.say("tries", **{"is": "ended", "ids": ["a"]})
+    worker.say("tries", **{"is": "yielded"})
+    worker.step()
+    worker.step(REST - 0.1)
+    assert (worker.told("tries"), worker.told("other")) == ([], ["close", "open"])
+    worker.step(0.1)
+    assert [*worker.told("tries"), *worker.told("other")] == ["try"]
+
+
+def test_in_a_worker_that_is_never_idle_it_begins_after_an_hour(worker: Worker) -> None:
+    began = worker.now
+    name = "tries"
+    for token in range(100):
+        worker.say(name, **{"is": "waits", "claim": ["q", "a", token]})
+        worker.step()
+        while not worker.told(name):
+            worker.step(PATIENCE / 2)
+        if worker.suspects.due(worker.now) == float("inf") and worker.pool.reserved:
+            break
+        worker.say(name, **{"is": "ended", "ids": ["a"]})
+        worker.say(name, **{"is": "yielded"})
+        worker.step()
+        worker.step(REST)
+        name = next(name for name in ("tries", "other") if "try" in worker.told(name))
+    assert worker.now - began <= 3600 + 300
+
+
+def test_a_person_who_kills_it_ends_the_wait(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_jobs.worker.parent.children.kill_group", lambda pid: pytest.fail("nothing runs there"))
+    worker.wait()
+    worker["tries"].end_attempt("q", "a", 6)
+    assert worker.told("tries") == [], "another attempt"
+    worker["tries"].end_attempt("q", "a", 7)
+    assert worker.told("tries") == ["stop"]
+
+
+class Store:
+    """Begins jobs, or does not answer."""
+
+    def __init__(self, answer: bool | None = True) -> None:
+        self.answer = answer
+
+    def begin(self, claim: Claim) -> bool:
+        if self.answer is None:
+            raise StoreUnavailable
+        return self.answer
+
+
+@pytest.fixture
+def channels() -> Iterator[tuple[Channel, Channel]]:
+    ours, theirs = pair()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+CLAIM = Claim("a", "q", 7, b"", suspect=True, has_to_wait=True)
+
+
+@pytest.mark.parametrize(("answer", "begins"), [(True, True), (False, False), (None, False)])
+def test_it_begins_when_the_store_says_so(channels: tuple[Channel, Channel], answer: bool | None, begins: bool) -> None:
+    store: Any = Store(answer)
+    trial = Trial(store, Gate(), channels[1], lambda: None)
+    trial.answer(["q", "a", 6], False)  # for an earlier claim of the same job
+    trial.answer(KEY, True)
+    assert trial.may_begin(CLAIM) is begins
+    assert channels[0].receive() == [{"is": "waits", "claim": KEY}]
+
+
+def test_it_goes_back_when_it_is_given_back_and_when_the_worker_stops(channels: tuple[Channel, Channel]) -> None:
+    store: Any = Store()
+    gate = Gate()
+    trial = Trial(store, gate, channels[1], lambda: None)
+    trial.answer(KEY, False)
+    assert not trial.may_begin(CLAIM)
+    trial.give_up("q", "a")  # nothing waits: this is about another attempt
+    trial.answer(KEY, True)
+    assert trial.may_begin(CLAIM)
+    gate.drain()
+    trial.give_up()
+    assert not trial.may_begin(CLAIM)
