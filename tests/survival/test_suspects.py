@@ -48,7 +48,7 @@ def test_many_jobs_that_kill_the_whole_worker_bury_nobody_beside_them(site: Site
                 producer.answer()
         return not coming and site.drained()
 
-    wait_until(over, "everything has ended", seconds=dose(240, ci=400, long=800), every=0.1)
+    wait_until(over, "everything has ended", seconds=dose(480, ci=600, long=1000), every=0.1)
     assert all(pool.stop() == 0 for pool in running)
     assert {info.id for info in site.store.page("default", State.DEAD, 0, 100)} == set(poisons)
     assert site.counts()["succeeded"] == len(innocents)
