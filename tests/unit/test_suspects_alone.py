@@ -93,6 +93,8 @@ def test_it_begins_when_every_other_child_runs_nothing(worker: Worker, monkeypat
     worker.step(1)
     assert worker.told("tries") == ["begin"]
     worker.step(10 * LONGEST)
+    [worker.told(name) for name in ("shared", "other")]
+    worker.step(10 * LONGEST)
     assert [worker.told(name) for name in ("shared", "other", "tries")] == [[], [], []], "for as long as it runs"
     worker.say("tries", **{"is": "ended", "ids": ["a"]})
     worker.step()

@@ -99,10 +99,9 @@ class Suspects:
         elif holder.waits != self._claim:
             self._claim, self._since, self._has_begun = holder.waits, now, False
             self.child_pool.reserved = True
-            for child in self.child_processes:
-                if child is not holder:
-                    child.tell("close")
-            self._ask(now)
+            text = "Job %s was lost with several workers: %s runs nothing else until it has ended"
+            logger.warning(text, self._claim[1] if self._claim else "", self.child_processes.name)
+            self._ask(holder, now)
         elif not self._has_begun:
             if self._nothing_else_runs(holder, now):
                 self._patience = PATIENCE
@@ -124,10 +123,13 @@ class Suspects:
         if all(pong["idle"] for pong in pongs):
             return True
         if now - self._asked_at >= self._interval(now):
-            self._ask(now)
+            self._ask(holder, now)
         return False
 
-    def _ask(self, now: float) -> None:
+    def _ask(self, holder: ChildHandle, now: float) -> None:
+        for child in self.child_processes:
+            if child is not holder:
+                child.tell("close")  # each time: a child that does not read its messages misses some
         self.child_processes.ping()
         self._serial, self._asked_at = self.child_processes.serial, now
 
