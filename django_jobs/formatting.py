@@ -62,6 +62,15 @@ def sentence(text: object) -> str:
     return f"{str(text).rstrip(' .')}."
 
 
+def number(value: object) -> str:
+    """Return a whole number with separators of thousands, as the reader's language writes them; other values as text.
+
+    Grouped whatever USE_THOUSAND_SEPARATOR says: with a million jobs a number without separators is misread."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return "" if value is None else str(value)
+    return str(formats.number_format(value, force_grouping=True))
+
+
 def duration(ms: float) -> str:
     """Return a duration in at most two units: "340 ms", "2.5 s", "3 min 20 s", "4 h 5 min", "2 d 3 h"."""
     if ms is None or ms < 0:

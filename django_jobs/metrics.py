@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from django_jobs import alarms
 from django_jobs.browse import queue_names
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
@@ -42,6 +43,7 @@ class JobsCollector:
         yield from gauges(queues)
         workers = store.workers()
         now = store.now()
+        yield from alarm_gauges(alarms.check(alarms.measure(workers=workers)))
         yield _gauge("django_jobs_workers", "Running `runworkers` commands.", [], [([], len(workers))])
         yield _gauge(
             "django_jobs_worker_last_heartbeat_seconds",
@@ -73,6 +75,28 @@ def counters(queues: Iterable[QueueStats], names: set[str]) -> Iterator[Any]:
         for queue in queues:
             child_processes.add_metric([queue.queue], queue.totals.get(event, 0))
         yield child_processes
+
+
+def alarm_gauges(report: alarms.Report) -> Iterator[Any]:
+    """Yield the alarms that stand, as the overview shows them, and what could not be checked."""
+    numbers: dict[tuple[str, str, str], int] = {}
+    since: dict[tuple[str, str, str], float] = {}
+    for alarm in report.alarms:
+        key = (alarm.kind, alarm.severity.value, alarm.queue)
+        numbers[key] = numbers.get(key, 0) + 1
+        if alarm.since:
+            since[key] = min(alarm.since / 1000, since.get(key, alarm.since / 1000))
+    labels = ["kind", "severity", "queue"]
+    text = "Alarms that stand, as the overview shows them: for each kind and queue, how many."
+    yield _gauge("django_jobs_alarms", text, labels, [(list(key), n) for key, n in numbers.items()])
+    yield _gauge(
+        "django_jobs_alarm_since_timestamp_seconds",
+        "Since when an alarm stands (Unix time), where that is known.",
+        labels,
+        [(list(key), at) for key, at in since.items()],
+    )
+    unchecked = len(report.unchecked)
+    yield _gauge("django_jobs_alarms_unchecked", "Things that could not be checked for alarms.", [], [([], unchecked)])
 
 
 def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:

@@ -23,8 +23,9 @@ ROOMS = """
     stores.redis stores.sqlite
     stores
     enqueue browse events
-    schedules operations execution metrics
-    models
+    schedules operations execution
+    alarms
+    models metrics
     checks tasks_backend testing worker
     worker.child worker.maintenance
     worker.parent

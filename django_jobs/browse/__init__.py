@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django_jobs.browse.counts import JobCounts, Series, job_counts, queue_stats, series
 from django_jobs.browse.groups import ErrorGroup, Groups, group_errors, signature_of
-from django_jobs.browse.health import HealthIssue, health_issues, unknown_names
+from django_jobs.browse.health import unknown_names
 from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.pages import PAGE, Page, page, queue_names
 from django_jobs.browse.search import Match, Scan, error_groups, find, scan
@@ -16,7 +16,6 @@ __all__ = [
     "PAGE",
     "ErrorGroup",
     "Groups",
-    "HealthIssue",
     "JobCounts",
     "Match",
     "Page",
@@ -26,7 +25,6 @@ __all__ = [
     "error_groups",
     "find",
     "group_errors",
-    "health_issues",
     "job_counts",
     "listing",
     "page",

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from django_jobs.conf import get_settings
 from django_jobs.core.queue_stats import read_pause, signed
-from django_jobs.core.values import QueueStats, State
+from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.documents import BROKEN
 
 #: Up to this many queues are counted in the store.  With more, the snapshot that workers publish is used, so that a
 #: page costs the same for 500 queues as for 20.
 LIVE_QUEUES = 20
+#: Where no worker publishes a snapshot, queues are counted for at most so long (s): a page must come.
+COUNT_FOR = 1.0
+#: Queues per round trip: each takes at most a few milliseconds of the server's time.
+CHUNK = 50
 #: An older snapshot (ms) is not used: it means that no worker runs.
 SNAPSHOT_LIFE = 60_000
 MINUTE = 60_000
@@ -23,6 +28,10 @@ QUARTER = 15 * MINUTE
 #: period → (length, width of a bucket), in ms.
 PERIODS = {"hour": (60 * MINUTE, MINUTE), "day": (96 * QUARTER, QUARTER)}
 EVENTS = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
+
+#: Totals and numbers of a queue that the snapshot has: the totals per job type would make it large.
+TOLD = ("trimmed_dead",)
+NUMBERS = ("overdue", "overdue_since", "dead_since", "unarchived")
 
 Buckets = dict[int, dict[str, int]]
 
@@ -42,7 +51,7 @@ class JobCounts:
 
     @property
     def missing(self) -> int:
-        """The number of queues that were not counted, because there are many and no worker publishes numbers."""
+        """The number of queues that were not counted: there are many, no worker publishes numbers, and time ran out."""
         return len(self.names) - len(self.queues)
 
     def holding(self, state: State) -> list[str]:
@@ -84,7 +93,16 @@ def job_counts(names: Sequence[str] | None = None) -> JobCounts:
         if document and 0 <= get_store().now() - document.get("at", 0) <= SNAPSHOT_LIFE:
             stats = [read_stats(name, document["queues"][name]) for name in names if name in document["queues"]]
             return count(stats, names, document["at"])
-    return count(get_store().stats(names[:LIVE_QUEUES]), names)
+    return count(count_in_time(names), names)
+
+
+def count_in_time(names: Sequence[str]) -> list[QueueStats]:
+    """Count as many of the queues as COUNT_FOR allows, and at least LIVE_QUEUES."""
+    found = get_store().stats(names[:LIVE_QUEUES])
+    deadline = monotonic() + COUNT_FOR
+    while len(found) < len(names) and monotonic() < deadline:
+        found += get_store().stats(names[len(found) : len(found) + CHUNK])
+    return found
 
 
 def count(stats: Iterable[QueueStats], names: list[str], at: int = 0) -> JobCounts:
@@ -96,16 +114,35 @@ def count(stats: Iterable[QueueStats], names: list[str], at: int = 0) -> JobCoun
 
 def write_stats(stats: QueueStats) -> dict[str, Any]:
     """Return one queue's numbers as an entry of the snapshot."""
-    paused = (
-        [signed(stats.paused.reason, stats.paused.by), stats.paused.until, stats.paused.since] if stats.paused else None
-    )
-    return {"counts": {k: v for k, v in stats.counts.items() if v}, "latency": stats.latency, "paused": paused}
+    entry = {
+        "counts": {k: v for k, v in stats.counts.items() if v},
+        "latency": stats.latency,
+        "paused": written(stats.paused) if stats.paused else None,
+        "paused_types": {name: written(pause) for name, pause in stats.paused_types.items()},
+        "totals": {key: n for key in TOLD if (n := stats.totals.get(key))},
+        **{key: getattr(stats, key) for key in NUMBERS},
+    }
+    return {key: value for key, value in entry.items() if value or key in ("counts", "latency", "paused")}
+
+
+def written(pause: Pause) -> list[Any]:
+    """Return a pause as an entry of the snapshot, as `read_pause` reads it."""
+    return [signed(pause.reason, pause.by), pause.until, pause.since]
 
 
 def read_stats(queue: str, entry: Mapping[str, Any]) -> QueueStats:
     """Read what write_stats wrote."""
     counts = {state.value: entry["counts"].get(state, 0) for state in State}
-    return QueueStats(queue, counts, entry["latency"], read_pause(*entry["paused"]) if entry["paused"] else None)
+    # An older version did not write the entries that are read with `get`.
+    return QueueStats(
+        queue,
+        counts,
+        entry["latency"],
+        read_pause(*entry["paused"]) if entry["paused"] else None,
+        {name: read_pause(*pause) for name, pause in entry.get("paused_types", {}).items()},
+        dict(entry.get("totals", {})),
+        **{key: int(entry.get(key, 0)) for key in NUMBERS},
+    )
 
 
 def read_buckets(document: Mapping[str, Any], period: str) -> Buckets:

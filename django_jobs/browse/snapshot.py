@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django_jobs.browse.counts import (
+    CHUNK,
     LIVE_QUEUES,
     MINUTE,
     PERIODS,
@@ -21,8 +22,6 @@ from django_jobs.stores import get_store
 
 #: A snapshot of another worker that is younger than this (ms) is not replaced.
 FRESH = 4_000
-#: Queues per round trip: each takes at most a few milliseconds of the server's time.
-CHUNK = 50
 
 
 def publish_snapshot() -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+#: A scheduled job or a retry that has been due for longer than this (ms) is overdue.
+OVERDUE = 60_000
+
 
 class Pause(NamedTuple):
     """The pause of a queue or job type.  `until` in ms; 0 = until resumed."""
@@ -46,3 +49,11 @@ class QueueStats:
     paused: Pause | None = None
     paused_types: dict[str, Pause] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
+    #: scheduled jobs and retries that have been due for longer than OVERDUE, also while the queue is paused.
+    overdue: int = 0
+    #: ms: when the first of them was due; 0 if there is none.
+    overdue_since: int = 0
+    #: ms: when the oldest of the dead jobs died; 0 if there is none.
+    dead_since: int = 0
+    #: finished jobs that wait for the archiver.
+    unarchived: int = 0

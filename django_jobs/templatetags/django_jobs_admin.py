@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
-from django_jobs.formatting import duration, exact, moment
+from django_jobs.formatting import duration, exact, moment, number
 
 register = template.Library()
 
@@ -22,12 +22,21 @@ register = template.Library()
 register.filter(moment)
 register.filter(exact)
 register.filter(duration)
+register.filter(number)
 
 
 @register.filter
 def state_count(counts: dict[str, int], state: str) -> int:
     """Return the number of jobs in one state."""
     return counts.get(state, 0)
+
+
+@register.filter
+def severity(alarm_severity: str) -> Any:
+    """Return the label of an alarm's severity."""
+    from django_jobs.admin.common.labels import SEVERITIES
+
+    return SEVERITIES[alarm_severity]
 
 
 @register.filter

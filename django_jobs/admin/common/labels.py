@@ -24,6 +24,9 @@ STATES: dict[State, Text] = {
     State.EXPIRED: _("Expired"),
 }
 
+#: How urgent an alarm is.
+SEVERITIES: dict[str, Text] = {"critical": _("critical"), "warning": _("warning"), "notice": _("notice")}
+
 #: One line under the heading of each list.
 EXPLAINED: dict[State, Text] = {
     State.SCHEDULED: _("Jobs that are scheduled for a later time."),

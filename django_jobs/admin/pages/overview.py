@@ -10,7 +10,7 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_jobs import browse
+from django_jobs import alarms, browse
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.pages.charts import Chart, stacked
 from django_jobs.admin.pages.worker_rows import worker_rows
@@ -32,13 +32,13 @@ def overview_context(console: Console) -> dict[str, Any]:
     period = "day" if console.request.GET.get("period") == "day" else "hour"
     store, counted = get_store(), console.counted
     workers = store.workers()
+    shown = browse.series(period, counted.names)
+    report = alarms.check(alarms.measure(counted, workers, shown if period == "hour" else None))
     return {
         "period": period,
-        "troubles": [
-            (health_issue, trouble_url(console, health_issue))
-            for health_issue in browse.health_issues(counted, workers)
-        ],
-        "charts": charts(browse.series(period, counted.names)),
+        "report": report,
+        "alarms": [(alarm, alarms.text_of(alarm), address(console, alarm)) for alarm in report.alarms],
+        "charts": charts(shown),
         "busiest": busiest(list(counted.queues.values())),
         "queue_number": len(counted.names),
         "workers": worker_rows(workers[:LINES], store.now()),
@@ -53,13 +53,10 @@ def busiest(stats: list[QueueStats]) -> list[QueueStats]:
     return sorted(stats, key=lambda s: (-s.latency, -s.counts.get("queued", 0), -s.counts.get("running", 0)))[:LINES]
 
 
-def trouble_url(console: Console, health_issue: browse.HealthIssue) -> str:
-    """Return the page on which an issue can be handled."""
-    if health_issue.kind in {"no_workers", "narrow"}:
-        return console.url("workers")
-    if health_issue.kind in {"dead", "trimmed"}:
-        return f"{console.url('jobs', 'dead')}?group=1&queue={health_issue.queue}"
-    return console.url("queue", health_issue.queue) if health_issue.queue else console.url("queues")
+def address(console: Console, alarm: alarms.Alarm) -> str:
+    """Return the address of the page on which an alarm can be dealt with."""
+    name, parts, query = alarms.link_of(alarm)
+    return console.url(name, *parts) + query
 
 
 def charts(series: browse.Series) -> list[Chart]:

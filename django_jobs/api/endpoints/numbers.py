@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Router
 
-from django_jobs import browse, metrics
+from django_jobs import alarms, browse, metrics
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Scope, require
 from django_jobs.api.common.problems import Kind, Problem
@@ -39,6 +39,14 @@ def stats(request: HttpRequest) -> JsonResponse:
             "workers": len(get_store().workers()),
         }
     )
+
+
+@router.get("/v1/alarms", response=schemas.Alarms, summary="Alarms")
+def list_alarms(request: HttpRequest) -> JsonResponse:
+    """What is wrong now, worst first: the same list as on the overview of the admin and in `jobs alarms`.  `well` is
+    true only if everything was checked and no alarm stands."""
+    require(request, Scope.READ)
+    return JsonResponse(alarms.check().as_json())
 
 
 @router.get("/healthz", response=schemas.Health, auth=None, summary="Health")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_jobs.management.jobs_commands import acting, doctor, enqueueing, looking, queues, schedules, token
+from django_jobs.management.jobs_commands import acting, alarms, doctor, enqueueing, looking, queues, schedules, token
 from django_jobs.management.jobs_commands.base import Subcommand
 
 SUBCOMMANDS: dict[str, Subcommand] = {
@@ -21,5 +21,6 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "enqueue": enqueueing.ENQUEUE,
     "edit": enqueueing.EDIT,
     "token": token.TOKEN,
+    "alarms": alarms.ALARMS,
     "doctor": doctor.DOCTOR,
 }

@@ -10,16 +10,17 @@ from time import time
 from typing import Any, NamedTuple
 
 from django.core import checks
+from django.utils.translation import override
 
-from django_jobs import browse
+from django_jobs import alarms, browse
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.events.announce import announce_misplaced
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import StoreError
-from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain
+from django_jobs.serialization.payloads import iso
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import MAX_BATCH
@@ -34,6 +35,8 @@ LOOK = 500
 NAMED = 5
 #: Repair stops after this many fruitless steps in a row, even if something is still wrong: more would not help.
 FRUITLESS = 20
+#: Alarms that are errors: they can lose jobs or double them, or keep them from running until somebody acts.
+ERRORS = frozenset({"read_only", "not_saved", "evicts", "full", "disk_full", "unknown", "no_worker"})
 #: Descriptions of the kinds of `Store.faults`.
 ORPHANS = {
     "wrong_type": "keys hold data of the wrong type, and block work",
@@ -70,7 +73,7 @@ def doctor(options: Mapping[str, Any]) -> Answer:
     else:
         if options["repair"]:
             findings += guarded(repairs)
-        for look in (server, persistence, memory, clock, orphans, workers, queues, names):
+        for look in (server, persistence, memory, clock, orphans, workers, alarm_findings, names):
             findings += guarded(partial(look, described))
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
@@ -107,15 +110,10 @@ def server(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("error", "version", f"{said}. Use Redis 6.2 or later, or Valkey.")
     else:
         yield Finding("ok", "store", said)
-    role = described.get("role", "unknown")
-    if role not in {"master", "unknown"}:
-        yield Finding(
-            "error", "role", f"This server is a {role}: it refuses writes. Set STORE to the address of the primary."
-        )
 
 
 def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Check whether the store keeps what it accepted."""
+    """Say how the store keeps what it accepted; what is wrong with it is an alarm."""
     if described.get("kind") == "memory":
         yield Finding(
             "warning",
@@ -126,38 +124,13 @@ def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("ok", "persistence", described.get("persistence", "unknown"))
     elif described.get("append_only_file") == "on":
         yield Finding("ok", "persistence", "The append-only file is on.")
-    else:
-        yield Finding(
-            "warning",
-            "persistence",
-            "The append-only file is off: a restart of Redis loses the jobs since its last snapshot. "
-            "Set `appendonly yes` (and `appendfsync everysec` or `always`).",
-        )
-    if described.get("last_save_failed") == "yes":
-        yield Finding(
-            "error",
-            "persistence",
-            "The last snapshot failed, and Redis may refuse writes. Look at its log: the disk may be full.",
-        )
 
 
 def memory(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Check whether the server may evict jobs, and whether its memory is nearly full."""
+    """Say that the server evicts nothing; if it may evict jobs, that is an alarm."""
     policy = described.get("eviction_policy")
-    if described.get("kind") != "redis" or policy is None:
-        return
-    if policy not in {"noeviction", "unknown"}:
-        yield Finding(
-            "error",
-            "eviction",
-            f"maxmemory-policy is {policy}: Redis may delete jobs to make room. Set `maxmemory-policy noeviction`.",
-        )
-    else:
+    if described.get("kind") == "redis" and policy in {"noeviction", "unknown"}:
         yield Finding("ok", "eviction", f"maxmemory-policy is {policy}.")
-    limit, used = described.get("maxmemory", "0"), described.get("used_memory", "0")
-    if limit.isdigit() and used.isdigit() and int(limit) and int(used) > 0.9 * int(limit):
-        said = f"{int(used) * 100 // int(limit)} % of maxmemory is in use. Raise it, or lower HISTORY and DEAD."
-        yield Finding("warning", "memory", said)
 
 
 def clock(described: Mapping[str, str]) -> Iterator[Finding]:
@@ -173,43 +146,31 @@ def clock(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def workers(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Check whether workers run, and serve every queue."""
-    found = get_store().workers()
-    stats = list(browse.job_counts().queues.values())
-    waiting = sum(entry.counts.get(state, 0) for entry in stats for state in (State.QUEUED, State.RUNNING))
-    if not found:
-        said = f"No worker is running (queued or running jobs: {waiting}). Start `manage.py runworkers`."
-        yield Finding("warning", "workers", said)
-        return
-    yield Finding("ok", "workers", f"{len(found)} running.")
-    named = [worker.info.get("queues") for worker in found]
-    if not all(isinstance(queues, list) for queues in named):
-        return  # one worker's queues cannot be read, so it may serve any queue
-    taken = {str(queue) for queues in named for queue in queues or ()}
-    for entry in stats:
-        if entry.counts.get(State.QUEUED) and taken and entry.queue not in taken:
-            said = f"No worker serves queue {entry.queue!r} (queued jobs: {entry.counts[State.QUEUED]})."
-            yield Finding("error", "workers", f"{said} Add it to QUEUES, or to --queues of a worker.")
+    """Say how many workers run; a queue with work that none of them takes is an alarm."""
+    if found := get_store().workers():
+        yield Finding("ok", "workers", f"{len(found)} running.")
+    else:
+        yield Finding("warning", "workers", "No worker is running. Start `manage.py runworkers`.")
 
 
-def queues(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Check whether a queue was paused and forgotten, or has dropped dead jobs."""
-    for entry in browse.job_counts().queues.values():
-        if entry.paused is not None and not entry.paused.until:
-            yield Finding(
-                "warning", "queues", f"Queue {entry.queue!r} is paused until it is resumed. Use `jobs resume`."
-            )
-        if dropped := entry.totals.get("trimmed_dead"):
-            said = f"Queue {entry.queue!r} has dropped {counted(dropped, 'dead job')}: the setting DEAD keeps no more."
-            yield Finding("warning", "queues", said)
+def alarm_findings(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Report every alarm that the overview shows, and what could not be checked.
+
+    Only what can lose or double jobs, or what keeps them from ever running, is an error: a release that runs `doctor`
+    between two versions must not stop because no worker runs at that moment."""
+    report = alarms.check()
+    with override("en"):
+        for alarm in report.alarms:
+            since = f" Since {iso(alarm.since)}." if alarm.since else ""
+            reason = f" ({plain(alarm.reason, 200)})" if alarm.reason else ""
+            level = "error" if alarm.kind in ERRORS else "warning"
+            yield Finding(level, alarms.subject_of(alarm), alarms.text_of(alarm) + reason + since)
+        for text in report.unchecked_texts:
+            yield Finding("warning", "not checked", text)
 
 
 def names(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Check for waiting jobs that no worker knows or, in the first jobs of each queue, that this project does not."""
-    for each in browse.unknown_names(browse.job_counts(), get_store().workers()):
-        what = wanted(each.name)
-        said = f"Queue {each.queue!r} has jobs ({each.jobs}) that wait for a worker that knows {what}. None is running."
-        yield Finding("error", "names", f"{said} Start workers with code that has it, or cancel or delete the jobs.")
+    """Check whether this project registers the first waiting jobs of each queue.  Names no worker knows are alarms."""
     unknown: dict[tuple[str, str], int] = {}
     for queue in browse.job_counts().queues:
         for state in (State.QUEUED, State.SCHEDULED, State.RETRY, State.BLOCKED):
@@ -223,12 +184,6 @@ def names(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("warning", "names", f"{said} {remedy}")
     if not unknown:
         yield Finding("ok", "names", f"All waiting jobs are registered (job types: {len(registry.names())}).")
-
-
-def wanted(name: str) -> str:
-    """Describe what a parked job needs: its name and, from a newer version, the format of its record."""
-    name, _, number = name[:200].partition("\t")
-    return f"{name!r}" + (f" in record format {plain(number, 20)} (a newer django_jobs)" if number else "")
 
 
 def known(name: str) -> bool:

@@ -2,17 +2,31 @@
 "use strict";
 
 (() => {
+  // ms: an answer that takes longer is late, and the page says so; one that takes this long is given up, and asked for again.
+  const LATE = 1200;
+  const GIVE_UP = 10000;
+  // ms: a page that is not refreshed because a person chooses or types in it says so after this time.
+  const HELD = 10000;
   const live = () => document.getElementById("jobs-live");
   let waiting = null;
-  let pause = 1;
+  // What the page shows is from this moment; a failure since then; when it was noticed.
+  let fresh_at = Date.now();
+  let failed = "";
+  let asking = 0;
+  let pressed = false;
 
   function ticked() {
     return document.querySelectorAll('#jobs-chosen input[name="job"]:checked').length;
   }
 
+  const changed = (each) => each.type === "checkbox" || each.type === "radio" ? each.checked !== each.defaultChecked
+    : each.matches("select") ? [...each.options].some((option) => option.selected !== option.defaultSelected) && each.selectedIndex > 0
+    : each.value !== each.defaultValue;
+
   // Do not replace the part of the page in which the user is selecting, typing or reading.
   function busy() {
     const part = live();
+    if (pressed || [...part.querySelectorAll("input:not([type=hidden]), textarea, select")].some(changed)) return true;
     const inside = document.activeElement && document.activeElement !== part && part.contains(document.activeElement);
     const selected = document.getSelection();
     const selecting = selected && !selected.isCollapsed && part.contains(selected.anchorNode);
@@ -23,7 +37,7 @@
     const fresh = new DOMParser().parseFromString(text, "text/html");
     const part = fresh.getElementById("jobs-live");
     if (!part || busy()) return;
-    const focus = document.activeElement && document.activeElement.getAttribute("href");
+    const focus = signOf(document.activeElement);
     const open = [...live().querySelectorAll("details")].map((each) => each.open);
     live().replaceWith(document.adoptNode(part));
     [...live().querySelectorAll("details")].forEach((each, i) => { if (i in open) each.open = open[i]; });
@@ -31,14 +45,49 @@
     const old = document.getElementById("jobs-nav");
     if (nav && old) old.replaceWith(document.adoptNode(nav));
     if (focus && document.activeElement === document.body) {
-      const again = document.querySelector(`.jobs a[href="${CSS.escape(focus)}"]`);
+      const again = [...document.querySelectorAll(".jobs a, .jobs button, .jobs input")].find((each) => signOf(each) === focus);
       if (again) again.focus({ preventScroll: true });
     }
     prepare();
   }
 
+  // What makes a link or button the same one after a refresh.
+  function signOf(each) {
+    if (!each || !each.matches("a, button, input")) return "";
+    const row = each.closest("form") && each.closest("form").querySelector("input[type=hidden]:not([name=csrfmiddlewaretoken])");
+    return [each.tagName, each.getAttribute("href"), each.name, each.value, row && row.value].join(" ");
+  }
+
+  // How old is what the page shows, in the units that all its languages share.
+  function age(ms) {
+    const seconds = Math.round(ms / 1000);
+    if (seconds < 60) return `${seconds} s`;
+    if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+    return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  }
+
+  // Says that the page is not what is: a refresh failed, or its answer is late.  Runs every half second, and asks nobody.
+  function watch() {
+    const sign = document.getElementById("jobs-stale");
+    const every = Number(live() && live().dataset.jobsRefresh);
+    if (!sign || !every) return;
+    const late = asking && Date.now() - asking > LATE;
+    const held = !failed && !late && Date.now() - fresh_at > HELD && busy();
+    const stale = Boolean(failed || late || held);
+    if (stale) {
+      const why = failed || (late ? sign.dataset.silent : sign.dataset.held);
+      const told = sign.dataset.stale.replace("{age}", age(Date.now() - fresh_at))
+        .replace("{time}", new Date(fresh_at).toLocaleTimeString(document.documentElement.lang || undefined));
+      sign.firstElementChild.textContent = why;
+      sign.lastElementChild.textContent = told;
+    }
+    if (sign.hidden === stale) sign.hidden = !stale;
+    document.body.classList.toggle("jobs-is-stale", stale);
+  }
+
   async function refresh() {
     const part = live();
+    const sign = document.getElementById("jobs-stale");
     const drive = part.hasAttribute("data-jobs-drive") && document.getElementById("jobs-drive");
     const request = { headers: { "X-Requested-With": "fetch" }, credentials: "same-origin" };
     if (drive) {
@@ -46,22 +95,34 @@
       request.body = new URLSearchParams(new FormData(drive));
       request.body.set("do", "continue");
     }
+    const began = asking = Date.now();
     try {
-      const response = await fetch(location.href, request);
+      const response = await fetch(location.href, { ...request, signal: AbortSignal.timeout(GIVE_UP) });
       // If the session has ended, the answer is the login page.  Reload, so that the user sees it.
       if (response.redirected && new URL(response.url).pathname !== location.pathname) return location.reload();
-      if (response.ok) { replace(await response.text()); pause = 1; } else { pause = Math.min(pause * 2, 12); }
+      // The job is gone, or the person may no longer see it: the whole page says so.
+      if (response.status === 404 || response.status === 403) return location.reload();
+      const text = await response.text();
+      if (response.ok) { replace(text); fresh_at = began; failed = ""; } else { failed = reasonIn(text, response) }
     } catch {
-      pause = Math.min(pause * 2, 12);
+      failed = sign ? sign.dataset.silent : "";
     }
+    asking = 0;
+    watch();
     return schedule();
+  }
+
+  // The server's own words, if its answer is a page of the console; else the number of its answer.
+  function reasonIn(text, response) {
+    const said = new DOMParser().parseFromString(text, "text/html").querySelector(".jobs-attention h2");
+    return said ? said.textContent.trim() : document.getElementById("jobs-stale").dataset.refused.replace("{status}", response.status);
   }
 
   function schedule() {
     clearTimeout(waiting);
     const seconds = Number(live() && live().dataset.jobsRefresh);
     if (!seconds || document.hidden) return;
-    waiting = setTimeout(() => (document.hidden || busy() ? schedule() : refresh()), seconds * 1000 * pause);
+    waiting = setTimeout(() => (document.hidden || busy() ? schedule() : refresh()), seconds * 1000);
   }
 
   function prepare() {
@@ -97,7 +158,14 @@
     event.target.textContent += " ✓";
   });
 
-  document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(waiting) : schedule()));
+  document.addEventListener("pointerdown", (event) => { pressed = Boolean(event.target.closest("#jobs-live")); });
+  for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => setTimeout(() => { pressed = false; }, 0));
 
-  if (live()) { prepare(); schedule(); }
+  // What was shown when the tab was left is old: refresh at once when it is looked at again.
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(waiting);
+    if (!document.hidden && Number(live() && live().dataset.jobsRefresh)) { if (busy()) schedule(); else refresh(); }
+  });
+
+  if (live()) { prepare(); schedule(); setInterval(watch, 500); }
 })();

@@ -98,7 +98,8 @@ class BrowsingStore(ABC):
 
     @abstractmethod
     def stats(self, queues: Sequence[str]) -> list[QueueStats]:
-        """Return counts, latency, pauses and totals of each queue, in one round trip.
+        """Return counts, latency, pauses, totals, overdue jobs and what waits for the archive, of each queue, in one
+        round trip.
 
         `counts` has all nine states.  `totals`: "enqueued", "succeeded", "failed", "retried", "dead", "cancelled",
         "expired", "recovered", "trimmed_dead", and "<event>:<job name>" for the first five."""

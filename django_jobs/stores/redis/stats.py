@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core import queue_stats
+from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.redis.base import RedisPart
@@ -36,7 +37,7 @@ class RedisStats(RedisPart):
     def stats(self, queues: Sequence[str]) -> list[QueueStats]:
         if not self._scripts_refused:
             try:
-                replies = self._run_over("stats", queues)
+                replies = self._run_over("stats", queues, OVERDUE)
                 return [_read(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
             except StoreMisconfigured:
                 self._scripts_refused = True  # a user with read access only: plain reads from now on
@@ -76,7 +77,19 @@ class RedisStats(RedisPart):
         )
         now = self._clock() or int(clock[0]) * 1000 + int(clock[1]) // 1000
         oldest = Oldest(self.transport, names, now).since()
-        return [now, counts, oldest, _flat(paused), _flat(totals)]
+        waiting = [names["scheduled"], names["retry"]]
+        late = self.transport.pipeline([("ZCOUNT", zset, "-inf", now - OVERDUE) for zset in waiting])
+        zsets = [*waiting, names["dead"]]
+        heads = self.transport.pipeline([("ZRANGE", zset, 0, 0, "WITHSCORES") for zset in zsets])
+        *due, died = (_first_score(head) for head in heads)
+        late_since = min((at for at, number in zip(due, late, strict=True) if number), default=0)
+        unarchived = self.transport.command("LLEN", names["archive"])
+        return [now, counts, oldest, _flat(paused), _flat(totals), sum(late), late_since, died, unarchived]
+
+
+def _first_score(head: Any) -> int:
+    """Return the lowest score of a sorted set, from a ZRANGE with scores in either form of the protocol; 0 if empty."""
+    return read_number(head[0][1] if isinstance(head[0], list | tuple) else head[1]) if head else 0
 
 
 def _flat(reply: Any) -> list[bytes]:
@@ -85,7 +98,7 @@ def _flat(reply: Any) -> list[bytes]:
 
 
 def _read(queue: str, reply: list[Any]) -> QueueStats:
-    now, sizes, oldest, paused, totals = reply
+    now, sizes, oldest, paused, totals, overdue, overdue_since, died, unarchived = reply
     counts = dict.fromkeys((state.value for state in State), 0)
     for (_, state), size in zip(PLACES, sizes, strict=True):
         counts[state.value] += size
@@ -100,6 +113,10 @@ def _read(queue: str, reply: list[Any]) -> QueueStats:
         paused=pauses.pop("", None),
         paused_types=pauses,
         totals={totals[i].decode(errors="replace"): read_number(totals[i + 1]) for i in range(0, len(totals), 2)},
+        overdue=overdue,
+        overdue_since=read_number(overdue_since),
+        dead_since=read_number(died),
+        unarchived=unarchived,
     )
 
 

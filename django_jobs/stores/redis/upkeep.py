@@ -85,6 +85,9 @@ class RedisUpkeep(RedisPart, RunningStore):
             "used_memory": info.get("used_memory", "unknown"),
             "append_only_file": "on" if info.get("aof_enabled") == "1" else "off",
             "last_save_failed": "yes" if info.get("rdb_last_bgsave_status", "ok") != "ok" else "no",
+            "last_append_failed": "yes" if info.get("aof_last_write_status", "ok") != "ok" else "no",
+            "last_save": info.get("rdb_last_save_time", "0"),
+            "evicted_keys": info.get("evicted_keys", "0"),
             "role": info.get("role", "unknown"),
             "connected_replicas": info.get("connected_slaves", "0"),
         }

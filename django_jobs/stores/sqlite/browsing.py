@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.core.queue_stats import read_pause
+from django_jobs.core.queue_stats import OVERDUE, read_pause
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, QueueStats, State
 from django_jobs.formatting import counted
 from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered
@@ -25,6 +26,8 @@ _SHORT = 1024
 _TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead", "cancelled", "expired", "recovered", "trimmed_dead")
 #: Every version of SQLite accepts this many values in one statement.
 _MOST_VALUES = 900
+#: bytes: with less room on its disk the file counts as full; a batch of jobs and its log need up to twice MAX_BYTES.
+_LEAST_ROOM = 8 * 1024 * 1024
 
 
 class SqliteBrowsing(SqlitePart, BrowsingStore):
@@ -109,6 +112,12 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
         pauses = {name: read_pause(*rest) for name, rest in view.pauses().items()}
         totals = dict.fromkeys(_TOTALS, 0)
         totals |= connection.execute("SELECT event, n FROM totals WHERE queue = ?", (queue,))
+        late = "SELECT count(*), min(at) FROM jobs WHERE queue = ? AND state = ? AND at <= ?"
+        overdue = [
+            connection.execute(late, (queue, state, view.now - OVERDUE)).fetchone()
+            for state in (State.SCHEDULED, State.RETRY)
+        ]
+        died = view.value("SELECT min(at) FROM jobs WHERE queue = ? AND state = 'dead'", queue)
         return QueueStats(
             queue,
             counts=counts,
@@ -116,6 +125,10 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
             paused=pauses.pop("", None),
             paused_types=pauses,
             totals=totals,
+            overdue=sum(number for number, _ in overdue),
+            overdue_since=min((at for _, at in overdue if at is not None), default=0),
+            dead_since=died or 0,
+            unarchived=view.value("SELECT count(*) FROM archive WHERE queue = ?", queue),
         )
 
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
@@ -150,7 +163,23 @@ class SqliteBrowsing(SqlitePart, BrowsingStore):
             "persistence": persistence,
             "eviction": "none",
             "size": counted(size, "byte"),
+            **_disk(self.database.path, in_memory=self.database.in_memory),
         }
+
+
+def _disk(path: str, *, in_memory: bool) -> dict[str, str]:
+    """Return whether this process may write the file, and whether its disk has room for the next changes."""
+    if in_memory:
+        return {}
+    try:
+        disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
+    except OSError:
+        return {"writable": "no", "disk_full": "unknown"}
+    room = disk.f_bavail * disk.f_frsize
+    return {
+        "writable": "yes" if os.access(path, os.W_OK) else "no",
+        "disk_full": "yes" if room < _LEAST_ROOM else "no",
+    }
 
 
 _ORDERS = {

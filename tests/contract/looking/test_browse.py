@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.attempt import waited as waited_for
+from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.values import Claim, Job, State
 from django_jobs.serialization.record import decode
 from tests.contract.acts import FAILED, Q, claim, claim_alone, complete, enqueue, finish, ids_in, info, start, totals
@@ -246,6 +247,38 @@ class TestNumbers:
         complete(store, *held)
         assert store.get(Q, "a").since == clock.now - 5100
         assert store.stats([Q])[0].latency == 0
+
+    def test_count_what_is_overdue_and_say_since_when(self, store, make_job, clock):
+        begun = clock.now
+        enqueue(store, make_job("soon", run_at=begun + 1000), make_job("later", run_at=begun + 2000))
+        (failed,) = start(store, make_job("failed"))
+        store.retry(failed, FAILED, 500)
+        clock.advance(500 + OVERDUE - 1)
+        assert (store.stats([Q])[0].overdue, store.stats([Q])[0].overdue_since) == (0, 0)
+        clock.advance(1)
+        assert (store.stats([Q])[0].overdue, store.stats([Q])[0].overdue_since) == (1, begun + 500)
+        clock.advance(1500)
+        assert (store.stats([Q])[0].overdue, store.stats([Q])[0].overdue_since) == (3, begun + 500)
+        claim(store, 3)
+        assert (store.stats([Q])[0].overdue, store.stats([Q])[0].overdue_since) == (0, 0)
+
+    def test_say_when_the_oldest_dead_job_died(self, store, make_job, clock):
+        assert store.stats([Q])[0].dead_since == 0
+        died = clock.now
+        finish(store, State.DEAD, make_job("a"))
+        clock.advance(5000)
+        finish(store, State.DEAD, make_job("b"))
+        assert store.stats([Q])[0].dead_since == died
+        store.delete(Q, ["a"])
+        assert store.stats([Q])[0].dead_since == died + 5000
+
+    def test_count_what_waits_for_the_archiver(self, make_store, make_job):
+        store = make_store(archive=True)
+        for id in "ab":
+            complete(store, *start(store, make_job(id)))
+        assert store.stats([Q])[0].unarchived == 2
+        store.archive_done(Q, [key for key, _ in store.archive_batch(Q, 1)])
+        assert store.stats([Q])[0].unarchived == 1
 
     def test_count_enqueued_jobs_by_name(self, store, make_job):
         enqueue(store, make_job(name="n"), make_job(name="n"), make_job(name="m"))

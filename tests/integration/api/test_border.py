@@ -97,7 +97,7 @@ class Away:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "healthz"), ("GET", "v1/stats"), ("GET", "v1/queues"), ("GET", "v1/jobs/1"), ("GET", "metrics"),
+    [("GET", "healthz"), ("GET", "v1/stats"), ("GET", "v1/alarms"), ("GET", "v1/jobs/1"), ("GET", "metrics"),
      ("POST", "v1/queues/default/pause"), ("PUT", "v1/jobs/tests.greet/1"), ("DELETE", "v1/jobs/tests.greet/1")],
 )  # fmt: skip
 def test_an_absent_store_is_503_and_its_address_is_not_told(api: Api, method: str, path: str) -> None:
@@ -167,6 +167,7 @@ def test_the_openapi_document_describes_every_call(api: Api) -> None:
         "POST /jobs/v1/queues/{name}/claim",
         "GET /jobs/v1/archived-jobs",
         "GET /jobs/v1/stats",
+        "GET /jobs/v1/alarms",
         "GET /jobs/healthz",
         "GET /jobs/metrics",
     }

@@ -43,6 +43,7 @@ CALLS = [
     ("POST", "v1/queues/pull/claim"),
     ("GET", "v1/archived-jobs"),
     ("GET", "v1/stats"),
+    ("GET", "v1/alarms"),
     ("GET", "metrics"),
     ("GET", "v1/openapi.json"),
 ]
@@ -137,7 +138,7 @@ def test_the_use_of_a_token_is_remembered_at_most_once_a_minute(django_assert_nu
     [
         (("enqueue",), {"PUT v1/jobs/tests.greet/1", "GET v1/jobs/tests.greet/1", "GET v1/job-types"}),
         (("read",), {"GET v1/jobs/tests.greet/1", "GET v1/jobs?state=dead", "GET v1/schedules",
-                     "GET v1/queues", "GET v1/stats", "GET metrics",
+                     "GET v1/queues", "GET v1/stats", "GET v1/alarms", "GET metrics",
                      "GET v1/archived-jobs", "GET v1/job-types"}),
         (("manage",), {"POST v1/queues/default/pause", "POST v1/jobs/tests.greet/1/retry",
                        "POST v1/jobs/tests.greet/1/kill", "PATCH v1/jobs/tests.greet/1",

@@ -81,6 +81,30 @@ def test_stats_have_states_queues_and_totals(api: Api, work_off: Callable[..., i
     assert stats["workers"] == 0
 
 
+def test_alarms_and_their_metrics_are_those_of_the_overview(api: Api) -> None:
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    api.post("v1/queues/default/pause", {"reason": "deploy"})
+    said = api.get("v1/alarms").json()
+    found = {alarm["kind"]: alarm for alarm in said["alarms"]}
+    assert {"no_workers", "paused"} <= set(found)
+    assert (found["no_workers"]["severity"], found["no_workers"]["text"]) == (
+        "critical",
+        "1 job is waiting, and no worker is running.",
+    )
+    assert (found["paused"]["reason"], found["paused"]["queue"]) == ("deploy", "default")
+    assert found["paused"]["since"]
+    assert said["well"] is False
+    seen = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(api.get("metrics").content.decode())
+        for sample in family.samples
+        if "alarm" in sample.name
+    }
+    assert seen["django_jobs_alarms", ("kind", "no_workers"), ("queue", ""), ("severity", "critical")] == 1
+    assert seen["django_jobs_alarms", ("kind", "paused"), ("queue", "default"), ("severity", "notice")] == 1
+    assert seen["django_jobs_alarms_unchecked",] == len(said["unchecked"])
+
+
 def test_queues_are_paused_and_resumed(api: Api, work_off: Callable[..., int]) -> None:
     paused = api.post("v1/queues/default/pause", {"reason": "deploy \x1b[31m", "until": "2035-01-01T00:00:00Z"}).json()
     assert (paused["paused"], paused["until"]) == (True, "2035-01-01T00:00:00.000+00:00")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from django_jobs import browse
 from django_jobs.browse import Match, counts, groups, pages, search
-from django_jobs.core.values import Attempt, Done, JobInfo, State
+from django_jobs.core.values import Attempt, JobInfo, State
 from django_jobs.stores.contract.store import Store
 from tests.support.console_data import Filler
 
@@ -183,6 +182,9 @@ def test_a_snapshot_says_the_same_as_asking(
 ) -> None:
     fill(filler)
     console_store.pause("mail", reason="why")
+    console_store.pause("photos", name="shop.send_receipt", reason="no paper")
+    filler.make(State.SCHEDULED, queue="mail", run_in=60_000)
+    clock.advance(3_600_000)
     asked, hour, day = browse.job_counts(), browse.series("hour"), browse.series("day")
     monkeypatch.setattr(counts, "LIVE_QUEUES", 2)
     monkeypatch.setattr("django_jobs.browse.snapshot.LIVE_QUEUES", 2)
@@ -194,6 +196,11 @@ def test_a_snapshot_says_the_same_as_asking(
     paused = told.queues["mail"].paused
     assert paused is not None
     assert paused.reason == "why"
+    for queue, stats in asked.queues.items():
+        same = ("counts", "latency", "paused_types", "overdue", "overdue_since", "dead_since", "unarchived")
+        assert [getattr(told.queues[queue], key) for key in same] == [getattr(stats, key) for key in same]
+    assert told.queues["mail"].overdue == 1
+    assert list(told.queues["photos"].paused_types) == ["shop.send_receipt"]
     assert (browse.series("hour"), browse.series("day")) == (hour, day)
 
 
@@ -216,7 +223,15 @@ def test_an_old_snapshot_is_not_believed(console_store: Store, filler: Filler, f
     clock.advance(counts.SNAPSHOT_LIFE + 1)
     counted = browse.job_counts()
     assert counted.at == 0
-    assert counted.missing == 2
+    assert (counted.missing, counted.counts["dead"]) == (0, 4), "no worker publishes, so every queue is counted"
+
+
+def test_with_more_queues_than_can_be_counted_in_time_it_says_how_many_are_missing(
+    console_store: Store, filler: Filler, few_live: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(filler)
+    monkeypatch.setattr(counts, "COUNT_FOR", 0.0)
+    assert browse.job_counts().missing == 2
 
 
 def test_one_worker_publishes_for_all(console_store: Store, filler: Filler, few_live: None, clock: Any) -> None:
@@ -225,36 +240,3 @@ def test_one_worker_publishes_for_all(console_store: Store, filler: Filler, few_
     assert browse.publish_snapshot() is False
     clock.advance(5_000)
     assert browse.publish_snapshot() is True
-
-
-# -- what needs a person -------------------------------------------------------
-
-
-def kinds(store: Store) -> set[str]:
-    return {health_issue.kind for health_issue in browse.health_issues(browse.job_counts(), store.workers())}
-
-
-def test_nothing_needs_a_person_where_all_is_well(console_store: Store, filler: Filler) -> None:
-    claim = filler.run(filler.add())
-    console_store.complete("default", [Done(claim)])
-    assert kinds(console_store) == set()
-
-
-def test_a_worker_that_has_left_some_of_its_queues_is_named(console_store: Store) -> None:
-    for n, closed in enumerate((0, 3, "rubbish", None)):
-        console_store.publish_worker(f"far:{n}", {"closed": closed}, 60_000)
-    found = browse.health_issues(browse.job_counts(), console_store.workers())
-    assert [(each.kind, each.number, each.text) for each in found] == [("narrow", 3, "far:1")]
-
-
-@pytest.mark.accepts("G78")
-def test_what_needs_a_person_is_found(console_store: Store, filler: Filler, clock: Callable[[], int]) -> None:
-    filler.make(State.DEAD)
-    filler.add()
-    filler.add(queue="mail")
-    console_store.pause("default", name="shop.send_receipt")
-    assert kinds(console_store) == {"no_workers", "dead", "type_paused"}
-    clock.advance(600_000)  # type: ignore[attr-defined]
-    assert "latency" in kinds(console_store)
-    console_store.pause("mail")
-    assert "paused" in kinds(console_store)

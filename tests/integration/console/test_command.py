@@ -18,6 +18,8 @@ from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
 from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical, worker_info
 
+pytestmark = pytest.mark.django_db
+
 
 def jobs(*words: str) -> str:
     """What the command prints."""
@@ -259,7 +261,7 @@ def test_doctor_finds_names_nobody_knows_and_queues_nobody_takes(live: Store) ->
     code, found = doctor(live)
     assert code == 1
     assert "shop.renamed" in found["warning", "names"]
-    assert "'mail'" in found["error", "workers"]
+    assert "1 job of mail is waiting, and no worker serves this queue." in found["error", "workers"]
 
 
 def test_doctor_finds_a_wrong_clock(make_sqlite_store: Any) -> None:
