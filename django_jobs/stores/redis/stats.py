@@ -37,7 +37,7 @@ class RedisStats(RedisPart):
     def stats(self, queues: Sequence[str]) -> list[QueueStats]:
         if not self._scripts_refused:
             try:
-                replies = self._run_over("stats", queues, OVERDUE)
+                replies = self._run_over("stats", queues, OVERDUE, self._archiving)
                 return [_read(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
             except StoreMisconfigured:
                 self._scripts_refused = True  # a user with read access only: plain reads from now on
