@@ -267,37 +267,6 @@ class Stats(Schema):
     workers: int
 
 
-class Alarm(Schema):
-    """One thing that is wrong, and since when."""
-
-    kind: str
-    severity: Literal["critical", "warning", "notice"]
-    #: None: not known.
-    since: str | None
-    queue: str | None
-    text: str
-    #: what somebody wrote about it, such as the reason of a pause.
-    reason: str | None
-    #: address of the page in the admin on which it can be dealt with.
-    link: str | None
-
-
-class Unchecked(Schema):
-    """Something that could not be checked."""
-
-    what: str
-    text: str
-
-
-class Alarms(Schema):
-    """Everything that is wrong now, worst first."""
-
-    well: bool
-    checked_at: str
-    alarms: list[Alarm]
-    unchecked: list[Unchecked]
-
-
 class Health(Schema):
     """The store works."""
 

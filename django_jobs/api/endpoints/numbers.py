@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from ninja import Router
+from ninja import Router, Schema
 
 from django_jobs import alarms, browse, metrics
 from django_jobs.api.common import schemas
@@ -17,6 +19,37 @@ router = Router(tags=["numbers"])
 #: A claim that does not exist: the store must refuse to settle it, which proves that its scripts work.
 NOBODYS = Claim("healthz", "", 0, b"")
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
+
+
+class Alarm(Schema):
+    """One thing that is wrong, and since when."""
+
+    kind: str
+    severity: Literal["critical", "warning", "notice"]
+    #: None: not known.
+    since: str | None
+    queue: str | None
+    text: str
+    #: what somebody wrote about it, such as the reason of a pause.
+    reason: str | None
+    #: address of the page in the admin on which it can be dealt with.
+    link: str | None
+
+
+class Unchecked(Schema):
+    """Something that could not be checked."""
+
+    what: str
+    text: str
+
+
+class Alarms(Schema):
+    """Everything that is wrong now, worst first."""
+
+    well: bool
+    checked_at: str
+    alarms: list[Alarm]
+    unchecked: list[Unchecked]
 
 
 @router.get("/v1/stats", response=schemas.Stats, summary="Numbers")
@@ -41,7 +74,7 @@ def stats(request: HttpRequest) -> JsonResponse:
     )
 
 
-@router.get("/v1/alarms", response=schemas.Alarms, summary="Alarms")
+@router.get("/v1/alarms", response=Alarms, summary="Alarms")
 def list_alarms(request: HttpRequest) -> JsonResponse:
     """What is wrong now, worst first: the same list as on the overview of the admin and in `jobs alarms`.  `well` is
     true only if everything was checked and no alarm stands."""
