@@ -190,6 +190,7 @@ class Claimed(NamedTuple):
     next_due: int | None
     now: int  # the store's clock, ms
     others: bool = False  # jobs wait for a worker that knows their names, and this call returned none of them
+    rank: int = 0  # of a claim by names: where the next call continues; 0 = the lane was looked through
 
 
 class Killed(str):

@@ -19,6 +19,9 @@ from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.remote")
 
+#: Holders of claims that a worker asked for and has not confirmed: it may never have received them.  Their ids follow.
+#: Such an attempt has not begun, so it goes back uncounted.
+UNCONFIRMED = "remote:?:"
 #: Bytes kept of the error text in a report.
 MAX_ERROR = 2048
 
@@ -71,13 +74,6 @@ def _held(store: Store, claim: Claim) -> tuple[int, int]:
     return now, max(0, now - claim.claimed_at) if claim.claimed_at else -1
 
 
-def _was_sent(claim: Claim) -> bool:
-    """Was this job sent to a remote worker?  A job that this project defines was not: a claim over HTTP that gets one
-    hands it back, so it has not begun."""
-    name = name_of(claim.record)
-    return name not in registry.names()
-
-
 class RemoteWatch:
     """A maintenance task: attempts without a report in time fail.  Several workers may run it for the same queues."""
 
@@ -85,12 +81,13 @@ class RemoteWatch:
         self.store, self.queues = store, queues
 
     def tick(self) -> int:
-        """Fail the attempts that are overdue now, at most 100 per queue.  Returns how many failed."""
+        """Fail the attempts that are overdue now, and give back unconfirmed claims, at most 100 per queue.  Returns how
+        many it ended."""
         failed = 0
         for queue in self.queues():
             for claim in self.store.overdue(queue):
-                if not _was_sent(claim):
-                    self.store.release(queue, [claim])
+                if claim.worker.startswith(UNCONFIRMED):
+                    failed += not self.store.release(queue, [claim])
                 else:
                     failed += _fail(self.store, claim, NoReport(), "timeout")
         return failed

@@ -18,6 +18,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='apitoken',
             name='name',
-            field=models.CharField(help_text='Whom you give it to.', max_length=100, verbose_name='name'),
+            field=models.CharField(help_text='Who will use it.', max_length=100, verbose_name='name'),
         ),
     ]

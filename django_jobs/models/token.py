@@ -78,7 +78,7 @@ class Tokens(models.Manager["ApiToken"]):
 class ApiToken(models.Model):
     """Access for one client of the HTTP API."""
 
-    name = models.CharField(_("name"), max_length=100, help_text=_("Whom you give it to."))
+    name = models.CharField(_("name"), max_length=100, help_text=_("Who will use it."))
     digest = models.CharField(_("SHA-256"), max_length=64, unique=True, editable=False)
     scopes = models.JSONField(_("scopes"), validators=[check_scopes])
     jobs = models.JSONField(

@@ -152,12 +152,6 @@ def type_names() -> frozenset[str]:
     return _known.names
 
 
-def is_pulled(name: str) -> bool:
-    """Return whether workers fetch jobs of that name over HTTP."""
-    kind = known().get(name)
-    return kind is not None and not kind.url
-
-
 def pull_queues() -> frozenset[str]:
     """Return the queues that are known to be served by pull workers only."""
     return _known.pull_queues if known() else frozenset()

@@ -114,6 +114,9 @@ class ClaimRequest(Body):
     lease: Number = Field(
         300, ge=1, le=86_400, description="Seconds after which an attempt without extend or report has failed."
     )
+    request_id: str | None = Field(
+        None, pattern=PATTERN, description="An id of yours for this call; new jobs need a new one."
+    )
     wait: Number = Field(0, ge=0, le=20, description="Seconds to wait for jobs if there are none.")
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,17 +23,17 @@ from django_jobs.api.endpoints import jobs
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.outcome import clean, failed_attempt
-from django_jobs.core.values import Claim, JobInfo, Lane, State
+from django_jobs.core.values import Claim, Claimed, JobInfo, Lane, State
 from django_jobs.enqueue.request import DIGEST_LENGTH
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, StoreError, UnknownQueue
 from django_jobs.execution import replicas
-from django_jobs.execution.remote_reports import fail, succeed
-from django_jobs.remote import is_pulled, known
+from django_jobs.execution.remote_reports import UNCONFIRMED, fail, succeed
+from django_jobs.remote import known, pull_queues
 from django_jobs.remote.data import stored_data
 from django_jobs.remote.push import HOLDER
-from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import Store
 
@@ -41,11 +42,13 @@ router = Router(tags=["work"])
 MAX_MESSAGE = 1024
 #: Seconds between two tries to claim while a worker waits for work.
 LOOK_EVERY = 2.0
-#: In a queue with both kinds of jobs, one claim skips up to this many jobs for Django workers.
-MOST_OTHERS = 100
 #: Seconds between two notes that a queue was asked for work.
 ASKED_EVERY = 10.0
 _noted: WeakKeyDictionary[Store, dict[str, float]] = WeakKeyDictionary()
+#: Seconds for which one claim looks for its jobs behind those of others; then it answers with what it has.
+LONGEST_LOOK = 1.0
+#: Seconds within which a worker confirms a claim that it made with a request id.
+CONFIRM_WITHIN = 10.0
 
 
 @router.post(
@@ -55,16 +58,23 @@ _noted: WeakKeyDictionary[Store, dict[str, float]] = WeakKeyDictionary()
     openapi_extra=refuses(Kind.NOTHING_TO_FETCH),
 )
 def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonResponse:
-    """Claim jobs to run.  You hold each job until you report its end, or until you send nothing for `lease` seconds."""
+    """Claim jobs to run.  You hold each job until you report its end, or until you send nothing for `lease` seconds.
+
+    With a `request_id`, it is safe to send the call again: it returns the same jobs.  You hold these for ten seconds
+    only, until you confirm each with extend: start the job if the answer is 200, and leave it otherwise.  A job that is
+    not confirmed goes back to the queue, and its attempt is not counted."""
     principal = require(request, Scope.WORK)
-    check_pull_queue(name, principal)
+    names = fetched_from(name, principal)
     note_asked(name)
     deadline = monotonic() + body.wait
-    taken = take(name, body)
+    taken = take(name, names, body)
     while not taken and (left := deadline - monotonic()) > 0:
-        # Wake-ups can be missed, so try again after a while even without one.
-        get_store().wait_for_work([name], min(left, LOOK_EVERY))
-        taken = take(name, body)
+        if name in pull_queues():
+            # Wake-ups can be missed, so try again after a while even without one.
+            get_store().wait_for_work([name], min(left, LOOK_EVERY))
+        else:
+            sleep(min(left, LOOK_EVERY / 2))  # the wake-ups of this queue are for Django's workers, too
+        taken = take(name, names, body)
     return JsonResponse({"jobs": taken})
 
 
@@ -78,8 +88,9 @@ def note_asked(queue: str) -> None:
             store.update_document(browse.ASKED, {queue: store.now()})
 
 
-def check_pull_queue(queue: str, principal: Principal) -> None:
-    """Raise UnknownQueue or Problem unless this queue has pull job types, all of which the caller may use."""
+def fetched_from(queue: str, principal: Principal) -> list[str]:
+    """Return the job types that the caller may fetch from this queue.  Raises UnknownQueue, or Problem if there is
+    none."""
     if queue not in get_settings().queues:
         raise UnknownQueue(f"Queue {queue!r} is not in DJANGO_JOBS['QUEUES'].")
     names = [kind.name for kind in known().values() if kind.queue == queue and not kind.url]
@@ -88,46 +99,50 @@ def check_pull_queue(queue: str, principal: Principal) -> None:
             Kind.NOTHING_TO_FETCH,
             f"Queue {queue!r} has no jobs to claim over HTTP. Create a remote job type there, without a URL.",
         )
-    for name in names:
-        if not principal.knows(name):
-            raise Problem(
-                Kind.JOB_NOT_ALLOWED,
-                f"{principal.name!r} may not use jobs named {name!r}, which are in this queue too.",
-            )
+    allowed = [name for name in names if principal.knows(name)]
+    if not allowed:
+        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may use no job type of queue {queue!r}.")
+    return sorted(allowed)
 
 
-def take(queue: str, body: schemas.ClaimRequest) -> list[dict[str, Any]]:
-    """Claim jobs now and describe them.  Jobs that are not for such workers are put back in their place."""
-    store, taken, others = get_store(), list[dict[str, Any]](), list[Claim]()
+def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> list[dict[str, Any]]:
+    """Claim jobs of these names now, and describe them."""
+    taken, began = list[dict[str, Any]](), monotonic()
     for lane in (Lane.SHARED, Lane.ALONE):  # jobs delivered at most once wait in the lane "alone"
-        left = 1
-        while left and len(taken) < body.limit and len(others) < MOST_OTHERS:
-            claims, left = _claim(queue, lane, body.limit - len(taken), body.lease)
-            for each in claims:
-                if not is_pulled(name_of(each.record)):
-                    others.append(each)
-                elif (job := describe(each, body.lease)) is not None:
-                    taken.append(job)
-    # In reverse order: each job goes to the front, so this restores their order.
-    for other in reversed(others):
-        store.release(queue, [other])
+        rank = 0
+        while len(taken) < body.limit and monotonic() - began < LONGEST_LOOK:
+            claimed = _claim(queue, names, lane, rank, body, body.limit - len(taken))
+            described = [job for each in claimed.claims if (job := describe(each, lease_of(body))) is not None]
+            taken += described
+            rank = claimed.rank
+            if taken and body.request_id:
+                return taken  # the request is answered: the store gives it no other jobs
+            if not rank and (described or not claimed.claims):
+                break
     return taken
 
 
-def _claim(queue: str, lane: Lane, limit: int, lease: float) -> tuple[list[Claim], int]:
-    """Claim once.  Also returns how many jobs are left in that lane (0 also if none may run now)."""
+def lease_of(body: schemas.ClaimRequest) -> float:
+    """Return for how long (s) a claim is valid at first."""
+    return min(body.lease, CONFIRM_WITHIN) if body.request_id else body.lease
+
+
+def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schemas.ClaimRequest, limit: int) -> Claimed:
     claimed = get_store().claim(
         queue,
-        HOLDER.rstrip(":"),
+        (UNCONFIRMED if body.request_id else HOLDER).rstrip(":"),
         limit,
         lane=lane,
-        lease=round(lease * 1000),
+        lease=round(lease_of(body) * 1000),
         max_running=get_settings().queues[queue].max_concurrency,
         lease_each=True,
         knows=registry.digest(),  # a worker may have parked jobs of a type that it did not know yet
+        names=names,
+        rank=rank,
+        request=body.request_id or "",
     )
     announce_expired(queue, claimed.expired, claimed.now, deliver_here)
-    return claimed.claims, claimed.left if claimed.claims else 0
+    return claimed
 
 
 def describe(claim: Claim, lease: float) -> dict[str, Any] | None:

@@ -88,6 +88,9 @@ class RunningStore(ABC):
         lease_each: bool = False,
         up_to: int | None = None,
         knows: str = "",
+        names: Collection[str] = (),
+        rank: int = 0,
+        request: str = "",
     ) -> Claimed:
         """queued → running: up to `limit` jobs, best priority first, oldest first within a priority; fewer if their
         records together reach MAX_BYTES.
@@ -107,7 +110,14 @@ class RunningStore(ABC):
 
         `knows` is a digest of the names and formats that this worker knows (registry.digest).  If `park` has recorded
         that workers of that digest do not know a job's name, the job goes to blocked and is passed over; parked jobs
-        that this worker may know come back first.  With "", the worker takes jobs of any name, but no parked ones."""
+        that this worker may know come back first.  With "", the worker takes jobs of any name, but no parked ones.
+
+        With `names`, only jobs of these names are taken, wherever they stand in the lane; the others stay where they
+        are, and none of their expiries or limits are looked at.  A call looks at some hundred jobs, from `rank` on;
+        Claimed.rank is where the next call continues.
+
+        `request` is an id of the caller's for this call: if a claim with it has returned jobs in the last quarter of an
+        hour, those of them that are still held are returned again, with a new lease, and no others are taken."""
 
     @abstractmethod
     def last_arrival(self, queue: str) -> int:

@@ -77,14 +77,18 @@ class RedisRunning(RedisPart, RunningStore):
         lease_each: bool = False,
         up_to: int | None = None,
         knows: str = "",
+        names: Collection[str] = (),
+        rank: int = 0,
+        request: str = "",
     ) -> Claimed:
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         most = self.options.max_crashes
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
         # A claim that was not answered may have been carried out: the worker's next claim repeats it.
-        now, left, due, token, expired, ids, records, tried, others, at, waits_began = self._run_once(
-            *("claim", queue, worker, *limits, each, self._archiving, bound, knows, most),
-            call=lambda: ("claim", queue, worker, lane is Lane.SHARED),
+        chosen = "\n".join(names), rank, request
+        now, left, due, token, expired, ids, records, tried, others, at, waits_began, following = self._run_once(
+            *("claim", queue, worker, *limits, each, self._archiving, bound, knows, most, *chosen),
+            call=lambda: ("claim", queue, worker, lane is Lane.SHARED, request),
         )
         claims = []
         columns = ids, records, tried or repeat(None), waits_began or repeat(None)
@@ -97,7 +101,7 @@ class RedisRunning(RedisPart, RunningStore):
             has_to_wait = suspect and not lease_each and waits_to_begin(tries)
             claims.append(Claim(id, queue, token, record or b"", *known, has_to_wait=has_to_wait))
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
-        return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others))
+        return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others), max(following, 0))
 
     def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
         if not workers:

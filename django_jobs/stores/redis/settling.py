@@ -142,7 +142,8 @@ class RedisSettling(RedisPart, RunningStore):
 
     def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
         holders = self._expired_holders(queue, "remote")[:limit]
-        ids = [holder.removeprefix("remote:") for holder in holders]
+        # A claim that its worker has not confirmed has a holder "remote:?:id"; ids have no "?".
+        ids = [holder.removeprefix("remote:").removeprefix("?:") for holder in holders]
         if not ids:
             return []
         names = self.keys.of(queue)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from django_jobs.core.values import Claim, Claimed, Lane, State
 from django_jobs.serialization.record import name_line
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE, in_batches
 from django_jobs.stores.contract.running import MAX_BATCH, Outlook, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
+from django_jobs.stores.sqlite.database.recent import find_recent, note_recent
 from django_jobs.stores.sqlite.database.rows import BEGIN, COLUMNS, SUSPECT, Row
 from django_jobs.stores.sqlite.database.transaction import ADMIT, Transaction
 from django_jobs.stores.sqlite.database.unknown import admit_known, is_parked, park, unknown_to
@@ -36,9 +37,14 @@ class SqliteClaiming(SqlitePart, RunningStore):
         lease_each: bool = False,
         up_to: int | None = None,
         knows: str = "",
+        names: Collection[str] = (),
+        rank: int = 0,
+        request: str = "",
     ) -> Claimed:
         parts = lane_parts(lane)
         with self.writing(queue) as move:
+            if request and (first := find_recent(move, f"claim:{request}")):
+                return _again(move, int(first), lease, parts)
             closed = move.pauses()
             if "" in closed:
                 return Claimed([], [], 0, next_opening(move), move.now)
@@ -57,7 +63,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
             used: dict[str, int] = {}
             size, most = 0, FIRST_READ
             while len(claims) < room and passed < PASS_OVER and size < MAX_BYTES:
-                found = _next(move, parts, min(most, room - len(claims)), up_to)
+                found = _next(move, parts, min(most, room - len(claims)), up_to, names)
                 found = next(in_batches(found, lambda each: len(each[1])), [])
                 size, most = size + sum(len(record) for _, record in found), most * READ_MORE
                 for row, record in found:
@@ -81,6 +87,8 @@ class SqliteClaiming(SqlitePart, RunningStore):
                     break
             if claims and not lease_each:
                 set_lease(move, worker, lease)
+            if claims and request:
+                note_recent(move, f"claim:{request}", str(token))
             others = bool(knows) and not claims and is_parked(move, parts)
             left = move.count_of(State.QUEUED, parts) if up_to is None else _arrived(move, up_to, parts)
             return Claimed(claims, expired, left, next_due(move), move.now, others)
@@ -134,16 +142,31 @@ def _arrived(move: Transaction, up_to: int, parts: Sequence[int]) -> int:
     return n
 
 
-def _next(move: Transaction, parts: Sequence[int], limit: int, up_to: int | None) -> list[tuple[Row, bytes]]:
+def _again(move: Transaction, token: int, lease: int, parts: Sequence[int]) -> Claimed:
+    """Return what is still held of an earlier claim, with a new lease."""
+    claims = []
+    for row in move.rows("state = 'running' AND token = ? ORDER BY jobs.job", token):
+        holder, known = row.holder or "", (row.failures, row.crashes, row.parked_at)
+        longer = "UPDATE leases SET until = max(until, ?) WHERE queue = ? AND holder = ?"
+        move.execute(longer, (move.now + lease, move.queue, holder))
+        at, suspect = row.at or 0, row.lane == SUSPECT
+        claims.append(Claim(row.id, move.queue, token, move.record(row), *known, at, holder, suspect, row.since))
+    return Claimed(claims, [], move.count_of(State.QUEUED, parts), next_due(move), move.now)
+
+
+def _next(
+    move: Transaction, parts: Sequence[int], limit: int, up_to: int | None, names: Collection[str]
+) -> list[tuple[Row, bytes]]:
     # A job that was handed back has a number below 0.
     arrived = "" if up_to is None else f" AND seq <= {up_to:d}"
+    chosen = f" AND (name IN ({', '.join('?' * len(names))}) OR instr(record, x'0A') = 0)" if names else ""
     sql = (
         f"SELECT record, {COLUMNS} FROM jobs JOIN records USING (job)"
-        f" WHERE queue = ? AND state = 'queued' AND lane = ?{arrived} ORDER BY rank, seq LIMIT ?"
+        f" WHERE queue = ? AND state = 'queued' AND lane = ?{arrived}{chosen} ORDER BY rank, seq LIMIT ?"
     )
     found: list[tuple[Row, bytes]] = []
     for part in parts:
-        some = move.execute(sql, (move.queue, part, limit - len(found))).fetchall()
+        some = move.execute(sql, (move.queue, part, *names, limit - len(found))).fetchall()
         found += [(Row._make(columns), record) for record, *columns in some]
         if len(found) == limit:
             break

@@ -17,7 +17,7 @@ from django_jobs.worker.maintenance.eviction import EvictionWatch
 from django_jobs.worker.maintenance.tasks import Task
 
 #: Seconds until a task runs again after it found nothing to do.
-ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION = 5.0, 10.0, 5.0, 5.0, 45.0
+ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION = 5.0, 4.0, 5.0, 5.0, 45.0
 #: Seconds until a task runs again after it found something to do: a short pause for everything else.
 SOON = 0.05
 

@@ -123,9 +123,7 @@ TABLE: dict[str, Row] = {
     "GET v1/queues": Row("v1/queues"),
     "POST v1/queues/{name}/pause": Row("v1/queues/default/pause", {"paused": 1}, {"reason": "no"}),
     "POST v1/queues/{name}/resume": Row("v1/queues/default/resume", {}, {}, needs=World.paused),
-    "POST v1/queues/{name}/claim": Row(
-        "v1/queues/pull/claim", RUNNING, {}, needs=World.remote, differs=frozenset({"jobs"})
-    ),
+    "POST v1/queues/{name}/claim": Row("v1/queues/pull/claim", RUNNING, {"request_id": "r1"}, needs=World.remote),
     "GET v1/schedules": Row("v1/schedules"),
     "PUT v1/schedules/{schedule}/runs/{id}": Row(f"{NIGHTLY}/runs/1", QUEUED, {}, makes=True),
     "POST v1/schedules/{schedule}/pause": Row(f"{NIGHTLY}/pause", {"schedules paused": 1}, {}),

@@ -88,20 +88,24 @@ class TestClaim:
         clock.advance(6_000)
         assert [job["attempt"] for job in api.post("v1/queues/default/claim", {"limit": 2}).json()["jobs"]] == [1]
 
-    def test_a_job_of_django_that_a_dying_web_process_had_looked_past_is_not_counted(
-        self, api: Api, store: Store, clock: Clock, work_off: Callable[..., int]
-    ) -> None:
-        api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
-        store.claim("default", "remote", 1, lease=1000, lease_each=True)
-        clock.advance(1001)
-        RemoteWatch(store, lambda: ["default"]).tick()
-        assert store.get("default", "1").failures == 0  # type: ignore[union-attr]
-        assert work_off() == 1
-
-    def test_a_token_for_some_jobs_cannot_claim_where_others_wait(self, kind: str, api: Api) -> None:
-        assert Api("work", jobs=("php.resize",)).post("v1/queues/pull/claim", {}).status_code == 200
+    def test_a_token_for_some_jobs_gets_only_these(self, kind: str, api: Api) -> None:
         api.post("v1/job-types", {"name": "php.other", "queue": "pull"})
-        assert Api("work", jobs=("php.resize",)).post("v1/queues/pull/claim", {}).status_code == 403
+        api.put("v1/jobs/php.other/1")
+        api.put("v1/jobs/php.resize/2")
+        answer = Api("work", jobs=("php.resize",)).post("v1/queues/pull/claim", {"limit": 10})
+        assert [job["id"] for job in answer.json()["jobs"]] == ["2"]
+        assert Api("work", jobs=("php.none",)).post("v1/queues/pull/claim", {}).status_code == 403
+
+    def test_a_web_process_that_dies_while_it_claims_holds_no_job_of_django(
+        self, api: Api, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        api.post("v1/job-types", {"name": "php.mixed"})
+        for number in range(300):
+            api.put(f"v1/jobs/tests.greet/{number}", {"data": ["Ada"]})
+        api.put("v1/jobs/php.mixed/mine")
+        monkeypatch.setattr(store, "release", lambda *_: pytest.fail("a job was taken that has to be given back"))
+        assert [job["id"] for job in api.post("v1/queues/default/claim", {"limit": 9}).json()["jobs"]] == ["mine"]
+        assert store.stats(["default"])[0].counts["running"] == 1
 
     def test_workers_of_django_leave_those_queues_and_jobs_alone(
         self, api: Api, store: Store, kind: str, work_off: Callable[..., int], clock: Clock, claim: Callable[..., Any]
@@ -113,6 +117,57 @@ class TestClaim:
         assert store.get("pull", "1").state is State.SCHEDULED  # type: ignore[union-attr]
         clock.advance(6_000)
         assert [job["attempt"] for job in claim()] == [1]
+
+
+class TestRequestId:
+    def test_a_claim_whose_answer_was_lost_is_asked_for_again(self, api: Api, claim: Callable[..., Any]) -> None:
+        for number in range(4):
+            api.put(f"v1/jobs/php.resize/{number}")
+        first = claim(limit=2, request_id="r1")
+        assert [job["id"] for job in first] == ["0", "1"]
+        assert claim(limit=2, request_id="r1") == first
+        api.post("v1/jobs/php.resize/0", {"status": "succeeded", "token": first[0]["token"]})
+        assert claim(limit=2, request_id="r1") == first[1:]
+        assert [job["id"] for job in claim(limit=2, request_id="r2")] == ["2", "3"]
+
+    @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+    def test_a_claim_that_nobody_confirms_goes_back_within_seconds_and_is_not_counted(
+        self, api: Api, store: Store, claim: Callable[..., Any], clock: Clock, delivery: str
+    ) -> None:
+        api.post("v1/job-types", {"name": "php.once", "queue": "pull", "delivery_strategy": delivery})
+        api.put("v1/jobs/php.once/1")
+        (job,) = claim(lease=300, request_id="r1")
+        assert job["lease"] == 10
+        clock.advance(10_001)
+        assert RemoteWatch(store, lambda: ["pull"]).tick() == 1
+        assert api.post("v1/jobs/php.once/1/extend", {"token": job["token"]}).status_code == 409
+        assert claim(request_id="r1") == []
+        (again,) = claim(request_id="r2")
+        assert (again["id"], again["attempt"]) == ("1", 1)
+
+    def test_a_claim_that_is_confirmed_has_the_lease_it_asks_for_and_then_counts(
+        self, api: Api, store: Store, claim: Callable[..., Any], clock: Clock
+    ) -> None:
+        api.put("v1/jobs/php.resize/1")
+        (job,) = claim(lease=300, request_id="r1")
+        assert api.post("v1/jobs/php.resize/1/extend", {"token": job["token"], "lease": 300}).status_code == 200
+        watch = RemoteWatch(store, lambda: ["pull"])
+        clock.advance(299_000)
+        assert watch.tick() == 0
+        clock.advance(1_001)
+        assert watch.tick() == 1
+        assert api.get("v1/jobs/1").json()["log"][0]["outcome"] == "timeout"
+
+    def test_a_claim_that_is_confirmed_while_it_is_given_back_is_one_or_the_other(
+        self, api: Api, store: Store, claim: Callable[..., Any], clock: Clock
+    ) -> None:
+        api.put("v1/jobs/php.resize/1")
+        (job,) = claim(request_id="r1")
+        clock.advance(10_001)
+        found = store.overdue("pull")
+        assert api.post("v1/jobs/php.resize/1/extend", {"token": job["token"]}).status_code == 200
+        assert store.release("pull", found) == ["1"]
+        assert store.get("pull", "1").state is State.RUNNING  # type: ignore[union-attr]
 
 
 class TestExtend:

@@ -1,24 +1,28 @@
 -- claim: queued → running (and on the way: due → queued, over its limit → blocked, too late → expired)
 --
+-- Long because it is one transition: everything that a job may meet on its way to a worker.
+--
 -- ARGV  1 clock   2 channel   3 number
 --       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects
 --       8 most running in the queue (0 = any)   9 "each": every job gets its own holder "worker:id"   10 "archive" or ""
 --       11 only jobs that had arrived by this number of the queue, or ""
 --       12 digest of the names that this worker knows, "" = jobs of any name   13 number of crashes at which a job is dead
+--       14 a name a line: only jobs of these names, "" = any   15 rank in the lane from which they are looked for
+--       16 id of the request, "" = none: the same request again gets the jobs of the first that are still held
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
 --          {expired id, record, …}, ids, records, tries (empty if no job of the queue has any),
---          result of others_wait, ms when they were claimed, result of since_of (or empty)}
+--          result of others_wait, ms when they were claimed, result of since_of (or empty), rank to continue at or -1}
 --! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes wait_to_begin
+--! use chosen recent
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
 local up_to, knows = tonumber(ARGV[11]), ARGV[12]
+local rank, request = ARGV[14] ~= '' and tonumber(ARGV[15]) or -1, ARGV[16]
 local place, kind = lane == 'shared' and queued or alone, lane == 'shared' and 's' or 'a'
 local lane_wake = lane == 'shared' and wake or wake_alone
 local lowest = lane == 'clear' and '0' or '-inf' -- suspects have scores below zero
-local NEAR = 3000 -- ms: longer than a free worker waits between two checks (worker/child/fetcher.py: LOOK_ROUND)
-local PASS_OVER = 500 -- jobs that may not run and are put away in one call: takes a few ms; the next call continues
 
 local function tries_of(ids, size)
     return size > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
@@ -43,24 +47,31 @@ local function next_look()
     return opens >= 0 and (due < 0 or opens < due) and opens or due
 end
 
--- This call was made before: return the jobs of the first answer, as far as they are still held.
-local function again(text)
-    local token, ids, gone, at = claimed_before(text)
-    if #ids == 0 then
-        return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}, others_wait(knows, kind, 0), 0, {}}
+do
+    -- This call was made before: return the jobs of the first answer, as far as they are still held.
+    local function again(text)
+        local token, ids, gone, at = claimed_before(text)
+        if #ids == 0 then
+            return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}, others_wait(knows, kind, 0), 0, {}, -1}
+        end
+        local records = redis.call('HMGET', jobs, unpack(ids))
+        local tried = tries_of(ids, redis.call('HLEN', tries))
+        if each then -- the first answer may have been lost: the caller begins now
+            for _, id in ipairs(ids) do
+                redis.call('ZADD', leases, 'XX', 'GT', now + lease, worker .. ':' .. id)
+            end
+        end
+        return {now, jobs_left(), next_look(), token, gone, ids, records, tried, 0, at, since_of(ids), -1}
     end
-    local records = redis.call('HMGET', jobs, unpack(ids))
-    local tried = tries_of(ids, redis.call('HLEN', tries))
-    return {now, jobs_left(), next_look(), token, gone, ids, records, tried, 0, at, since_of(ids)}
-end
-local before = answered()
-if before then
-    return again(before)
+    local before = request ~= '' and find_recent('claim:' .. request) or answered()
+    if before then
+        return again(before)
+    end
 end
 
 if closed then
     answer_in_doubt('')
-    return {now, 0, opens, 0, {}, {}, {}, {}, 0, 0, {}}
+    return {now, 0, opens, 0, {}, {}, {}, {}, 0, 0, {}, -1}
 end
 -- An error does not undo earlier writes.  Therefore a needed key of another type must be detected before a job is
 -- taken out: these two keys by the next two lines, keys that only some jobs need by look_ahead.
@@ -214,40 +225,48 @@ local function look_ahead(batch, found)
     return seen, away and not broken and redis.call('ZMSCORE', place, unpack(batch)) or {}
 end
 
-local looked_at, bytes, most = 0, 0, FIRST_READ
-while looked_at - #ids < PASS_OVER and bytes < MOST_BYTES do
-    local want = math.min(limit - #ids, most)
-    if want <= 0 then
-        break
-    end
-    local batch = up_to and first_arrived(place, up_to, want, lowest) or first_of(want)
-    if #batch == 0 then
-        break
-    end
-    local found = redis.call('HMGET', jobs, unpack(batch))
-    bytes, most = cut(batch, found, bytes), most * READ_MORE
-    local seen, scores = look_ahead(batch, found)
-    if broken then
-        if looked_at == 0 then
-            return broken
+do
+    local PASS_OVER = 500 -- jobs that may not run and are put away in one call: takes a few ms; the next call continues
+    local looked_at, bytes, most = 0, 0, FIRST_READ
+    while looked_at - #ids < PASS_OVER and bytes < MOST_BYTES do
+        local want = math.min(limit - #ids, most)
+        if want <= 0 then
+            break
         end
-        break -- the jobs so far run; the next call begins with the rest
-    end
-    looked_at = looked_at + #batch
-    if up_to or lane == 'clear' then
-        redis.call('ZREM', place, unpack(batch))
-    else
-        redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
-    end
-    for i, id in ipairs(batch) do
-        local record, controls = found[i], seen[i]
-        if not record then -- a dangling reference
-        elseif (closed_types and closed_types[name_of(record)]) or (hides and is_unknown(knows, name_of(record)))
-            or (controls and not starts(id, controls)) then
-            put_away(id, record, tonumber(scores[i]))
+        local batch
+        if ARGV[14] ~= '' then
+            batch, rank = chosen_from(place, ARGV[14], want, rank)
         else
-            ids[#ids + 1] = id
-            records[#ids] = record
+            batch = up_to and first_arrived(place, up_to, want, lowest) or first_of(want)
+        end
+        if #batch == 0 then
+            break
+        end
+        local found = redis.call('HMGET', jobs, unpack(batch))
+        bytes, most = cut(batch, found, bytes), most * READ_MORE
+        local seen, scores = look_ahead(batch, found)
+        if broken then
+            if looked_at == 0 then
+                return broken
+            end
+            break -- the jobs so far run; the next call begins with the rest
+        end
+        looked_at = looked_at + #batch
+        if ARGV[14] ~= '' or up_to or lane == 'clear' then
+            redis.call('ZREM', place, unpack(batch))
+        else
+            redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
+        end
+        for i, id in ipairs(batch) do
+            local record, controls = found[i], seen[i]
+            if not record then -- a dangling reference
+            elseif (closed_types and closed_types[name_of(record)]) or (hides and is_unknown(knows, name_of(record)))
+                or (controls and not starts(id, controls)) then
+                put_away(id, record, tonumber(scores[i]))
+            else
+                ids[#ids + 1] = id
+                records[#ids] = record
+            end
         end
     end
 end
@@ -280,11 +299,16 @@ if #ids > 0 or #expired_jobs > 0 then
     for i = 1, #expired_jobs, 2 do
         told[#told + 1] = '-' .. expired_jobs[i]
     end
-    answer(string.format('%.0f\n', token) .. table.concat(told, '\n'))
+    local text = string.format('%.0f\n', token) .. table.concat(told, '\n')
+    answer(text)
+    if request ~= '' then
+        note_recent('claim:' .. request, text)
+    end
 else -- jobs were let in: if this call is repeated, it must not let in more
     (admitted > 0 and answer or answer_in_doubt)('0\n')
 end
 local look = next_look()
+local NEAR = 3000 -- ms: longer than a free worker waits between two checks (worker/child/fetcher.py: LOOK_ROUND)
 -- Other workers must learn of the jobs that are left (if the queue is at its limit, the end of a running job wakes
 -- one), and of jobs that are due before their next check: by then, this worker may be busy, or dead.
 if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < NEAR) then
@@ -296,5 +320,5 @@ if opened > 0 and left == 0 and redis.call('EXISTS', queued, alone) == 0 then
 end
 return {
     now, left, look, token, expired_jobs, ids, records, tried, others_wait(knows, kind, #ids),
-    #ids > 0 and now or 0, waits_began,
+    #ids > 0 and now or 0, waits_began, rank,
 }

@@ -3,9 +3,6 @@
 -- `offer` holds a token while such jobs wait: a worker that knows them may have been busy when they were parked.
 --! keys unknown blocked waits offer offer_alone queued alone
 --! use blocked log wake
-local NAMES = 20 -- names that one call checks; the next call continues behind them
-local FORGET = 86400000 -- ms: learning a forgotten name again costs one claim
-local MANY = 10000
 
 -- The key in `blocked` for a name in one lane; no limit key starts like this.
 local function unknown_key(letter, name)
@@ -21,6 +18,7 @@ local function is_unknown(knows, name)
 end
 
 local function learn_unknown(knows, name)
+    local FORGET, MANY = 86400000, 10000 -- ms: learning a forgotten name again costs one claim
     if redis.call('HLEN', unknown) > MANY then
         redis.call('DEL', unknown)
     end
@@ -64,6 +62,7 @@ end
 -- Let in jobs that this worker may know, at most `limit`.  Returns whether any are left for other workers or for
 -- another call, and how many were let in.
 local function admit_known(knows, letter, limit)
+    local NAMES = 20 -- names that one call checks; the next call continues behind them
     local low, high = '[\4' .. letter, '(\4' .. letter .. '\255'
     local cursor, most = knows .. letter, limit
     local stopped_at = redis.call('HGET', unknown, cursor)
