@@ -83,7 +83,8 @@ class Runner:
                     if fetched is not None:
                         self._take(*fetched)
                         child.count_claimed(len(fetched[1].claims))
-                        may_run = child.trial.admits(fetched[1].claims)
+                        if any(claim.suspect for claim in fetched[1].claims):
+                            may_run = child.trial.admits()
                         if fetched[1].claims and all(runner.busy for runner in child.runners):
                             fetcher.hand_over(keep=fetched[0])
                     if gate.closed:
@@ -100,7 +101,8 @@ class Runner:
             self.give_back()
         elif fetched is not None and fetched[1].claims:
             self._run_batch(*fetched)
-            child.trial.is_over()
+            if child.trial.is_on:
+                child.trial.is_over()
             fetcher.picker.made_room(fetched[0])
         self.busy = False
 

@@ -32,13 +32,11 @@ class Trial:
         self._waits: Key | None = None
         self._answers = SimpleQueue[tuple[Key | None, bool]]()
 
-    def admits(self, claims: Sequence[Claim]) -> bool:
-        """May the runner, which holds the fetch lock, run the jobs it has claimed?  False: one of them is a suspect,
-        and this child lost the right to run suspects after it had sent the claim."""
-        if any(claim.suspect for claim in claims):
-            self.is_on = self.may_try
-            return self.may_try
-        return True
+    def admits(self) -> bool:
+        """May the runner, which holds the fetch lock, run the suspect it has claimed?  False: this child lost the right
+        to run suspects after it had sent the claim."""
+        self.is_on = self.may_try
+        return self.is_on
 
     def may_begin(self, claim: Claim) -> bool:
         """Wait until the job may begin.  False: hand it back.
@@ -71,10 +69,9 @@ class Trial:
             self._answers.put((key if id else None, False))
 
     def is_over(self) -> None:
-        """The jobs that the runner claimed have ended: if one was a suspect, tell the main thread."""
-        if self.is_on:
-            self.is_on = False
-            self.wake()
+        """The suspect has ended: tell the main thread."""
+        self.is_on = False
+        self.wake()
 
     def yields(self, claiming: bool) -> bool:
         """Tell, once, that this child runs no suspects and will claim none.  Claims sent from now on bring none; one in
