@@ -43,6 +43,17 @@ RANK = {room: rank for rank, line in enumerate(ROOMS.strip().splitlines()) for r
 #: The one import that climbs, because it is made when a call asks for it: EAGER runs a job where it is enqueued.
 CLIMBS = {("enqueue.submit", "execution.eager")}
 
+#: What a store must be able to do, interface by interface.  Who adds a method finds out here.
+ABSTRACT_METHODS = {
+    "RunningStore": 27,
+    "OperatingStore": 10,
+    "BrowsingStore": 15,
+    "EndsStore": 2,
+    "FleetStore": 4,
+    "DocumentStore": 2,
+    "ArchiveStore": 2,
+}
+
 
 def python_files() -> list[Path]:
     return [path for path in sorted(PACKAGE.rglob("*.py")) if "migrations" not in path.parts]
@@ -202,6 +213,19 @@ def test_no_folder_has_more_files_than_one_can_oversee():
         if (count := len([path for path in folder.glob("*.py") if path.name != "__init__.py"])) > MOST_FILES
     }
     assert crowded == {}
+
+
+def test_the_store_contract_does_not_grow():
+    found: dict[str, int] = {}
+    for path in (PACKAGE / "stores" / "contract").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                functions = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+                decorators = [ast.unparse(one) for each in functions for one in each.decorator_list]
+                if number := decorators.count("abstractmethod"):
+                    found[node.name] = number
+    assert found.keys() == ABSTRACT_METHODS.keys()
+    assert {name: number for name, number in found.items() if number > ABSTRACT_METHODS[name]} == {}
 
 
 def test_every_room_has_a_rank_and_every_rank_a_room():

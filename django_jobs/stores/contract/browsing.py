@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from django_jobs.core.standing import Standing
-from django_jobs.core.values import Faults, JobInfo, QueueStats, State, WorkerInfo
+from django_jobs.core.values import Faults, JobInfo, QueueStats, State
 
 #: No more jobs than these need be counted before a job, and no more holders of a limit be named.
 MOST_AHEAD, MOST_HOLDERS = 10_000, 3
@@ -118,10 +118,6 @@ class BrowsingStore(ABC):
     @abstractmethod
     def queues(self) -> list[str]:
         """Return the name of every queue that ever got a job, configured or not."""
-
-    @abstractmethod
-    def workers(self) -> list[WorkerInfo]:
-        """Return the `runworkers` parent processes that are alive."""
 
     @abstractmethod
     def parked(self, queue: str) -> list[ParkedName]:

@@ -6,8 +6,7 @@ Errors: StoreUnavailable, StoreFull, StoreCorrupt, StoreMisconfigured.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from django_jobs.core.values import FINISHED, Edited, State
 
@@ -81,31 +80,6 @@ class OperatingStore(ABC):
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
         """Put a finished job back as it was (to undo a delete; for tests).  False if the id exists.  Raises ValueError
         if the state is not a finished one: the job would run, without what `enqueue` checks."""
-
-    # -- workers and shared documents ----------------------------------------
-
-    @abstractmethod
-    def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
-        """Record that this `runworkers` parent process is alive (for `ttl` ms) and what it does.  Returns the commands
-        that were sent to it since the last call ("stop", "quiet"), each once."""
-
-    @abstractmethod
-    def forget_worker(self, name: str) -> None:
-        """Remove the entry of a parent process that has ended."""
-
-    @abstractmethod
-    def command_worker(self, name: str, command: str) -> bool:
-        """Send "stop" or "quiet" to a parent process, to be read at its next heartbeat.  False if there is no such
-        worker."""
-
-    @abstractmethod
-    def get_document(self, key: str) -> dict[str, Any]:
-        """Return a small JSON object that all workers share (paused schedules, bulk operations, the version of remote
-        types …); {} if there is none.  The value of an entry that cannot be read is None."""
-
-    @abstractmethod
-    def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
-        """Set some entries of the object, each atomically; the value None removes the entry."""
 
 
 def check_finished(state: State) -> None:

@@ -27,7 +27,6 @@ from django_jobs.core.values import (
     Claim,
     Claimed,
     Done,
-    JobInfo,
     Lane,
     NewJob,
     Recovered,
@@ -45,7 +44,7 @@ MISPLACED = Attempt(
 class Renewal(NamedTuple):
     """The answer of `Store.renew` for one holder."""
 
-    #: ids of its jobs that were asked to stop, as `Store.extend` returns them.
+    #: ids of its jobs that were asked to stop, as `renew` describes.
     asked: Sequence[str]
     #: token → the number of claims that the holder has under it.
     holds: Mapping[int, int]
@@ -134,22 +133,24 @@ class RunningStore(ABC):
         store in a file has no replicas that could take over, so it does not wait."""
 
     @abstractmethod
-    def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
-        """Renew the leases of these workers for `lease` ms.
-
-        Returns holder → ids of its jobs that were asked to stop, for each worker that still had a lease (even if none
-        of its jobs was asked); a worker that is missing holds nothing in this queue any more.  An id that is `Killed`
-        is returned by every call until that attempt has ended: until it is settled (which is refused), or its holder
-        is recovered or released or has no lease."""
-
-    @abstractmethod
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int
     ) -> Mapping[str, Mapping[str, Renewal] | StoreError]:
-        """Do `extend` in several queues, in as few round trips as the store can: the heartbeat of a worker.
+        """Renew the leases of these workers in these queues for `lease` ms, in as few round trips as the store can: the
+        heartbeat of a worker.
 
-        Returns queue → holder → Renewal.  For a queue that cannot be read, the value is the error; the others are
-        renewed.  Raises StoreUnavailable; any of the queues may then have been renewed."""
+        Returns queue → holder → Renewal, for each worker that still had a lease (even if none of its jobs was asked to
+        stop); a worker that is missing holds nothing in this queue any more.  An id that is `Killed` is returned by
+        every call until that attempt has ended: until it is settled (which is refused), or its holder is recovered or
+        released or has no lease.  For a queue that cannot be read, the value is the error; the others are renewed.
+        Raises StoreUnavailable; any of the queues may then have been renewed."""
+
+    def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
+        """Do `renew` in one queue.  Returns holder → ids of its jobs that were asked to stop.  Raises StoreError."""
+        renewed = self.renew([queue], workers, lease)[queue] if workers else {}
+        if isinstance(renewed, StoreError):
+            raise renewed
+        return {worker: renewal.asked for worker, renewal in renewed.items()}
 
     #: the number of queues that one call of `renew` handles in a bounded time.
     renewed_at_once = 100
@@ -307,18 +308,6 @@ class RunningStore(ABC):
         """Tell whether a walk of `reconcile` through the whole queue has begun and not ended; the next step should
         then follow soon.  A store that has an index of each job's place never walks."""
         return False
-
-    @abstractmethod
-    def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
-        """With `StoreOptions.archive`: return jobs that finished and wait for the archiver, oldest first, each with
-        its key; fewer than `limit` if they together reach MAX_BYTES.
-
-        The jobs are only read; `archive_done` removes them.  Each info has state, end, result and attempts as they
-        were at the end; a job that is revived and finishes again is returned again."""
-
-    @abstractmethod
-    def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
-        """Remove what `archive_batch` returned and the archiver has written.  Keys that are gone are ignored."""
 
     def locked_by(self) -> int | None:
         """Return the id of the process that keeps all others from writing now; 0 if there is none, or it is not

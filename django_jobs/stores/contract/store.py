@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from django_jobs.stores.contract.archive import ArchiveStore
+from django_jobs.stores.contract.documents import DocumentStore
 from django_jobs.stores.contract.ends import EndsStore
+from django_jobs.stores.contract.fleet import FleetStore
 from django_jobs.stores.contract.operating import OperatingStore
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 
@@ -35,7 +38,7 @@ class StoreOptions:
     clock: Callable[[], int] | None = None
 
 
-class Store(RunningStore, OperatingStore, EndsStore):
+class Store(RunningStore, OperatingStore, FleetStore, DocumentStore, ArchiveStore, EndsStore):
     """A place where jobs are stored.  Safe to use from many threads and after a fork."""
 
     options: StoreOptions

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State, WorkerInfo
+from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered, add_up
-from django_jobs.stores.contract.documents import read_worker
 from django_jobs.stores.redis.entries import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
 
@@ -234,18 +233,6 @@ class RedisBrowsing(RedisStats, BrowsingStore):
 
     def queues(self) -> list[str]:
         return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
-
-    def workers(self) -> list[WorkerInfo]:
-        flat = self.transport.command("HGETALL", self.keys.fleet("workers"))
-        now, out = self.now(), []
-        alive = set(texts(self.transport.command("ZRANGEBYSCORE", self.keys.fleet("seen"), f"({now}", "+inf")))
-        for i in range(0, len(flat), 2):
-            name = flat[i].decode(errors="replace")
-            seen_at, _, info = flat[i + 1].partition(b":")
-            if name in alive:
-                at = min(read_number(seen_at), now) or now  # it is alive, so this cannot be far from the truth
-                out.append(WorkerInfo(name, at, read_worker(info)))
-        return sorted(out)
 
     def fired(self, queue: str) -> dict[str, int]:
         flat = self.transport.command("HGETALL", self.keys.of(queue)["fired"])

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django_jobs.core.queue_stats import signed
-from django_jobs.core.values import Edited, State
-from django_jobs.stores.contract.documents import read_entry
+from django_jobs.core.values import Edited, State, WorkerInfo
+from django_jobs.stores.contract.documents import DocumentStore, read_entry, read_worker
+from django_jobs.stores.contract.fleet import FleetStore
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.entries import texts, unsigned_line
+from django_jobs.stores.redis.entries import read_number, texts, unsigned_line
 
 #: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.
 WALKED = {
@@ -29,8 +30,8 @@ WALKED = {
 }
 
 
-class RedisOperating(RedisPart, OperatingStore):
-    """See stores/contract/operating.py for the contract of each method."""
+class RedisOperating(RedisPart, OperatingStore, FleetStore, DocumentStore):
+    """See stores/contract/operating.py, fleet.py and documents.py for the contract of each method."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
         flat = texts(self._run_once("cancel", queue, self._archiving, *ids)) if ids else []
@@ -98,6 +99,18 @@ class RedisOperating(RedisPart, OperatingStore):
         script, _ = self._script("command_worker", "")
         keys = [self.keys.fleet(key) for key in ("seen", f"commands:{name}")]
         return bool(self.transport.run(script, keys, (self._clock(), name, command)))
+
+    def workers(self) -> list[WorkerInfo]:
+        flat = self.transport.command("HGETALL", self.keys.fleet("workers"))
+        now, out = self.now(), []
+        alive = set(texts(self.transport.command("ZRANGEBYSCORE", self.keys.fleet("seen"), f"({now}", "+inf")))
+        for i in range(0, len(flat), 2):
+            name = flat[i].decode(errors="replace")
+            seen_at, _, info = flat[i + 1].partition(b":")
+            if name in alive:
+                at = min(read_number(seen_at), now) or now  # it is alive, so this cannot be far from the truth
+                out.append(WorkerInfo(name, at, read_worker(info)))
+        return sorted(out)
 
     def get_document(self, key: str) -> dict[str, Any]:
         flat = self.transport.command("HGETALL", self.keys.fleet(f"document:{key}"))

@@ -103,12 +103,6 @@ class RedisRunning(RedisPart, RunningStore):
         gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
         return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others), max(following, 0))
 
-    def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
-        if not workers:
-            return {}
-        flat = self._run("extend", queue, lease, *workers)
-        return {worker: renewal.asked for worker, renewal in _renewals(flat).items()}
-
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int
     ) -> Mapping[str, Mapping[str, Renewal] | StoreError]:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from django_jobs.core.values import Attempt, JobInfo, State
+from django_jobs.stores.contract.archive import ArchiveStore
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 from django_jobs.stores.redis.base import RedisPart
@@ -19,8 +20,8 @@ ANSWERS_KEPT = 3_600_000
 TIDY_EVERY = 300.0
 
 
-class RedisUpkeep(RedisPart, RunningStore):
-    """See stores/contract/running.py for the contract of each method."""
+class RedisUpkeep(RedisPart, RunningStore, ArchiveStore):
+    """See stores/contract/running.py and archive.py for the contract of each method."""
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         o = self.options

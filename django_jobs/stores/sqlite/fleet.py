@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from django_jobs.core.values import WorkerInfo
-from django_jobs.stores.contract.documents import read_entry, read_worker
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.contract.documents import DocumentStore, read_entry, read_worker
+from django_jobs.stores.contract.fleet import FleetStore
 from django_jobs.stores.sqlite.base import SqlitePart
 
 
-class SqliteFleet(SqlitePart, Store):
-    """See stores/contract/operating.py and stores/contract/browsing.py for the contract of each method."""
+class SqliteFleet(SqlitePart, FleetStore, DocumentStore):
+    """See stores/contract/fleet.py and stores/contract/documents.py for the contract of each method."""
 
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
         now = self.now()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.values import JobInfo, State
+from django_jobs.stores.contract.archive import ArchiveStore
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, MISPLACED, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
@@ -24,8 +25,8 @@ _SERIES_KEPT = 25 * 3_600_000
 _LIMITS = 100
 
 
-class SqliteRepairing(SqlitePart, RunningStore):
-    """See stores/contract/running.py for the contract of each method."""
+class SqliteRepairing(SqlitePart, RunningStore, ArchiveStore):
+    """See stores/contract/running.py and archive.py for the contract of each method."""
 
     #: queue → the last job, the last limit with waiting jobs and the last lock that a round of repairs has checked.
     _round: dict[str, int]

@@ -28,10 +28,6 @@ STAYS, MOST_STAYING = 60_000, 100_000
 class SqliteSettling(SqlitePart, RunningStore):
     """See stores/contract/running.py for the contract of each method."""
 
-    def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
-        with self.writing(queue) as move:
-            return {worker: renewal.asked for worker, renewal in _renew(move, workers, lease).items()}
-
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int
     ) -> Mapping[str, Mapping[str, Renewal] | StoreError]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.core.attempt import waited as waited_for
 from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.values import Claim, Job, State
 from django_jobs.serialization.record import decode
@@ -17,7 +16,7 @@ DAY = 24 * 60 * MINUTE
 def waited(claimed: Claim) -> int:
     """What its worker says (ms)."""
     job: Job = decode(claimed.id, claimed.queue, claimed.record)
-    return waited_for(claimed, job)
+    return claimed.waited(job)
 
 
 class TestOneJob:
