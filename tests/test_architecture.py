@@ -45,9 +45,9 @@ CLIMBS = {("enqueue.submit", "execution.eager")}
 
 #: What a store must be able to do, interface by interface.  Who adds a method finds out here.
 ABSTRACT_METHODS = {
-    "RunningStore": 27,
+    "RunningStore": 28,
     "OperatingStore": 10,
-    "BrowsingStore": 15,
+    "BrowsingStore": 17,
     "EndsStore": 2,
     "FleetStore": 4,
     "DocumentStore": 2,
