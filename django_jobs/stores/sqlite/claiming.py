@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import closing
 
 from django_jobs.core.values import Claim, Claimed, Lane, State
 from django_jobs.serialization.record import name_line
-from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE, in_batches
+from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, Outlook, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.recent import find_recent, note_recent
@@ -61,11 +62,10 @@ class SqliteClaiming(SqlitePart, RunningStore):
             expired: list[tuple[str, bytes]] = []
             token = passed = 0
             used: dict[str, int] = {}
-            size, most = 0, FIRST_READ
+            size = 0
             while len(claims) < room and passed < PASS_OVER and size < MAX_BYTES:
-                found = _next(move, parts, min(most, room - len(claims)), up_to, names)
-                found = next(in_batches(found, lambda each: len(each[1])), [])
-                size, most = size + sum(len(record) for _, record in found), most * READ_MORE
+                found = _next(move, parts, room - len(claims), up_to, names, MAX_BYTES - size)
+                size += sum(len(record) for _, record in found)
                 for row, record in found:
                     if row.expires_at is not None and row.expires_at <= move.now:
                         move.move(row, State.EXPIRED)
@@ -155,8 +155,11 @@ def _again(move: Transaction, token: int, lease: int, parts: Sequence[int]) -> C
 
 
 def _next(
-    move: Transaction, parts: Sequence[int], limit: int, up_to: int | None, names: Collection[str]
+    move: Transaction, parts: Sequence[int], limit: int, up_to: int | None, names: Collection[str], most_bytes: int
 ) -> list[tuple[Row, bytes]]:
+    """Return the first jobs of these lanes, at most `limit`, and none after their records together take `most_bytes`.
+
+    A record that is not returned is not read: SQLite makes each row when it is fetched."""
     # A job that was handed back has a number below 0.
     arrived = "" if up_to is None else f" AND seq <= {up_to:d}"
     chosen = f" AND (name IN ({', '.join('?' * len(names))}) OR instr(record, x'0A') = 0)" if names else ""
@@ -166,10 +169,12 @@ def _next(
     )
     found: list[tuple[Row, bytes]] = []
     for part in parts:
-        some = move.execute(sql, (move.queue, part, *names, limit - len(found))).fetchall()
-        found += [(Row._make(columns), record) for record, *columns in some]
-        if len(found) == limit:
-            break
+        with closing(move.execute(sql, (move.queue, part, *names, limit - len(found)))) as rows:
+            for record, *columns in rows:
+                found.append((Row._make(columns), record))
+                most_bytes -= len(record)
+                if len(found) == limit or most_bytes <= 0:
+                    return found
     return found
 
 

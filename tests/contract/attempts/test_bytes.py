@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
+from redis import Redis
 
 from django_jobs.stores.contract.batches import MAX_BYTES, in_batches
 from tests.contract.acts import LEASE, Q, claim, complete, counts, enqueue, start
@@ -11,6 +14,7 @@ from tests.contract.acts import LEASE, Q, claim, complete, counts, enqueue, star
 LARGE = 300_000
 ARGS = b'[["' + b"x" * LARGE + b'"],{}]'
 MANY = 40
+MB = b'[["' + b"x" * 2**20 + b'"],{}]'
 
 
 def test_batches_are_bounded_by_bytes_and_by_number():
@@ -40,6 +44,42 @@ class TestAClaimOfLargeJobs:
         huge = b'[["' + b"x" * (MAX_BYTES + 1) + b'"],{}]'
         enqueue(store, make_job("a", args=huge), make_job("b", args=huge))
         assert [[one.id for one in claim(store, 2)] for _ in range(3)] == [["a"], ["b"], []]
+
+
+class TestWhatAClaimReads:
+    """Sixteen small jobs, then 112 of 1 MB: what the first need says nothing about those behind them."""
+
+    def put(self, store, make_job):
+        enqueue(store, *[make_job(f"small-{n:02}") for n in range(16)])
+        for n in range(112):
+            enqueue(store, make_job(f"large-{n:03}", args=MB))
+
+    def test_is_little_more_than_what_it_takes(self, store, make_job):
+        """Without a server, the records are read into this process."""
+        self.put(store, make_job)
+        tracemalloc.start()
+        try:
+            claimed = store.claim(Q, "w", 128, lease=LEASE)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert [len(claimed.claims), claimed.left] == [16 + 4, 108]
+        assert peak < 4 * MAX_BYTES
+
+    @pytest.mark.redis
+    def test_is_on_a_server_at_most_sixteen_records_more(self, redis_store, redis_server, make_job):
+        self.put(redis_store, make_job)
+        read, key = 0, redis_store.keys.of(Q)["jobs"]
+        with Redis.from_url(redis_server) as watcher, watcher.monitor() as monitor:
+            assert len(redis_store.claim(Q, "w", 128, lease=LEASE).claims) == 16 + 4
+            redis_store.transport.command("ECHO", "the end")
+            for heard in monitor.listen():
+                words = heard["command"].split()
+                if words[0] == "ECHO":
+                    break
+                if words[:2] == ["HMGET", key]:
+                    read += len(words) - 2
+        assert 16 + 4 <= read <= 16 + 4 + 16
 
 
 def test_what_a_lost_worker_held_is_all_taken_back_however_large(store, make_job):

@@ -227,9 +227,9 @@ end
 
 do
     local PASS_OVER = 500 -- jobs that may not run and are put away in one call: takes a few ms; the next call continues
-    local looked_at, bytes, most = 0, 0, FIRST_READ
+    local looked_at, bytes = 0, 0
     while looked_at - #ids < PASS_OVER and bytes < MOST_BYTES do
-        local want = math.min(limit - #ids, most)
+        local want = limit - #ids
         if want <= 0 then
             break
         end
@@ -242,8 +242,8 @@ do
         if #batch == 0 then
             break
         end
-        local found = redis.call('HMGET', jobs, unpack(batch))
-        bytes, most = cut(batch, found, bytes), most * READ_MORE
+        local found
+        found, bytes = read_records(batch, bytes)
         local seen, scores = look_ahead(batch, found)
         if broken then
             if looked_at == 0 then

@@ -1,18 +1,27 @@
--- How many bytes of records one answer carries; the same as MAX_BYTES, FIRST_READ and READ_MORE in
--- stores/contract/batches.py.
-local MOST_BYTES, FIRST_READ, READ_MORE = 4 * 1024 * 1024, 16, 8
+-- How many bytes of records one answer carries; the same as MAX_BYTES in stores/contract/batches.py.
+--! keys jobs
+local MOST_BYTES = 4 * 1024 * 1024
+local AT_ONCE = 16 -- records in one read: each may be as large as MAX_PAYLOAD, and their sizes are not known before
 
--- Keep only as many of these jobs as still fit into the answer, which has `bytes` so far; the first job always stays.
--- Returns the bytes of the answer with them.
-local function cut(ids, records, bytes)
-    for i = 1, #ids do
-        if i > 1 and bytes >= MOST_BYTES then
-            for j = #ids, i, -1 do
-                ids[j], records[j] = nil, nil
+-- Read the records of these jobs while they fit into the answer, which has `bytes` so far; the first always fits.  The
+-- ids of the others are dropped.  Reads at most AT_ONCE records too many, and fewer if one of the first is large.
+-- Returns the records (false if there is none), and the bytes of the answer with them.
+local function read_records(ids, bytes)
+    local records, n, largest, wanted = {}, 0, 1, #ids
+    while n < wanted and (n == 0 or bytes < MOST_BYTES) do
+        local room = math.max(1, math.ceil((MOST_BYTES - bytes) / largest))
+        local last = math.min(n == 0 and 1 or n + math.min(AT_ONCE, room), wanted)
+        for _, record in ipairs(redis.call('HMGET', jobs, unpack(ids, n + 1, last))) do
+            if n == 0 or bytes < MOST_BYTES then
+                n = n + 1
+                records[n] = record
+                bytes = bytes + (record and #record or 0)
+                largest = math.max(largest, record and #record or 0)
             end
-            break
         end
-        bytes = bytes + (records[i] and #records[i] or 0)
     end
-    return bytes
+    for i = wanted, n + 1, -1 do
+        ids[i] = nil
+    end
+    return records, bytes
 end
