@@ -179,12 +179,21 @@ class Claim(NamedTuple):
         return max(0, self.claimed_at - max(self.since, job.enqueued_at))
 
 
+class Expired(NamedTuple):
+    """A job that a claim found expired."""
+
+    id: str
+    record: bytes
+    #: since when it could have run (ms), if not since its enqueueing; 0 = see the record.
+    since: int = 0
+
+
 class Claimed(NamedTuple):
     """What `Store.claim` returns."""
 
     claims: list[Claim]
-    #: (id, record) of jobs that this call found expired and moved to "expired".
-    expired: list[tuple[str, bytes]]
+    #: jobs that this call found expired and moved to "expired".
+    expired: list[Expired]
     left: int  # jobs left in that lane
     #: ms until the next scheduled or retry job of the queue is due or a pause ends (≥ 0); None = neither will happen.
     next_due: int | None

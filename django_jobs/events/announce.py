@@ -13,10 +13,10 @@ from typing import Any
 from django_jobs import signals
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Cancelled, Dead, HandedOver, Parked, RetryIn, SnoozeFor, Succeeded
-from django_jobs.core.values import Recovered, State
+from django_jobs.core.values import Expired, Recovered, State
 from django_jobs.events.signal_events import Deliver, SignalEvent, is_wanted, send
 from django_jobs.logs import Ended
-from django_jobs.serialization.record import enqueued_ms, name_of, waited_ms
+from django_jobs.serialization.record import name_of, waited_ms
 from django_jobs.stores.contract.running import MISPLACED
 
 logger = logging.getLogger("django_jobs.worker")
@@ -72,12 +72,12 @@ def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
 # -- ends of jobs without an attempt in this process ------------------------------
 
 
-def announce_expired(queue: str, expired: Iterable[tuple[str, bytes]], now: int, deliver: Deliver = send) -> None:
+def announce_expired(queue: str, expired: Iterable[Expired], now: int, deliver: Deliver = send) -> None:
     """Announce jobs that a claim found past their `expires_at`; `now` is the store's time in ms."""
-    for job_id, record in expired:
+    for job_id, record, since in expired:
         name = name_of(record)
         _tell_bare(SignalEvent("job_expired", name, queue, job_id, 0, {}), deliver)
-        Ended(name, job_id, queue, 0, now - enqueued_ms(record, now)).log("expired")
+        Ended(name, job_id, queue, 0, waited_ms(record, since, now)).log("expired")
 
 
 def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deliver = send) -> None:

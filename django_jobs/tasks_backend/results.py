@@ -40,7 +40,9 @@ STATUS = {
 
 
 def meta_of(task: Task[Any, Any], enqueued_at: datetime) -> dict[str, Any]:
-    """Return the meta of the job, from which its result can be read back unchanged."""
+    """Return the meta of the job, from which its result can be read back unchanged.
+
+    `enqueued_at` is by the producer's clock: the store's is not known yet where `enqueue` returns."""
     run_after = task.run_after.isoformat() if task.run_after else None
     return {META: {"enqueued_at": enqueued_at.isoformat(), "run_after": run_after, "backend": task.backend}}
 

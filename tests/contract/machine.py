@@ -100,7 +100,7 @@ class StoreMachine(CheckedMachine):
             assert not answer.expired
             return
         self._promote()
-        for id, record in answer.expired:
+        for id, record, _ in answer.expired:
             entry = self.model.jobs[id]
             assert entry.record == record
             assert entry.state is State.QUEUED

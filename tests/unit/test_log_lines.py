@@ -9,7 +9,7 @@ import pytest
 
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Cancelled, Dead, Outcome, RetryIn, Succeeded
-from django_jobs.core.values import Attempt, Claim, Job, Recovered, State
+from django_jobs.core.values import Attempt, Claim, Expired, Job, Recovered, State
 from django_jobs.events.announce import announce, announce_expired, announce_recovered
 from django_jobs.serialization.record import encode
 
@@ -86,10 +86,13 @@ def test_a_job_that_runs_again_after_its_worker_was_lost_is_a_warning_and_no_end
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-@pytest.mark.parametrize(("record", "name", "waited"), [(RECORD, "shop.pay", 5000), (b"\x80 rubbish", "", 0)])
-def test_a_job_that_expired_says_how_long_it_waited(
-    caplog: pytest.LogCaptureFixture, record: bytes, name: str, waited: int
+@pytest.mark.parametrize(
+    ("record", "since", "name", "waited"),
+    [(RECORD, 0, "shop.pay", 5000), (RECORD, ENQUEUED + 4000, "shop.pay", 1000), (b"\x80 rubbish", 0, "", 0)],
+)
+def test_a_job_that_expired_says_how_long_it_waited_since_it_could_run(
+    caplog: pytest.LogCaptureFixture, record: bytes, since: int, name: str, waited: int
 ) -> None:
-    announce_expired("q", [("a", record)], ENQUEUED + 5000)
+    announce_expired("q", [Expired("a", record, since)], ENQUEUED + 5000)
 
     assert lines(caplog, logging.INFO) == [f"{name} a on q: expired, attempt 0, waited {waited} ms, ran 0 ms"]

@@ -21,7 +21,7 @@ from django_jobs.api.common.serializers import call_of, find, look, shown
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.values import Added, Job, JobInfo, State
+from django_jobs.core.values import Added, Expired, Job, JobInfo, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.request import DIGEST_LENGTH, NewJobRequest, moment, new_id, now_ms
 from django_jobs.enqueue.submit import request_for, submit
@@ -239,7 +239,7 @@ def expired_again(old: Job, id: str) -> tuple[JobInfo, bool]:
         if found is None:
             raise Problem(Kind.ID_USED, f"The id {id!r} exists and is no {old.name} job. Choose another id.")
         return found[0], False
-    announce_expired(old.queue, [(id, record)], now, deliver_here)
+    announce_expired(old.queue, [Expired(id, record)], now, deliver_here)
     info = store.get(old.queue, id) or JobInfo(id, old.queue, record, State.EXPIRED, at=now)
     if get_settings().archive is not None:
         archive.write([info])

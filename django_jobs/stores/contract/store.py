@@ -30,7 +30,7 @@ class StoreOptions:
     dead_ttl: int = 180 * DAY
     #: an id with a digest is remembered this long after its job ended.
     idempotency: int = DAY
-    #: a job is dead when its worker has died this many times.
+    #: a job is dead when its worker has died this many times.  No setting: it is a promise, the same in every process.
     max_crashes: int = 3
     #: finished jobs are also put into the archiver's list.
     archive: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Killed, Lane, NewJob
+from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Expired, Killed, Lane, NewJob
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.contract.running import MAX_BATCH, Outlook, Renewal, RunningStore
 from django_jobs.stores.redis.base import RedisPart
@@ -100,7 +100,10 @@ class RedisRunning(RedisPart, RunningStore):
             known = failures, crashes, parked, at, holder, suspect, -read_number(began) if began else 0
             has_to_wait = suspect and not lease_each and waits_to_begin(tries)
             claims.append(Claim(id, queue, token, record or b"", *known, has_to_wait=has_to_wait))
-        gone = [(expired[i].decode(errors="replace"), expired[i + 1]) for i in range(0, len(expired), 2)]
+        gone = [
+            Expired(expired[i].decode(errors="replace"), expired[i + 1], read_number(expired[i + 2]))
+            for i in range(0, len(expired), 3)
+        ]
         return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others), max(following, 0))
 
     def renew(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import closing
 
-from django_jobs.core.values import Claim, Claimed, Lane, State
+from django_jobs.core.values import Claim, Claimed, Expired, Lane, State
 from django_jobs.serialization.record import name_line
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, Outlook, RunningStore
@@ -59,7 +59,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
                 admit_known(move, parts, hidden, min(room, ADMIT))
             claims: list[Claim] = []
             opened = move.opened()
-            expired: list[tuple[str, bytes]] = []
+            expired: list[Expired] = []
             token = passed = 0
             used: dict[str, int] = {}
             size = 0
@@ -69,7 +69,7 @@ class SqliteClaiming(SqlitePart, RunningStore):
                 for row, record in found:
                     if row.expires_at is not None and row.expires_at <= move.now:
                         move.move(row, State.EXPIRED)
-                        expired.append((row.id, record))
+                        expired.append(Expired(row.id, record, max(row.since, opened)))
                     elif row.name not in closed and hidden and (name := name_line(record)) in hidden:
                         park(move, row, name)
                     elif (by := _obstacle(move, row, closed, used)) is not None:

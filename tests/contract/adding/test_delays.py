@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import Added, State
-from django_jobs.serialization.record import decode
+from django_jobs.serialization.record import decode, waited_ms
 from tests.contract.acts import FAILED, LEASE, Q, claim, claim_alone, complete, enqueue, info, start, state_of
 
 PERIOD = 1000
@@ -46,7 +46,7 @@ class TestAProducerWhoseClockIsWrong:
         clock.advance(PERIOD - 1)
         assert [claimed.id for claimed in claim(store)] == ["a"]
         clock.advance(1)
-        assert [id for id, _ in store.claim(Q, "w", 1, lease=LEASE).expired] == ["b"]
+        assert [one.id for one in store.claim(Q, "w", 1, lease=LEASE).expired] == ["b"]
         clock.advance(500)
         store.claim(Q, "w", 1, lease=LEASE)
         assert {state_of(store, "c"), state_of(store, "d")} <= {State.EXPIRED, State.RUNNING}
@@ -98,10 +98,29 @@ def test_what_has_begun_does_not_expire(store, make_job, clock, how):
     assert again.id == "a"
 
 
+def test_an_expired_job_says_since_when_it_could_run(store, make_job, clock):
+    enqueue(store, make_job("later", run_in=500, expires_at=0, expires_in=PERIOD))
+    enqueue(store, make_job("now", expires_at=clock.now + 500))
+    clock.advance(500)
+    store.promote(Q)
+    due = clock.now
+    clock.advance(PERIOD)
+    (now, later) = sorted(store.claim(Q, "w", 2, lease=LEASE).expired, reverse=True)
+    assert waited_ms(now.record, now.since, clock.now) == 500 + PERIOD
+    assert (later.id, later.since) == ("later", due)
+    enqueue(store, make_job("paused", expires_at=clock.now + 1))
+    store.pause(Q, until=clock.now + 700)
+    clock.advance(700)
+    opened = clock.now
+    clock.advance(300)
+    (paused,) = store.claim(Q, "w", 1, lease=LEASE).expired
+    assert paused.since == opened
+
+
 def test_what_a_person_runs_now_does_not_expire(store, make_job, clock):
     enqueue(store, make_job("a", expires_at=0, expires_in=PERIOD))
     clock.advance(PERIOD)
-    assert [id for id, _ in store.claim(Q, "w", 1, lease=LEASE).expired] == ["a"]
+    assert [one.id for one in store.claim(Q, "w", 1, lease=LEASE).expired] == ["a"]
     store.revive(Q, ["a"])
     assert [claimed.id for claimed in claim(store)] == ["a"]
 
@@ -118,7 +137,7 @@ def test_what_was_claimed_and_not_begun_expires(store, make_job, clock, put_off)
     (claimed,) = start(store, make_job("a", expires_at=0, expires_in=PERIOD))
     put_off(store, claimed)
     clock.advance(PERIOD)
-    assert [id for id, _ in store.claim(Q, "w", 1, lease=LEASE, knows="new").expired] == ["a"]
+    assert [one.id for one in store.claim(Q, "w", 1, lease=LEASE, knows="new").expired] == ["a"]
 
 
 class TestAnEqualJobThatReplacesTheArguments:

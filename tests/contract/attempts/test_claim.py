@@ -102,7 +102,7 @@ class TestAnExpiredJob:
         enqueue(store, job, make_job("b"))
         clock.advance(1000)
         answer = store.claim(Q, "w", 1, lease=LEASE)
-        assert answer.expired == [("a", job.record)]
+        assert [(id, record) for id, record, _ in answer.expired] == [("a", job.record)]
         assert [c.id for c in answer.claims] == ["b"]
         assert info(store, "a").state is State.EXPIRED
         assert info(store, "a").at == clock.now

@@ -142,7 +142,7 @@ class TestAParkedJob:
         enqueue(store, make_job("a", name="new", expires_at=clock.now + 1000))
         park(store, "a")
         clock.advance(1000)
-        assert [id for id, _ in claimed_by(store, NEW).expired] == ["a"]
+        assert [one.id for one in claimed_by(store, NEW).expired] == ["a"]
 
     def test_is_no_fault(self, store, make_job):
         enqueue(store, make_job("a", name="new"))

@@ -11,8 +11,9 @@
 --       16 id of the request, "" = none: the same request again gets the jobs of the first that are still held
 --
 -- Returns {now, jobs left in the lane, ms until a job is due or a pause ends (-1 = neither), token,
---          {expired id, record, …}, ids, records, tries (empty if no job of the queue has any),
---          result of others_wait, ms when they were claimed, result of since_of (or empty), rank to continue at or -1}
+--          {expired id, record, ms since when it could run (0 = see the record), …}, ids, records,
+--          tries (empty if no job of the queue has any), result of others_wait, ms when they were claimed,
+--          result of since_of (or empty), rank to continue at or -1}
 --! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes wait_to_begin
 --! use chosen recent
 --! keys claims leases jobs tries
@@ -144,8 +145,9 @@ end
 
 -- The job does not run now: it is too late, of a paused type, unknown to this worker, or over its limit.
 local function put_away(id, record, score)
-    local controls = controls_of(record)
+    local controls, began = controls_of(record), 0
     if anything_noted then
+        began = math.abs(tonumber(since_of({id})[1] or 0))
         drop_since(id)
     end
     if is_too_late(id, controls) then
@@ -153,6 +155,7 @@ local function put_away(id, record, score)
         count('expired', 1)
         expired_jobs[#expired_jobs + 1] = id
         expired_jobs[#expired_jobs + 1] = record
+        expired_jobs[#expired_jobs + 1] = string.format('%.0f', math.max(began, opened))
         let_next(controls)
         return
     end
@@ -296,8 +299,8 @@ if #ids > 0 then
 end
 if #ids > 0 or #expired_jobs > 0 then
     local told = #ids > 0 and {'+' .. table.concat(ids, '\n+')} or {}
-    for i = 1, #expired_jobs, 2 do
-        told[#told + 1] = '-' .. expired_jobs[i]
+    for i = 1, #expired_jobs, 3 do
+        told[#told + 1] = '-' .. expired_jobs[i + 2] .. ':' .. expired_jobs[i]
     end
     local text = string.format('%.0f\n', token) .. table.concat(told, '\n')
     answer(text)
