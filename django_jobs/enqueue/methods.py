@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec
 
@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django_jobs.core.definition import JobDefinition
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
 from django_jobs.enqueue.request import NewJobRequest, check_id, check_patience, delay_ms, moment
-from django_jobs.enqueue.submit import request_for, submit, submit_many
+from django_jobs.enqueue.submit import request_for, submit, submit_each, submit_many
 from django_jobs.exceptions import InvalidArguments, JobIds
 from django_jobs.formatting import counted
 
@@ -52,12 +52,16 @@ class Calls(Generic[P]):
     ) -> list[JobHandle]:
         """Enqueue one job per item: a tuple of positional or a dict of keyword arguments.  One round trip per 1,000.
 
-        All are checked before the first is stored.  If a queue has no room for a batch, QueueFull has the number of
-        earlier jobs that were `accepted`.
+        All are checked before the first is stored.  Only an iterator, such as a generator, is read, checked and sent
+        batch by batch, so that a million items need little memory: an error in one leaves the batches before it stored
+        (inside atomic(), all jobs wait for the commit).  If a queue has no room for a batch, QueueFull has the number
+        of earlier jobs that were `accepted`.
 
         `job_ids`: your own id for each item.  Or, to repeat a call that raised an error, that error's `error.job_ids`
         with the same items: the call then adds the missing jobs, and none twice.
         """
+        if isinstance(calls, Iterator) and job_ids is None and self._overrides.get("id") is None:
+            return submit_each(calls, self._request_for_item)
         requests = [self._request_for_item(item) for item in calls]
         if job_ids is not None:
             _give_ids(requests, job_ids)

@@ -1,4 +1,4 @@
-"""The only way in: every call that enqueues ends in `submit` or `submit_many`.
+"""The only way in: every call that enqueues ends in `submit`, `submit_many` or `submit_each`.
 
 bound → enqueue middleware → encoded → now, or when the transaction commits → store → signal → handle
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.db import connections
@@ -30,7 +30,7 @@ from django_jobs.enqueue.request import NO_KEY, NewJobRequest, Ready, check_id, 
 from django_jobs.exceptions import DuplicateJob, JobIds, JobsError, QueueFull, StoreError, StoreUnavailable
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.batches import MAX_BATCH, MAX_BYTES, in_batches
+from django_jobs.stores.contract.batches import MAX_BATCH, MAX_BYTES
 
 #: Shortest and longest pause between two tries at a full queue, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
@@ -41,6 +41,7 @@ logger = logging.getLogger("django_jobs")
 _warned: set[str] = set()
 
 GetHandle = Callable[[NewJobRequest], JobHandle]
+Call = TypeVar("Call")
 
 
 def submit(request: NewJobRequest) -> JobHandle:
@@ -77,6 +78,48 @@ def submit_many(requests: Iterable[NewJobRequest], answered: Collection[str] = (
             commits.wait_for_commit(chosen, settings, send_calls)
         elif chosen:
             send(chosen)
+    return handles
+
+
+def submit_each(calls: Iterator[Call], make: Callable[[Call], NewJobRequest]) -> list[JobHandle]:
+    """Enqueue the job that `make` returns for each call, in the same batches as `submit_many`, while the calls come:
+    only jobs of unsent batches, and those that wait for a commit, are in memory.
+
+    An error in a call leaves the batches before it stored, and says so.  A StoreError contains the ids of all calls.
+    """
+    settings = get_settings()
+    made: list[Ready] = []
+    waiting: list[Ready] = []
+    handles: list[JobHandle] = []
+    batches = _Batches(settings)
+
+    def collect(request: NewJobRequest) -> JobHandle:
+        made.append(_make_ready(request, settings))
+        return made[-1].handle
+
+    one = _through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
+    try:
+        for call in calls:
+            handles.append(one(make(call)))
+            for each in made:
+                (waiting.append if _waits_for_commit(each.request, settings) else batches.add)(each)
+            made.clear()
+        batches.send_rest()
+    except StoreError as error:
+        answered = frozenset(handle.id for handle in handles if handle.added is not None)
+        error.job_ids = JobIds(handle.id for handle in handles)
+        error.job_ids.extend(new_job.new_id(new_job.now_ms()) for _ in calls)
+        error.job_ids.answered = answered
+        raise
+    except JobsError as error:
+        if batches.accepted and not isinstance(error, QueueFull):
+            error.add_note(
+                f"{batches.accepted} earlier jobs of this call are stored: the items of an iterator are sent as they "
+                "come. Pass a list if one wrong item must keep all of them out."
+            )
+        raise
+    if waiting:
+        commits.wait_for_commit(waiting, settings, send_calls)
     return handles
 
 
@@ -228,30 +271,53 @@ def _show_first(handle: JobHandle) -> None:
 
 def send(ready: list[Ready]) -> None:
     """Send jobs with one call to the store per queue and batch.  Raises the errors of `send_one`."""
-    settings = get_settings()
-    if settings.eager:
-        for each in ready:
-            _run_eagerly(each)
-        return
+    batches = _Batches(get_settings())
     try:
-        _send_all(ready, settings)
+        for each in ready:
+            batches.add(each)
+        batches.send_rest()
     except StoreError as error:
         error.job_ids = JobIds(each.handle.id for each in ready)
         error.job_ids.answered = frozenset(each.handle.id for each in ready if each.handle.added is not None)
         raise
 
 
-def _send_all(ready: list[Ready], settings: Settings) -> None:
-    by_queue: dict[str, list[Ready]] = {}
-    for each in ready:
-        by_queue.setdefault(each.handle.queue, []).append(each)
-    accepted = 0
-    for name, jobs in by_queue.items():
-        queue = _queue(name, settings)
+class _Batches:
+    """Sends jobs in batches: that of a queue is sent when it is full and another job of the queue comes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        #: queue → its unsent jobs, and the bytes of their records.
+        self._unsent: dict[str, list[Ready]] = {}
+        self._bytes: dict[str, int] = {}
+        #: how many jobs the store has added.
+        self.accepted = 0
+
+    def add(self, each: Ready) -> None:
+        """Send this job with the next batch of its queue."""
+        if self._settings.eager:
+            return _run_eagerly(each)
+        name = each.handle.queue
+        if name not in self._unsent:
+            self._unsent[name], self._bytes[name] = [], 0
+        elif self._bytes[name] >= MAX_BYTES or len(self._unsent[name]) >= self._most(name):
+            self._send(name)
+        self._unsent[name].append(each)
+        self._bytes[name] += len(each.new.record)
+
+    def send_rest(self) -> None:
+        """Send what has not been sent."""
+        for name, batch in list(self._unsent.items()):
+            if batch:
+                self._send(name)
+
+    def _most(self, name: str) -> int:
         # The store takes or refuses a batch as a whole: one that is larger than the queue would never fit.
-        most = min(MAX_BATCH, queue.max_length) if queue.max_length else MAX_BATCH
-        for batch in in_batches(jobs, _bytes_of, most):
-            accepted += _send_batch(queue, batch, accepted)
+        return min(MAX_BATCH, _queue(name, self._settings).max_length or MAX_BATCH)
+
+    def _send(self, name: str) -> None:
+        batch, self._unsent[name], self._bytes[name] = self._unsent[name], [], 0
+        self.accepted += _send_batch(_queue(name, self._settings), batch, self.accepted)
 
 
 def send_calls(calls: Sequence[list[Ready]], away: StoreUnavailable | None = None) -> list[commits.Refused]:
@@ -290,14 +356,10 @@ def _batches(calls: Sequence[list[Ready]], settings: Settings) -> dict[str, list
             if batches[-1] and (is_full or (most and last[each.handle.queue] != number)):
                 batches.append([])
                 size[each.handle.queue] = 0
-            size[each.handle.queue] = size.get(each.handle.queue, 0) + _bytes_of(each)
+            size[each.handle.queue] = size.get(each.handle.queue, 0) + len(each.new.record)
             last[each.handle.queue] = number
             batches[-1].append(each)
     return by_queue
-
-
-def _bytes_of(ready: Ready) -> int:
-    return len(ready.new.record)
 
 
 def _send_and_note(name: str, batch: list[Ready]) -> list[commits.Refused]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,10 +12,12 @@ from django_jobs import (
     InvalidArguments,
     InvalidJob,
     JobHandle,
+    PayloadError,
     UnknownQueue,
 )
 from django_jobs.core.values import Added
 from django_jobs.enqueue.submit import enqueue_by_name
+from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.testing import Jobs
 from tests.integration.enqueueing import in_memory, stored
 from tests.integration.sample_jobs import other, receipt, short, unique
@@ -155,8 +158,32 @@ class TestMany:
         assert sizes == [1000, 1000, 500]
         assert [stored(handles[i]).args for i in (0, 1, 2499)] == [b'[[],{"order_id":0}]', b"[[1],{}]", b"[[2499],{}]"]
 
+    def test_items_of_an_iterator_are_sent_as_they_come_and_take_no_more_memory_than_a_few_batches(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(jobs.store, "enqueue", lambda queue, new, **more: [Added.ADDED] * len(new))
+        tracemalloc.start()
+        try:
+            handles = receipt.enqueue_many((f"{number:06}" + "x" * 1000,) for number in range(200_000))
+            left, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert len(handles) == 200_000
+        assert peak - left < 4 * MAX_BYTES, "above the handles, which the caller gets"
+
+    def test_one_wrong_item_of_an_iterator_leaves_the_batches_before_it_and_says_so(self, jobs: Jobs) -> None:
+        items = [*((number,) for number in range(2500)), (object(),), (1,)]
+        with pytest.raises(PayloadError) as caught:
+            receipt.enqueue_many(iter(items))
+        assert len(jobs.enqueued()) == 2000
+        assert "2000 earlier jobs of this call are stored" in caught.value.__notes__[0]
+        with pytest.raises(PayloadError):
+            receipt.enqueue_many(items)
+        assert len(jobs.enqueued()) == 2000, "of a list, all or none"
+
     def test_nothing_is_nothing(self, jobs: Jobs) -> None:
         assert receipt.enqueue_many([]) == []
+        assert receipt.enqueue_many(iter([])) == []
 
     def test_unique_jobs_among_them_are_told_apart(self, jobs: Jobs) -> None:
         assert [h.state for h in unique.enqueue_many([(1,), (2,), (1,)])] == ["queued", "queued", "duplicate"]

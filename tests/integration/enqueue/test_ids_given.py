@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -95,14 +96,15 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return plan
 
 
+@pytest.mark.parametrize("given_as", [list, iter])
 @pytest.mark.parametrize("what", ["in doubt", "not made"])
 def test_a_call_for_many_that_ended_in_doubt_is_repeated_and_nothing_is_added_twice(
-    jobs: Jobs, lost: list[str], what: str
+    jobs: Jobs, lost: list[str], what: str, given_as: Callable[[list[tuple[int]]], Iterable[tuple[int]]]
 ) -> None:
     items = [(n,) for n in range(25)]
     lost += ["made", what]
     with pytest.raises(StoreUnavailable) as told:
-        many.enqueue_many(items)
+        many.enqueue_many(given_as(items))
     jobs.run_all()
     begun = charged[:10]
     for id in told.value.job_ids[:10]:  # they have run and left the history

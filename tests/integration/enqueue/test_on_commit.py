@@ -115,6 +115,12 @@ class TestTransactions:
             second.cancel()
         assert [stored(each) for each in (first, second, third)] == [True, False, True]
 
+    def test_items_of_an_iterator_wait_like_all_others(self) -> None:
+        with transaction.atomic():
+            handles = receipt.enqueue_many((number,) for number in range(3))
+            assert [handle.state for handle in handles] == ["deferred"] * 3
+        assert all(stored(each) for each in handles)
+
     def test_a_handle_that_was_cancelled_before_the_commit_stays_cancelled(self) -> None:
         with transaction.atomic():
             handle = receipt.enqueue(7)
