@@ -296,7 +296,8 @@ class _Batches:
     def add(self, each: Ready) -> None:
         """Send this job with the next batch of its queue."""
         if self._settings.eager:
-            return _run_eagerly(each)
+            _run_eagerly(each)
+            return
         name = each.handle.queue
         if name not in self._unsent:
             self._unsent[name], self._bytes[name] = [], 0
