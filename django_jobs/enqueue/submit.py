@@ -114,7 +114,7 @@ def submit_each(calls: Iterator[Call], make: Callable[[Call], NewJobRequest]) ->
     except JobsError as error:
         if batches.accepted and not isinstance(error, QueueFull):
             error.add_note(
-                f"{batches.accepted} earlier jobs of this call are stored: the items of an iterator are sent as they "
+                f"Jobs of this call that are stored: {batches.accepted}. The items of an iterator are sent as they "
                 "come. Pass a list if one wrong item must keep all of them out."
             )
         raise

@@ -176,7 +176,7 @@ class TestMany:
         with pytest.raises(PayloadError) as caught:
             receipt.enqueue_many(iter(items))
         assert len(jobs.enqueued()) == 2000
-        assert "2000 earlier jobs of this call are stored" in caught.value.__notes__[0]
+        assert "Jobs of this call that are stored: 2000." in caught.value.__notes__[0]
         with pytest.raises(PayloadError):
             receipt.enqueue_many(items)
         assert len(jobs.enqueued()) == 2000, "of a list, all or none"
