@@ -229,6 +229,7 @@ class Done(NamedTuple):
 class Attempt(NamedTuple):
     """One line of a job's attempts log: how an attempt ended.  `run_ms` is -1 if unknown."""
 
+    #: 1 is the first; 0 if the line is about no attempt.  A number may come again: see core/attempt.py.
     attempt: int
     #: "failed" | "timeout" | "worker_lost" | "misplaced" | "retried" | "discarded" | "unknown_job" | "corrupt" |
     #: "killed" | "expired"

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django_jobs.core import registry
+from django_jobs.core.attempt import counted
 from django_jobs.core.definition import HIDDEN, JobDefinition
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, Job, JobInfo, State
 from django_jobs.exceptions import CorruptRecord, UnknownJob
@@ -85,7 +86,7 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
         "worker": info.worker or worker_of(info.result or b"") or (last.worker if last else "") or None,
         "checkin": info.checkin,
         "error": f"{last.error_name}: {last.error}".strip(": ") if last else None,
-        "log": [attempt_payload(attempt) for attempt in info.attempts],
+        "log": [attempt_payload(*line) for line in zip(info.attempts, counted(info), strict=True)],
     }
     if show_arguments:
         why = why_missing(info.result)
@@ -94,9 +95,10 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
     return part
 
 
-def attempt_payload(attempt: Attempt) -> dict[str, Any]:
+def attempt_payload(attempt: Attempt, counts: bool) -> dict[str, Any]:
     """Return one line of the attempts log."""
     payload = attempt._asdict()
+    payload["counted"] = counts
     payload["at"] = iso(attempt.at)
     payload["run_time"] = attempt.run_ms / 1000 if attempt.run_ms >= 0 else None
     del payload["run_ms"]

@@ -17,6 +17,7 @@ from django_jobs.admin.jobs import actions
 from django_jobs.admin.jobs.forms import ArgumentsForm
 from django_jobs.admin.jobs.rows import checkin
 from django_jobs.browse import Match
+from django_jobs.core.attempt import counted
 from django_jobs.core.values import FINISHED, WAITING, Job, JobInfo, State
 from django_jobs.exceptions import (
     CorruptRecord,
@@ -89,7 +90,7 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
             for verb in console.allowed(verbs)
         ],
         "checkin": checkin(info) if info.checkin else None,
-        "attempts": list(reversed(info.attempts)),
+        "attempts": list(zip(info.attempts, counted(info), strict=True))[::-1],
         "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
         "finished": info.state in FINISHED,
         "why": why_of(console, info),

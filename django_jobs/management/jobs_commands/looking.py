@@ -125,7 +125,8 @@ def show(options: Mapping[str, Any]) -> Answer:
             f"{'unknown since:':<14} {iso(info.parked_at)}: no worker that claimed it knows a job of that name."
         )
     for attempt in log:
-        lines.append(f"\nattempt {attempt['attempt']}: {attempt['outcome']} at {attempt['at']}")
+        number = f"attempt {attempt['attempt']}{'' if attempt['counted'] else ' (not counted)'}: "
+        lines.append(f"\n{number if attempt['attempt'] else ''}{attempt['outcome']} at {attempt['at']}")
         lines.append(
             "\n".join(plain(line, 500) for line in attempt["traceback"].splitlines()) or plain(attempt["error"], 500)
         )

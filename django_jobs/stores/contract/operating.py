@@ -51,7 +51,7 @@ class OperatingStore(ABC):
 
     @abstractmethod
     def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
-        """waiting or running → dead, with an attempt "killed" in the log.
+        """waiting or running → dead, with a line "killed" in the log, numbered 0 if no attempt ended with it.
 
         A running job loses its claim at once.  If the claim's holder has a lease, `extend` tells it to end the
         attempt, and the attempt keeps its slot until it has ended (see `extend`).  Returns the ids that moved."""

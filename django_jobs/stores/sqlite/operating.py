@@ -96,7 +96,7 @@ class SqliteOperating(SqlitePart, OperatingStore):
                 return False
             if row.state == State.RUNNING:
                 keep_slot(move, row)
-            attempt = row.failures + row.crashes + (row.state == State.RUNNING)
+            attempt = row.failures + row.crashes + 1 if row.state == State.RUNNING else 0
             move.log(row, Attempt(attempt, "killed", move.now, worker=row.holder or "", error=reason))
             move.move(row, State.DEAD)
             return True

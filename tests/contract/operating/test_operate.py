@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from django_jobs.core.attempt import counted
 from django_jobs.core.values import Job, State
 from django_jobs.exceptions import StoreCorrupt
 from django_jobs.serialization.record import encode
@@ -169,11 +170,32 @@ class TestKill:
         logged = info(store, "a").attempts[-1]
         assert (logged.attempt, logged.worker) == (again.attempt, "another") == (2, "another")
 
-    def test_logs_of_a_job_that_waits_how_often_it_was_tried(self, store, make_job):
+    def test_ends_no_attempt_of_a_job_that_waits_and_logs_the_number_0(self, store, make_job):
         (claimed,) = start(store, make_job("a"))
         store.retry(claimed, FAILED, 5_000)
         store.kill(Q, ["a"], "by hand")
-        assert (info(store, "a").attempts[-1].attempt, info(store, "a").attempts[-1].worker) == (1, "")
+        assert (info(store, "a").attempts[-1].attempt, info(store, "a").attempts[-1].worker) == (0, "")
+        assert counted(info(store, "a")) == [True, False]
+
+    def test_leaves_a_log_in_which_the_attempts_that_count_have_increasing_numbers(self, store, make_job):
+        """Attempts before a person let the job run again do not count, and their numbers are given out again."""
+        (held,) = start(store, make_job("a"))
+        store.retry(held, FAILED._replace(attempt=1), 0)
+        (held,) = claim(store)
+        store.kill(Q, ["a"], "by hand")
+        assert counted(info(store, "a")) == [True, True], "it has ended after two attempts"
+        store.release(Q, [held])
+        store.revive(Q, ["a"])
+        assert counted(info(store, "a")) == [False, False], "all attempts are there again"
+        (held,) = claim(store)
+        assert counted(info(store, "a")) == [False, False]
+        store.retry(held, FAILED._replace(attempt=held.attempt), 0)
+        assert counted(info(store, "a")) == [False, False, True]
+        (held,) = claim(store)
+        store.retry(held, FAILED._replace(attempt=held.attempt), 0)
+        found = info(store, "a")
+        assert [entry.attempt for entry in found.attempts] == [1, 2, 1, 2]
+        assert counted(found) == [False, False, True, True]
 
     def test_takes_the_claim_away_at_once_and_reports_the_job_as_asked_to_stop(self, store, make_job):
         (claimed,) = start(store, make_job("a"))

@@ -76,10 +76,19 @@ def test_show_prints_everything_about_a_job(filler: Filler) -> None:
     assert (shown["error"], shown["log"][0]["error_type"]) == ("TimeoutError: no answer", "builtins.TimeoutError")
     text = jobs("show", id)
     assert "smtplib.py" in text
-    assert "attempt 1: failed" in text
+    assert "\nattempt 1: failed" in text
     assert "args:          [7]" in text
     with pytest.raises(CommandError, match="may have left the history"):
         jobs("show", "nothing")
+
+
+def test_show_says_which_attempts_no_longer_count(console_store: Store, filler: Filler) -> None:
+    id = filler.make(State.DEAD, "no answer", "builtins.TimeoutError")
+    console_store.revive("default", [id])
+    assert [entry["counted"] for entry in as_json("show", id)["log"]] == [False]
+    assert "\nattempt 1 (not counted): failed" in jobs("show", id)
+    console_store.kill("default", [id], "by hand")
+    assert "\nkilled at " in jobs("show", id)
 
 
 def test_a_job_that_no_worker_knows_says_so(console_store: Store, filler: Filler) -> None:

@@ -62,6 +62,18 @@ def test_a_job_that_a_pause_keeps_waiting_says_so(name: str | None, memory_conso
 
 
 @pytest.mark.django_db
+def test_attempts_that_no_longer_count_say_so(memory_console: Store, root: Client) -> None:
+    id = Filler(memory_console).make(State.DEAD, "no answer", "builtins.TimeoutError")
+    address = f"{BASE}job/default/{id}/"
+    assert "Attempt 1" in root.get(address).text
+    assert "not counted" not in root.get(address).text
+    memory_console.revive("default", [id])
+    assert "not counted" in root.get(address).text
+    memory_console.kill("default", [id], "by hand")
+    assert "Attempt 0" not in root.get(address).text
+
+
+@pytest.mark.django_db
 def test_only_the_meta_of_the_project_is_shown(memory_console: Store, root: Client) -> None:
     handle = (
         job(name="shop.with_meta")(clean_up)

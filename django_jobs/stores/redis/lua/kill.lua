@@ -41,7 +41,7 @@ for i = 6, #ARGV do
             end
         end
         local failures, crashes = get_tries(id)
-        local number = failures + crashes + (claim and 1 or 0)
+        local number = claim and failures + crashes + 1 or 0
         bury(id, record, controls, line_of(attempt, number, holder), archiving, holder)
         moved[#moved + 1] = id
     end
