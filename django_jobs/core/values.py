@@ -1,4 +1,7 @@
-"""What a job is: its states, and the frozen values that the parts exchange.  Pure: no clock, no I/O, no Django."""
+"""What a job is: its states, and the frozen values that the parts exchange.  Pure: no clock, no I/O, no Django.
+
+Long because every value that the store and its callers exchange is here: each means something only next to the others.
+"""
 
 from __future__ import annotations
 
