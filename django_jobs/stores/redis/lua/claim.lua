@@ -14,8 +14,6 @@
 --          {expired id, record, ms since when it could run (0 = see the record), …}, ids, records,
 --          tries (empty if no job of the queue has any), result of others_wait, ms when they were claimed,
 --          result of since_of (or empty), rank to continue at or -1}
---
--- Long because a claim is one step: whatever keeps a job from running is found, and dealt with, while it is taken.
 --! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes wait_to_begin
 --! use chosen recent
 --! keys claims leases jobs tries
