@@ -12,6 +12,8 @@ from django_jobs.serialization.record import name_of
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3,6}\b|0x[0-9a-fA-F]+|\d+(?:\.\d+)*")
 #: Maximum length of a message's signature: enough to tell errors apart, and short enough for a URL.
 LENGTH = 160
+#: The signature of jobs without an error, such as one that was killed before it ran.
+NO_ERROR = "(none)"
 
 
 @dataclass(slots=True)
@@ -38,12 +40,16 @@ class Groups:
 
 
 def signature_of(info: JobInfo) -> str:
-    """Return the signature of a job's last error: class and message without the parts that vary; "" if it has none."""
+    """Return the signature of a job's last error: class and message without the parts that vary.
+
+    It is never empty and has no space at its ends, because it is a filter in an address: an empty one would match all
+    jobs, and one with a space none."""
     if not info.attempts:
-        return ""
+        return NO_ERROR
     last = info.attempts[-1]
-    first_line = last.error.strip().split("\n", 1)[0][:LENGTH]
-    return f"{kind_of(last)}: {_VARYING.sub('…', first_line)}"[:LENGTH]
+    first_line = last.error.strip().split("\n", 1)[0][:LENGTH].strip()
+    kind = kind_of(last).strip() or NO_ERROR
+    return (f"{kind}: {_VARYING.sub('…', first_line)}" if first_line else kind)[:LENGTH].strip()
 
 
 def kind_of(attempt: Attempt) -> str:

@@ -32,6 +32,7 @@ class State(StrEnum):
 FINISHED = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED, State.EXPIRED})
 #: The job waits; it can be cancelled, replaced or deleted at once.
 WAITING = frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED})
+MAY_HAVE_STARTED = frozenset({State.DEAD, State.CANCELLED})  # a job that ended so; an expired one has not
 #: The job waits for something other than a free worker.
 NOT_READY = WAITING - {State.QUEUED}
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_jobs.browse.counts import queue_names
 from django_jobs.core.definition import check_name
-from django_jobs.core.values import NOT_READY, Edited, JobInfo, State
+from django_jobs.core.values import MAY_HAVE_STARTED, NOT_READY, Edited, JobInfo, State
 from django_jobs.enqueue.request import now_ms
-from django_jobs.exceptions import DuplicateJob, JobMoved, JobNotFound, UnknownQueue
+from django_jobs.exceptions import CorruptRecord, DuplicateJob, JobMoved, JobNotFound, UnknownQueue
 from django_jobs.logs import Ended
 from django_jobs.operations import edited
 from django_jobs.serialization.record import decode, name_of, waited_ms
@@ -32,6 +32,8 @@ class Done:
     moved: Sequence[str] = ()
     #: running jobs that were asked to stop; they decide themselves when.
     asked: Sequence[str] = ()
+    #: jobs that are delivered at most once and may have been started: they stay, unless the call says `start_again`.
+    held: Sequence[str] = ()
 
     @property
     def count(self) -> int:
@@ -51,18 +53,45 @@ VERBS: Mapping[str, frozenset[State]] = {
 }
 
 
-def act(verb: str, queue: str, ids: Sequence[str], *, run_at: int = 0, reason: str = "") -> Done:
-    """Apply `verb` to these jobs of one queue, in batches.  `run_at` (ms) is for "reschedule", `reason` for "kill"."""
-    total = Done()
+class Details(NamedTuple):
+    """What some verbs need to know."""
+
+    #: ms; for "reschedule".
+    run_at: int = 0
+    #: for "kill".
+    reason: str = ""
+    #: for "retry": also jobs that are delivered at most once and may have been started.
+    start_again: bool = False
+
+
+def act(
+    verb: str, queue: str, ids: Sequence[str], *, run_at: int = 0, reason: str = "", start_again: bool = False
+) -> Done:
+    """Apply `verb` to these jobs of one queue, in batches.  `run_at` (ms) is for "reschedule", `reason` for "kill",
+    `start_again` for "retry"."""
+    total, details = Done(), Details(run_at, reason, start_again)
     for batch in batches(ids):
-        done = ACTS[verb](queue, batch, run_at, reason)
-        total = Done([*total.moved, *done.moved], [*total.asked, *done.asked])
+        done = ACTS[verb](queue, batch, details)
+        total = Done([*total.moved, *done.moved], [*total.asked, *done.asked], [*total.held, *done.held])
     return total
 
 
-def retry(queue: str, ids: Sequence[str]) -> Done:
-    """Queue these jobs now.  Jobs that had ended start again with all their attempts."""
-    return act("retry", queue, ids)
+def retry(queue: str, ids: Sequence[str], *, start_again: bool = False) -> Done:
+    """Queue these jobs now.  Jobs that had ended start again with all their attempts.
+
+    A job that is delivered at most once and may have been started stays where it is (`Done.held`), because it may do a
+    second time what it has done already.  Find out what it did; `start_again` starts it all the same."""
+    return act("retry", queue, ids, start_again=start_again)
+
+
+def may_have_started(info: JobInfo) -> bool:
+    """Return whether this job is delivered at most once, has ended, and may have been started."""
+    if info.state not in MAY_HAVE_STARTED:
+        return False
+    try:
+        return decode(info.id, info.queue, info.record).controls.at_most_once
+    except CorruptRecord:
+        return False
 
 
 def cancel(queue: str, ids: Sequence[str]) -> Done:
@@ -85,11 +114,14 @@ def reschedule(queue: str, ids: Sequence[str], run_at: int) -> Done:
     return act("reschedule", queue, ids, run_at=run_at)
 
 
-def _retry(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
-    return Done(get_store().revive(queue, ids))
+def _retry(queue: str, ids: Sequence[str], details: Details) -> Done:
+    moved = get_store().revive(queue, ids, start_again=details.start_again)
+    left = [id for id in ids if id not in set(moved)] if not details.start_again else []
+    held = [info.id for info in get_store().get_many(queue, left) if may_have_started(info)] if left else []
+    return Done(moved, (), held)
 
 
-def _cancel(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+def _cancel(queue: str, ids: Sequence[str], details: Details) -> Done:
     store = get_store()
     before = {info.id: info for info in store.get_many(queue, ids) if info.state in VERBS["cancel"]}
     after = store.cancel(queue, list(before))
@@ -98,23 +130,23 @@ def _cancel(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
     return Done(moved, [id for id, state in after.items() if state is State.RUNNING])
 
 
-def _kill(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+def _kill(queue: str, ids: Sequence[str], details: Details) -> Done:
     store = get_store()
     before = {info.id: info for info in store.get_many(queue, ids)}
-    moved = store.kill(queue, ids, reason)
+    moved = store.kill(queue, ids, details.reason)
     announce("job_dead", State.DEAD, [before[id] for id in moved if id in before], outcome="killed")
     return Done(moved)
 
 
-def _delete(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
+def _delete(queue: str, ids: Sequence[str], details: Details) -> Done:
     return Done(get_store().delete(queue, ids))
 
 
-def _reschedule(queue: str, ids: Sequence[str], run_at: int, reason: str) -> Done:
-    return Done(get_store().reschedule(queue, ids, run_at))
+def _reschedule(queue: str, ids: Sequence[str], details: Details) -> Done:
+    return Done(get_store().reschedule(queue, ids, details.run_at))
 
 
-ACTS: Mapping[str, Callable[[str, Sequence[str], int, str], Done]] = {
+ACTS: Mapping[str, Callable[[str, Sequence[str], Details], Done]] = {
     "retry": _retry,
     "cancel": _cancel,
     "kill": _kill,
@@ -165,23 +197,29 @@ def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     raise JobMoved(f"Job {id!r} was changed by other users again and again. Try again.")
 
 
-def edit_and_retry(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def edit_and_retry(
+    queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, start_again: bool = False
+) -> None:
     """Queue a job now with other arguments, given as for `edit`.
 
     Raises InvalidArguments if the function cannot be called with them, PayloadError, JobNotFound if the job is gone
-    or in a state that cannot be retried, CorruptRecord, UnknownJob."""
+    or in a state that cannot be retried, JobMoved without `start_again` if it is delivered at most once and may have
+    been started, CorruptRecord, UnknownJob."""
     store = get_store()
     info = store.get(queue, id)
     if info is None or info.state not in VERBS["retry"]:
         raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
     record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
-    if not store.revive(queue, [id], record=record):
+    if not store.revive(queue, [id], record=record, start_again=start_again):
+        if may_have_started(info) and not start_again:
+            raise JobMoved(f"Job {id!r} is delivered at most once and may have been started. Find out what it did.")
         raise JobNotFound(f"Job {id!r} in queue {queue!r} has changed its state in the meantime.")
 
 
-def retry_as_seen(info: JobInfo) -> bool:
-    """Queue a job now if it has not changed since it was read.  False: it has moved on, and perhaps come back."""
-    return bool(get_store().revive(info.queue, [info.id], at=info.at))
+def retry_as_seen(info: JobInfo, *, start_again: bool = False) -> bool:
+    """Queue a job now if it has not changed since it was read.  False: it has moved on, and perhaps come back; or,
+    without `start_again`, it is delivered at most once and may have been started."""
+    return bool(get_store().revive(info.queue, [info.id], at=info.at, start_again=start_again))
 
 
 def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:

@@ -51,6 +51,8 @@ class Operation:
     total: int
     run_at: int = 0
     reason: str = ""
+    #: "retry" also starts jobs again that are delivered at most once and may have been started.
+    start_again: bool = False
     #: position: index of the queue, and the cursor in it.
     index: int = 0
     cursor: str = ""
@@ -61,6 +63,8 @@ class Operation:
     seen: int = 0
     moved: int = 0
     asked: int = 0
+    #: number of jobs that stayed, because they are delivered at most once and may have been started.
+    held: int = 0
     driver: str = ""
     driven_until: int = 0
 
@@ -72,7 +76,16 @@ class Operation:
         return min(99, self.seen * 100 // self.total) if self.total else 0
 
 
-def start(verb: str, state: State, match: Match, *, user: str = "", run_at: int = 0, reason: str = "") -> Operation:
+def start(
+    verb: str,
+    state: State,
+    match: Match,
+    *,
+    user: str = "",
+    run_at: int = 0,
+    reason: str = "",
+    start_again: bool = False,
+) -> Operation:
     """Start an operation that applies `verb` to every matching job in `state`.  No job has moved when this returns."""
     if state not in operations.VERBS[verb]:
         raise ValueError(f"{verb!r} does not apply to jobs that are {state}.")
@@ -83,6 +96,8 @@ def start(verb: str, state: State, match: Match, *, user: str = "", run_at: int 
     store, id = get_store(), uuid4().hex
     task: dict[str, Any] = {"verb": verb, "state": state.value, "match": asdict(match), "queues": queues, "user": user}
     task |= {"started": store.now(), "total": total, "run_at": run_at, "reason": reason}
+    # An older version does not read an operation with this entry, and so cannot leave it out.
+    task |= {"start_again": True} if start_again else {}
     store.update_document(DOCUMENT, {id: task} | forget_old(store.get_document(DOCUMENT), store.now()))
     return _read(id, {id: task})
 
@@ -151,12 +166,14 @@ def step(operation: Operation, me: str) -> None:
     ids, cursor = store.ids(queue, operation.state, operation.cursor, BATCH)
     chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and operation.match.accepts(info)]
     store.update_document(DOCUMENT, {f"{id}/doing/{me}": [queue, chosen]})
-    done = operations.act(operation.verb, queue, chosen, run_at=operation.run_at, reason=operation.reason)
+    run_at, why, again = operation.run_at, operation.reason, operation.start_again
+    done = operations.act(operation.verb, queue, chosen, run_at=run_at, reason=why, start_again=again)
     document = store.get_document(DOCUMENT)
     if f"{id}/doing/{me}" not in document:
         return  # delayed longer than DRIVER_LIFE: another driver has taken over and counted this batch
-    mine = document.get(f"{id}/by/{me}", [0, 0, 0])
-    sums = [mine[0] + len(ids), mine[1] + len(done.moved), mine[2] + len(done.asked)]
+    mine = four(document.get(f"{id}/by/{me}", [0]))
+    more = (len(ids), len(done.moved), len(done.asked), len(done.held))
+    sums = [before + now for before, now in zip(mine, more, strict=True)]
     changes: dict[str, Any] = {f"{id}/by/{me}": sums, f"{id}/doing/{me}": None}
     now = read(id, document)
     if now is not None and now.driver == me:
@@ -178,9 +195,14 @@ def settle(operation: Operation) -> None:
             continue
         left = {info.id for info in look_at(queue, chosen) if belongs(operation, info)}
         by = key.replace("/doing/", "/by/")
-        seen, moved, asked = store.get_document(DOCUMENT).get(by, (0, 0, 0))
-        sums = [seen + len(chosen) - len(left), moved + len(chosen) - len(left), asked]
+        seen, moved, asked, held = four(store.get_document(DOCUMENT).get(by, [0]))
+        sums = [seen + len(chosen) - len(left), moved + len(chosen) - len(left), asked, held]
         store.update_document(DOCUMENT, {by: sums, key: None})
+
+
+def four(sums: Sequence[int]) -> Sequence[int]:
+    """Return the numbers seen, moved, asked and held; an older version did not write the last."""
+    return [*sums, 0, 0, 0, 0][:4]
 
 
 def look_at(queue: str, ids: Sequence[str]) -> Iterator[JobInfo]:
@@ -240,6 +262,7 @@ def _read(id: str, document: dict[str, Any]) -> Operation:
         seen=sum(entry[0] for entry in sums),
         moved=sum(entry[1] for entry in sums),
         asked=sum(entry[2] for entry in sums),
+        held=sum(four(entry)[3] for entry in sums),
         driver=driver,
         driven_until=until,
     )

@@ -17,11 +17,14 @@ from django.urls import reverse
 from django_jobs import browse
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.addresses import quote
-from django_jobs.admin.common.navigation import navigation
+from django_jobs.admin.common.navigation import Section, navigation
+from django_jobs.exceptions import StoreError
 from django_jobs.models import Dashboard
 
 #: At most this many ids are written into one log entry; the count is always exact.
 LOGGED_IDS = 20
+#: Tabs whose pages need only the database.
+WITHOUT_STORE = frozenset({"history"})
 
 
 class Console:
@@ -63,11 +66,21 @@ class Console:
             "title": title,
             "opts": Dashboard._meta,
             "console": self,
-            "sections": navigation(self.url, self.counted.counts, here) if status != 503 else [],
+            "sections": self.sections(here) if status != 503 else [],
             **context,
         }
         path = f"admin/django_jobs/dashboard/{template}"
         return TemplateResponse(self.request, path, everything, status=status).render()
+
+    def sections(self, here: str) -> list[Section]:
+        """Return the tabs.  A page that needs only the database has tabs without numbers while the store is away."""
+        try:
+            counts = self.counted.counts
+        except StoreError:
+            if here not in WITHOUT_STORE:
+                raise
+            counts = {}
+        return navigation(self.url, counts, here)
 
     def back(self, url: str, level: int, message: str) -> HttpResponse:
         """Report the result in a message, and redirect to a page."""

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_jobs.core.values import State
+from django_jobs.formatting import number
 
 Text = str | Promise
 
@@ -101,17 +102,24 @@ def verb_label(verb: str, state: State | None = None) -> Text:
     return VERBS[verb].label
 
 
-def report(verb: str, moved: int, asked: int = 0) -> str:
+def report(verb: str, moved: int, asked: int = 0, held: int = 0) -> str:
     """Return one sentence that reports the result."""
     texts = {
-        "retry": ngettext("%(n)d job was queued.", "%(n)d jobs were queued.", moved),
-        "reschedule": ngettext("%(n)d job was rescheduled.", "%(n)d jobs were rescheduled.", moved),
-        "cancel": ngettext("%(n)d job was cancelled.", "%(n)d jobs were cancelled.", moved),
-        "kill": ngettext("%(n)d job was moved to dead.", "%(n)d jobs were moved to dead.", moved),
-        "delete": ngettext("%(n)d job was deleted.", "%(n)d jobs were deleted.", moved),
+        "retry": ngettext("%(n)s job was queued.", "%(n)s jobs were queued.", moved),
+        "reschedule": ngettext("%(n)s job was rescheduled.", "%(n)s jobs were rescheduled.", moved),
+        "cancel": ngettext("%(n)s job was cancelled.", "%(n)s jobs were cancelled.", moved),
+        "kill": ngettext("%(n)s job was moved to dead.", "%(n)s jobs were moved to dead.", moved),
+        "delete": ngettext("%(n)s job was deleted.", "%(n)s jobs were deleted.", moved),
     }
-    said = texts[verb] % {"n": moved}
+    said = texts[verb] % {"n": number(moved)}
     if asked:
-        running = ngettext("%(n)d running job was asked to stop.", "%(n)d running jobs were asked to stop.", asked)
-        said = f"{said} {running % {'n': asked}}" if moved else running % {"n": asked}
+        running = ngettext("%(n)s running job was asked to stop.", "%(n)s running jobs were asked to stop.", asked)
+        said = f"{said} {running % {'n': number(asked)}}" if moved else running % {"n": number(asked)}
+    if held:
+        stays = ngettext(
+            "%(n)s job is delivered at most once and may have been started: it was not started again.",
+            "%(n)s jobs are delivered at most once and may have been started: they were not started again.",
+            held,
+        )
+        said = f"{said} {stays % {'n': number(held)}}"
     return said

@@ -25,7 +25,9 @@ class Section:
 
 
 def navigation(url: Callable[..., str], counts: Mapping[str, int], here: str) -> list[Section]:
-    """Return the tabs, with counts for the states.  `url` is Console.url; `here` is the key of the current tab."""
+    """Return the tabs, with counts for the states (without, if `counts` is empty).
+
+    `url` is Console.url; `here` is the key of the current tab."""
 
     def section(key: str, label: str, name: str) -> Section:
         return Section(key, label, url(name), key == here)
@@ -36,8 +38,8 @@ def navigation(url: Callable[..., str], counts: Mapping[str, int], here: str) ->
             str(labels.STATES[state]),
             url("jobs", state.value),
             state.value == here,
-            counts[state],
-            alarm=state is State.DEAD and counts[state] > 0,
+            counts.get(state) if counts else None,
+            alarm=state is State.DEAD and counts.get(state, 0) > 0,
         )
         for state in State
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django import forms
@@ -14,10 +15,13 @@ from django_jobs import operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.jobs.forms import KillForm, RescheduleForm
+from django_jobs.admin.jobs.forms import AgainForm, KillForm, OnceForm, RescheduleForm
 from django_jobs.browse import PAGE, Match
-from django_jobs.core.values import State
+from django_jobs.core.values import MAY_HAVE_STARTED, State
+from django_jobs.formatting import number
 from django_jobs.operations import bulk
+from django_jobs.operations.matching import count_matching
+from django_jobs.stores import get_store
 
 FORMS: dict[str, type[forms.Form]] = {"reschedule": RescheduleForm, "kill": KillForm}
 #: More ticked boxes than two searches can show did not come from one page.
@@ -38,14 +42,29 @@ def post(console: Console, state: State, match: Match, *, only: tuple[str, str] 
     everything = only is None and data.get("scope") == "all"
     if not chosen and not everything:
         return console.back(here, messages.WARNING, _("Select the jobs first, then an action."))
-    form = FORMS[verb](data if "confirmed" in data else None) if verb in FORMS else None
+    once = started_once(verb, state, chosen)
+    kind = FORMS.get(verb)
+    if verb == "retry" and state in MAY_HAVE_STARTED and (everything or once):
+        kind = OnceForm if len(once) == len(chosen) and not everything else AgainForm
+    form = kind(data if "confirmed" in data else None) if kind else None
     asks = everything or form is not None or labels.VERBS[verb].destructive
     if asks and ("confirmed" not in data or (form is not None and not form.is_valid())):
-        return confirm(console, state, match, verb, chosen, everything, form)
+        return confirm(console, state, match, verb, chosen, everything, form, once)
     details = form.cleaned_data if form is not None else {}
     if everything:
         return start_bulk(console, state, match, verb, details)
     return act(console, verb, chosen, details)
+
+
+def started_once(verb: str, state: State, chosen: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the chosen jobs that a retry may start a second time although they are delivered at most once."""
+    if verb != "retry" or state not in MAY_HAVE_STARTED:
+        return []
+    found = []
+    for queue in dict.fromkeys(queue for queue, _id in chosen):
+        infos = get_store().get_many(queue, [id for each, id in chosen if each == queue])
+        found += [(queue, info.id) for info in infos if operations.may_have_started(info)]
+    return found
 
 
 def references(values: list[str]) -> list[tuple[str, str]]:
@@ -62,14 +81,13 @@ def confirm(
     chosen: list[tuple[str, str]],
     everything: bool,
     form: forms.Form | None,
+    once: list[tuple[str, str]],
 ) -> HttpResponse:
     """Show the page that asks for confirmation."""
     if everything:
-        total = total_of(console, state, match)
-        said = ngettext("%(n)d job in state “%(state)s”.", "%(n)d jobs in state “%(state)s”.", total)
-        what = said % {"n": total, "state": labels.STATES[state]}
+        what = what_matches(state, match)
     else:
-        what = ngettext("%(n)d job is selected.", "%(n)d jobs are selected.", len(chosen)) % {"n": len(chosen)}
+        what = ngettext("%(n)s job is selected.", "%(n)s jobs are selected.", len(chosen)) % {"n": number(len(chosen))}
     context: dict[str, Any] = {
         "verb": verb,
         "words": labels.VERBS[verb],
@@ -81,38 +99,64 @@ def confirm(
         "shown": chosen[:20] if not everything else [],
         "everything": everything,
         "form": form,
+        "once": len(once),
+        "perhaps_once": everything and verb == "retry" and state in MAY_HAVE_STARTED,
         "back": console.request.get_full_path(),
     }
     return console.render("confirm.html", str(labels.VERBS[verb].question), context, here=state.value)
 
 
-def total_of(console: Console, state: State, match: Match) -> int:
-    """Return how many jobs the bulk operation will check."""
-    if match.queue:
-        return console.counted.queues[match.queue].counts[state] if match.queue in console.counted.queues else 0
-    return console.counted.counts[state]
+def what_matches(state: State, match: Match) -> str:
+    """Return how many jobs a bulk operation will take: exactly, or as far as could be counted in a second."""
+    counted = count_matching(state, match)
+    values = {
+        "n": number(counted.matching),
+        "state": labels.STATES[state],
+        "seen": number(counted.seen),
+        "total": number(counted.total),
+    }
+    if not match.needs_scan:
+        said = ngettext("%(n)s job in state “%(state)s”.", "%(n)s jobs in state “%(state)s”.", counted.matching)
+    elif counted.whole:
+        said = ngettext(
+            "%(n)s job matches, of %(total)s in state “%(state)s”.",
+            "%(n)s jobs match, of %(total)s in state “%(state)s”.",
+            counted.matching,
+        )
+    else:
+        said = ngettext(
+            "At least %(n)s job matches: %(seen)s of %(total)s in state “%(state)s” were checked so far. All will be.",
+            "At least %(n)s jobs match: %(seen)s of %(total)s in state “%(state)s” were checked so far. All will be.",
+            counted.matching,
+        )
+    return said % values
 
 
 def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dict[str, Any]) -> HttpResponse:
     """Apply the verb to the ticked jobs, queue by queue."""
     moved: list[str] = []
     asked: list[str] = []
+    held: list[str] = []
+    again = bool(details.get("start_again"))
     for queue in dict.fromkeys(queue for queue, _id in chosen):
         ids = [id for each, id in chosen if each == queue]
-        done = operations.act(verb, queue, ids, run_at=details.get("run_at", 0), reason=reason(console, details))
+        run_at, why = details.get("run_at", 0), reason(console, details)
+        done = operations.act(verb, queue, ids, run_at=run_at, reason=why, start_again=again)
+        held += done.held
         moved += done.moved
         asked += done.asked
-    said = labels.report(verb, len(moved), len(asked))
+    said = labels.report(verb, len(moved), len(asked), len(held))
     where = ", ".join(dict.fromkeys(queue for queue, _id in chosen))
-    console.log(said, about=where, ids=moved + asked, deletion=verb == "delete")
-    left = len(chosen) - len(moved) - len(asked)
+    why = str(details.get("reason") or "")
+    console.log(f"{said} {why}".strip(), about=where, ids=moved + asked, deletion=verb == "delete")
+    left = len(chosen) - len(moved) - len(asked) - len(held)
     if left:
         more = ngettext(
-            "%(n)d job had changed its state and was skipped.",
-            "%(n)d jobs had changed their state and were skipped.",
+            "%(n)s job had changed its state and was skipped.",
+            "%(n)s jobs had changed their state and were skipped.",
             left,
         )
-        said = f"{said} {more % {'n': left}}"
+        said = f"{said} {more % {'n': number(left)}}"
     level = messages.SUCCESS if moved or asked else messages.WARNING
     return console.back(console.request.get_full_path(), level, said)
 
@@ -121,6 +165,24 @@ def reason(console: Console, details: dict[str, Any]) -> str:
     """Return the reason for the log of a killed job."""
     by = _("Killed by %(user)s") % {"user": console.request.user.get_username()}
     return f"{by}: {details['reason']}" if details.get("reason") else by
+
+
+def log_bulk(console: Console, operation: bulk.Operation, details: dict[str, Any]) -> None:
+    """Write a bulk operation into the log: what was chosen, why, and what it did, if it has ended."""
+    chosen = [f"{key}={value}" for key, value in asdict(operation.match).items() if value]
+    text = _("%(verb)s: jobs in state “%(state)s”, %(filter)s (operation %(id)s).") % {
+        "verb": labels.verb_label(operation.verb, operation.state),
+        "state": labels.STATES[operation.state],
+        "filter": ", ".join(chosen) or _("no filter"),
+        "id": operation.id,
+    }
+    if operation.finished:
+        said = labels.report(operation.verb, operation.moved, operation.asked, operation.held)
+    else:
+        said = _("It goes on in the background; its page has the numbers.")
+    why = str(details.get("reason") or "")
+    about = operation.match.queue or _("all queues")
+    console.log(" ".join(filter(None, (text, said, why))), about=about, deletion=operation.verb == "delete")
 
 
 def start_bulk(console: Console, state: State, match: Match, verb: str, details: dict[str, Any]) -> HttpResponse:
@@ -132,10 +194,8 @@ def start_bulk(console: Console, state: State, match: Match, verb: str, details:
         user=console.request.user.get_username(),
         run_at=details.get("run_at", 0),
         reason=reason(console, details),
+        start_again=bool(details.get("start_again")),
     )
-    said = _("%(verb)s: all matching jobs in state “%(state)s” (operation %(id)s).")
-    shown = {"verb": labels.verb_label(verb, state), "state": labels.STATES[state], "id": operation.id}
-    number = ngettext("%(n)d job.", "%(n)d jobs.", operation.total) % {"n": operation.total}
-    console.log(f"{said % shown} {number}", about=match.queue or _("all queues"), deletion=verb == "delete")
     bulk.drive(operation.id, FIRST_STRETCH)
+    log_bulk(console, bulk.get(operation.id) or operation, details)
     return console.back(console.url("bulk_operation", operation.id), messages.INFO, _("The operation has started."))

@@ -31,7 +31,7 @@ def row(operation: bulk.Operation) -> dict[str, Any]:
         "operation": operation,
         "label": labels.verb_label(operation.verb, operation.state),
         "state": labels.STATES[operation.state],
-        "report": labels.report(operation.verb, operation.moved, operation.asked),
+        "report": labels.report(operation.verb, operation.moved, operation.asked, operation.held),
     }
 
 

@@ -65,6 +65,23 @@ class KillForm(forms.Form):
     )
 
 
+class AgainForm(forms.Form):
+    """Whether jobs that are delivered at most once may be started again."""
+
+    start_again = forms.BooleanField(
+        label=_("Start the jobs again that are delivered at most once and may have been started"), required=False
+    )
+
+
+class OnceForm(forms.Form):
+    """The same, where every chosen job is delivered at most once: without it there is nothing to do."""
+
+    start_again = forms.BooleanField(
+        label=_("I have found out what it did, and it may do it again"),
+        error_messages={"required": _("Without this, it is not started again.")},
+    )
+
+
 class ArgumentsForm(forms.Form):
     """The arguments of one job as JSON."""
 
@@ -74,6 +91,8 @@ class ArgumentsForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "dir": "ltr", "class": "jobs-code"}),
         help_text=_("JSON: a list of the positional arguments, then an object of the keyword arguments."),
     )
+
+    start_again = forms.BooleanField(label=OnceForm.base_fields["start_again"].label, required=False)
 
     def clean_arguments(self) -> tuple[list[Any], dict[str, Any]]:
         try:

@@ -18,7 +18,7 @@ from django_jobs.admin.jobs.forms import ArgumentsForm
 from django_jobs.admin.jobs.rows import checkin
 from django_jobs.browse import Match
 from django_jobs.core.attempt import counted
-from django_jobs.core.values import FINISHED, WAITING, Job, JobInfo, State
+from django_jobs.core.values import FINISHED, WAITING, Job, JobInfo, Pause, State
 from django_jobs.exceptions import (
     CorruptRecord,
     DuplicateJob,
@@ -94,6 +94,8 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
         "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
         "finished": info.state in FINISHED,
         "why": why_of(console, info),
+        "pause": pause_of_type(console, info),
+        "started_once": operations.may_have_started(info),
     }
     try:
         job = decode(info.id, info.queue, info.record)
@@ -111,6 +113,12 @@ def why_of(console: Console, info: JobInfo) -> dict[str, Any] | None:
     address = {"queue": "queue", "job": "job", "workers": "workers", "queues": "queues"}
     url = console.url(address[reason.link[0]], *reason.link[1:]) if reason.link else ""
     return {"text": reason.text(exact), "cause": reason.cause, "since": reason.since, "url": url}
+
+
+def pause_of_type(console: Console, info: JobInfo) -> Pause | None:
+    """Return the pause of the job's type in its queue, while the job has not ended, from the counts of this page."""
+    stats = console.counted.queues.get(info.queue)
+    return stats.paused_types.get(name_of(info.record)) if stats is not None and info.state not in FINISHED else None
 
 
 def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
@@ -160,7 +168,8 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
     form = ArgumentsForm(console.request.POST or None, initial={"arguments": text})
     if console.request.method == "POST" and form.is_valid():
         try:
-            said = edit(queue, id, form.cleaned_data["arguments"], run="wait" not in console.request.POST)
+            run, again = "wait" not in console.request.POST, form.cleaned_data["start_again"]
+            said = edit(queue, id, form.cleaned_data["arguments"], run=run, start_again=again)
         except (InvalidArguments, PayloadError, UnknownJob, JobNotFound, JobMoved, DuplicateJob) as error:
             form.add_error("arguments", str(error))
         else:
@@ -174,14 +183,15 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
         "signature": str(definition.signature) if definition else "",
         "may_wait": info.state in WAITING,
         "may_run": info.state in operations.VERBS["retry"],
+        "once": operations.may_have_started(info),
     }
     return console.render("edit.html", _("Edit arguments"), context, here=info.state.value)
 
 
-def edit(queue: str, id: str, call: tuple[list[Any], dict[str, Any]], *, run: bool) -> str:
+def edit(queue: str, id: str, call: tuple[list[Any], dict[str, Any]], *, run: bool, start_again: bool) -> str:
     """Save the arguments, and return a sentence that reports it."""
     if run:
-        operations.edit_and_retry(queue, id, *call)
+        operations.edit_and_retry(queue, id, *call, start_again=start_again)
         return _("The job was queued with new arguments.")
     operations.edit(queue, id, *call)
     return _("The job has new arguments and is still waiting.")

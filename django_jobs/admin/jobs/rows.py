@@ -38,6 +38,8 @@ class Row(NamedTuple):
     arguments: str
     corrupt: bool
     cells: list[Cell]
+    #: it is delivered at most once.
+    once: bool = False
 
 
 def columns(state: State) -> list[str]:
@@ -63,7 +65,7 @@ def row(info: JobInfo) -> Row:
     except CorruptRecord:
         raw = info.record[:PREVIEW].decode(errors="backslashreplace")
         return Row(info, name_of(info.record)[:PREVIEW], reference, raw, True, cells(info, None))
-    return Row(info, job.name, reference, preview(job), False, cells(info, job))
+    return Row(info, job.name, reference, preview(job), False, cells(info, job), job.controls.at_most_once)
 
 
 def preview(job: Job) -> str:
@@ -99,7 +101,7 @@ def values(info: JobInfo, job: Job | None) -> list[Cell]:
             if info.parked_at:
                 return [enqueued, Cell("text", _("no worker that claimed it knows it"))]
             key = (job.controls if job else PLAIN).limit_key
-            limit = _("limit of %(n)d on %(key)s") % {"n": job.controls.limit, "key": key} if job and key else ""
+            limit = _("limit of %(n)s on %(key)s") % {"n": job.controls.limit, "key": key} if job and key else ""
             return [enqueued, Cell("text", cut(limit or _("a pause of its job type")))]
         case State.SUCCEEDED:
             return [at, Cell("duration", info.run_ms), Cell("text", result(info))]

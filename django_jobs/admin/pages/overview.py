@@ -16,6 +16,7 @@ from django_jobs.admin.pages.charts import Chart, stacked
 from django_jobs.admin.pages.worker_rows import worker_rows
 from django_jobs.core.values import QueueStats
 from django_jobs.formatting import duration
+from django_jobs.formatting import number as grouped
 from django_jobs.stores import get_store
 
 #: Maximum queues and workers on the overview; their own pages show all.
@@ -66,27 +67,27 @@ def charts(series: browse.Series) -> list[Chart]:
     waits = [
         total / number if number else 0.0 for total, number in zip(series.values["wait_ms"], succeeded, strict=True)
     ]
-    done_bars, done_top = stacked(
-        [("good", succeeded), ("bad", failed)],
-        [
-            _("%(time)s: %(good)d succeeded, %(bad)d failed") % {"time": label, "good": good, "bad": bad}
-            for label, good, bad in zip(labels, succeeded, failed, strict=True)
-        ],
-    )
-    fail_bars, fail_top = stacked([("bad", failed)], [f"{a}: {b}" for a, b in zip(labels, failed, strict=True)])
+    says = _("%(time)s: %(good)s succeeded, %(bad)s failed")
+    both = [
+        says % {"time": label, "good": grouped(good), "bad": grouped(bad)}
+        for label, good, bad in zip(labels, succeeded, failed, strict=True)
+    ]
+    done_bars, done_top = stacked([("good", succeeded), ("bad", failed)], both)
+    texts = [f"{a}: {grouped(b)}" for a, b in zip(labels, failed, strict=True)]
+    fail_bars, fail_top = stacked([("bad", failed)], texts)
     wait_bars, wait_top = stacked(
         [("wait", waits)], [f"{a}: {duration(b)}" for a, b in zip(labels, waits, strict=True)]
     )
     ends = (labels[0], labels[-1])
     number = sum(succeeded)
-    done = ngettext("%(n)d job succeeded", "%(n)d jobs succeeded", number) % {"n": number}
+    done = ngettext("%(n)s job succeeded", "%(n)s jobs succeeded", number) % {"n": grouped(number)}
     number = sum(failed)
-    bad = ngettext("%(n)d attempt failed", "%(n)d attempts failed", number) % {"n": number}
+    bad = ngettext("%(n)s attempt failed", "%(n)s attempts failed", number) % {"n": grouped(number)}
     mean = sum(series.values["wait_ms"]) / max(1, sum(succeeded))
     waited = _("%(time)s on average") % {"time": duration(mean)}
     return [
-        Chart(_("Throughput"), [("good", done), ("bad", bad)], done_bars, f"{int(done_top)}", *ends, not done_bars),
-        Chart(_("Failures"), [("bad", bad)], fail_bars, f"{int(fail_top)}", *ends, not fail_bars),
+        Chart(_("Throughput"), [("good", done), ("bad", bad)], done_bars, grouped(int(done_top)), *ends, not done_bars),
+        Chart(_("Failures"), [("bad", bad)], fail_bars, grouped(int(fail_top)), *ends, not fail_bars),
         Chart(_("Waiting time"), [("wait", waited)], wait_bars, duration(wait_top), *ends, not wait_bars),
     ]
 

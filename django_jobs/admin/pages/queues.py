@@ -20,6 +20,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import QueueStats
 from django_jobs.exceptions import JobsError
+from django_jobs.formatting import exact
 
 #: Maximum job types with totals on the page of a queue.
 TYPES = 50
@@ -111,5 +112,8 @@ def post(console: Console, queue: str) -> HttpResponse:
         return show(console, queue, form)
     what = _("%(name)s in %(queue)s") % {"name": name, "queue": queue} if name else queue
     said = _("Paused: %(what)s") if data["do"] == "pause" else _("Resumed: %(what)s")
-    console.log(said % {"what": what}, about=queue)
+    facts = [form.cleaned_data["reason"]] if data["do"] == "pause" else []
+    if data["do"] == "pause" and form.cleaned_data["until"]:
+        facts.append(_("until %(time)s") % {"time": exact(form.cleaned_data["until"])})
+    console.log(" ".join(filter(None, (said % {"what": what}, *facts))), about=queue)
     return console.back(console.url("queue", queue), messages.SUCCESS, said % {"what": what})

@@ -18,14 +18,11 @@ from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.enqueue.request import moment
 from django_jobs.remote import known
 from django_jobs.serialization.arguments import dump
-from django_jobs.serialization.record import decode
 
 # These endpoints use the router of the other methods of their URLs: one URL needs one router.
 __all__ = ["router"]
 #: A job in one of these states is already where a retry would put it.
 UNDER_WAY = frozenset({State.QUEUED, State.RUNNING})
-#: A job that ended in one of these states may have been started; an expired one was not.
-MAY_HAVE_STARTED = frozenset({State.DEAD, State.CANCELLED})
 
 
 @router.post(
@@ -46,7 +43,7 @@ def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryReq
     # `finished_at` names an end of the job: if the job waits, it has left that end already.
     if info.state not in UNDER_WAY and (body.finished_at is None or info.state in FINISHED):
         check_retry(info, body)
-        if not operations.retry_as_seen(info):
+        if not operations.retry_as_seen(info, start_again=body.start_again):
             info = stored(id, name, "replay it")
             if info.state not in UNDER_WAY:
                 raise Problem(Kind.JOB_MOVED, f"Job {id!r} has just changed its state: it is {info.state}.")
@@ -116,7 +113,7 @@ def check_retry(info: JobInfo, body: schemas.RetryRequest) -> None:
         raise Problem(
             Kind.END_DIFFERS, f"Job {info.id!r} is {info.state}, but not since {body.finished_at.isoformat()}."
         )
-    if info.state not in MAY_HAVE_STARTED or not decode(info.id, info.queue, info.record).controls.at_most_once:
+    if not operations.may_have_started(info):
         return
     if not body.start_again:
         raise Problem(

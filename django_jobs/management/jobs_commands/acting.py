@@ -19,6 +19,9 @@ from django_jobs.operations import bulk
 def retry_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID")
     parser.add_argument("--all", action="store_true", help="every dead job that matches")
+    parser.add_argument(
+        "--yes", action="store_true", help="also jobs that are delivered at most once and may have been started"
+    )
     parser.add_argument("--name", default="", help="with --all: only jobs of this name")
     parser.add_argument("--queue", default="", help="only this queue")
 
@@ -53,8 +56,11 @@ def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer
     if bool(options["ids"]) == bool(state):
         raise CommandError("Name the ids of jobs, or use --all; not both.")
     if state is None:
-        return on_ids(verb, options["ids"], options["queue"])
-    operation = bulk.start(verb, state, browse.Match(options["queue"], options["name"]), user="manage.py jobs")
+        return on_ids(verb, options["ids"], options["queue"], start_again=options.get("yes", False))
+    operation = bulk.start(
+        verb, state, browse.Match(options["queue"], options["name"]), user="manage.py jobs",
+        start_again=options.get("yes", False),
+    )  # fmt: skip
     while not operation.finished:
         bulk.drive(operation.id, 60.0)
         latest = bulk.get(operation.id)
@@ -63,11 +69,22 @@ def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer
                 "The stored state of this operation cannot be read any more. It has stopped before its end."
             )
         operation = latest
-    data = {"moved": operation.moved, "looked_at": operation.seen}
-    return Answer(data, f"{verb}: {operation.moved} of {counted(operation.seen, f'{state} job')}.")
+    data = {"moved": operation.moved, "looked_at": operation.seen, "held": operation.held}
+    said = f"{verb}: {operation.moved} of {counted(operation.seen, f'{state} job')}."
+    return Answer(data, f"{said} {held_text(operation.held)}".strip(), int(operation.held > 0))
 
 
-def on_ids(verb: str, ids: list[str], queue: str) -> Answer:
+def held_text(number: int, names: str = "") -> str:
+    """Return why jobs were not started again, and what to do; "" if there are none."""
+    if not number:
+        return ""
+    return (
+        f"Delivered at most once and perhaps started already, so not started again: {names or number}. "
+        "Find out what they did; then repeat with --yes."
+    )
+
+
+def on_ids(verb: str, ids: list[str], queue: str, *, start_again: bool = False) -> Answer:
     """Find each job, act on it, and report which were not found or had moved on."""
     names = [queue] if queue else browse.queue_names()
     found = {id: browse.find(id, names) for id in ids}
@@ -76,18 +93,21 @@ def on_ids(verb: str, ids: list[str], queue: str) -> Answer:
         raise JobNotFound(f"No such job: {', '.join(missing)}. It may have left the history.")
     moved: list[str] = []
     asked: list[str] = []
+    held: list[str] = []
     for info in found.values():
         if info is not None:
-            done = operations.act(verb, info.queue, [info.id])
+            done = operations.act(verb, info.queue, [info.id], start_again=start_again)
             moved += done.moved
             asked += done.asked
-    left = [id for id, info in found.items() if info is not None and id not in moved + asked]
+            held += done.held
+    left = [id for id, info in found.items() if info is not None and id not in moved + asked + held]
     said = [f"{verb}: {counted(len(moved), 'job')}."]
     said += [f"Asked to stop: {', '.join(asked)}."] if asked else []
+    said += [held_text(len(held), ", ".join(held))] if held else []
     said += [f"Not possible in their state: {', '.join(left)}."] if left else []
     said += [f"Not found: {', '.join(missing)}."] if missing else []
-    data = {"moved": moved, "asked": asked, "left": left, "missing": missing}
-    return Answer(data, " ".join(said), 1 if left or missing else 0)
+    data = {"moved": moved, "asked": asked, "held": held, "left": left, "missing": missing}
+    return Answer(data, " ".join(said), 1 if left or missing or held else 0)
 
 
 RETRY = Subcommand("Queue jobs again at once.", retry_arguments, retry)

@@ -20,7 +20,7 @@
   }
 
   const changed = (each) => each.type === "checkbox" || each.type === "radio" ? each.checked !== each.defaultChecked
-    : each.matches("select") ? [...each.options].some((option) => option.selected !== option.defaultSelected) && each.selectedIndex > 0
+    : each.matches("select") ? each.selectedIndex !== Math.max(0, [...each.options].findIndex((option) => option.defaultSelected))
     : each.value !== each.defaultValue;
 
   // Do not replace the part of the page in which the user is selecting, typing or reading.

@@ -25,7 +25,13 @@ class OperatingStore(ABC):
 
     @abstractmethod
     def revive(
-        self, queue: str, ids: Sequence[str], *, record: bytes | None = None, at: int | None = None
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        record: bytes | None = None,
+        at: int | None = None,
+        start_again: bool = True,
     ) -> list[str]:
         """scheduled, retry, blocked, dead, cancelled, expired → queued, to run now.
 
@@ -33,8 +39,9 @@ class OperatingStore(ABC):
         record is replaced in the same step (a person edited the arguments); a unique key that the new record lacks is
         freed.  The lock is taken if it is free, except a lock for a period.  A job that was killed while it ran is
         blocked until that attempt has ended.  With `at` (ms, one id only), the job moves only if `JobInfo.at` still
-        has that value, so that a repeated call does not revive the job after a later end.  Returns the ids that
-        moved.  Raises ValueError for `record` or `at` with more or fewer ids than one."""
+        has that value, so that a repeated call does not revive the job after a later end.  With
+        `start_again` False, a dead or cancelled job that is delivered at most once stays: it may have been started.
+        Returns the ids that moved.  Raises ValueError for `record` or `at` with more or fewer ids than one."""
 
     @abstractmethod
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from math import isfinite
 from typing import Any
 
 from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State
-from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered, add_up
+from django_jobs.exceptions import CorruptRecord
+from django_jobs.serialization.record import decode
+from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered
 from django_jobs.stores.redis.entries import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
 
 #: A page of running jobs is sorted after reading; no more running jobs than this are read for it.
 MOST_RUNNING = 10_000
-MINUTE = 60_000
-#: A series of up to this many minutes is read field by field; for a longer one, the whole hash is read.
-FEW_MINUTES = 120
 #: What is read about a job besides its place, in the order of `_info`; some only for jobs in one state.
 DETAILS = {
     "jobs": None,
@@ -30,7 +28,6 @@ DETAILS = {
     "since": None,
 }
 _READ = {kind: "ZMSCORE" if kind == "since" else "HMGET" for kind in DETAILS}
-SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 #: Bytes of a result that a page shows.
 PREVIEW = 1024
 #: Maximum number of names in the answer of `parked`.
@@ -52,22 +49,26 @@ class RedisBrowsing(RedisStats, BrowsingStore):
         if not ids:
             return []
         records, claims, waits, *scores = self._where(queue, ids)
-        places = [state for place, state in PLACES if place not in ("claims", "blocked")]
+        places = [(place, state) for place, state in PLACES if place not in ("claims", "blocked")]
         met: dict[State, list[tuple[str, int]]] = {}
+        kept: set[str] = set()
         for i, id in enumerate(ids):
             if records[i] is None and claims[i] is None:
                 continue
             state, at = State.QUEUED, 0
-            for belongs, column in zip(places, scores, strict=True):
+            for (place, belongs), column in zip(places, scores, strict=True):
                 if column[i] is not None:
                     state, at = belongs, 0 if belongs is State.QUEUED else read_number(column[i])
+                    kept |= {id} if place == "kept" else set()
             if waits[i] is not None:
                 state, at = State.BLOCKED, 0
             if claims[i] is not None:
                 state, at = State.RUNNING, read_claim(claims[i])[1]
             met.setdefault(state, []).append((id, at))
         infos = {
-            info.id: info for state, found in met.items() for info in self._describe(queue, state, found, whole=whole)
+            info.id: info
+            for state, found in met.items()
+            for info in self._describe(queue, state, found, whole=whole, kept=kept)
         }
         return [infos[id] for id in ids if id in infos]
 
@@ -99,11 +100,17 @@ class RedisBrowsing(RedisStats, BrowsingStore):
         place, score, member = _read_cursor(cursor) if cursor else (places[0], "", b"")
         if place not in places:
             raise ValueError(f"{cursor!r} is not a cursor that walk() returned for {state}.")
-        bound, ids = until if until and state in FINISHED else "+inf", []
+        bound, ids, met = until if until and state in FINISHED else "+inf", list[str](), 0
         for each in places[places.index(place) :]:
-            flat = self._run("walk", queue, each, score, member, limit - len(ids), bound)
-            ids += [_id_of(state, found) for found in flat[::2]]
-            if len(ids) == limit:
+            # The scores of `kept` are not the ends of the jobs, but the times until which they are kept.
+            by_end = each != "kept"
+            flat = self._run("walk", queue, each, score, member, limit - met, bound if by_end else "+inf")
+            some = [_id_of(state, found) for found in flat[::2]]
+            met += len(some)
+            if not by_end and bound != "+inf":
+                some = [info.id for info in self.get_many(queue, some) if info.at <= until]
+            ids += some
+            if met == limit:
                 return ids, f"{each}:{flat[-1].decode()}:{flat[-2].decode('latin-1')}"
             score, member = "", b""
         return ids, ""
@@ -131,10 +138,15 @@ class RedisBrowsing(RedisStats, BrowsingStore):
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:
-        return self._describe(queue, state, self._slice(queue, state, offset, limit, reverse), whole=False, but="since")
+        kept: set[str] = set()
+        found = self._slice(queue, state, offset, limit, reverse, kept)
+        return self._describe(queue, state, found, whole=False, but="since", kept=kept)
 
-    def _slice(self, queue: str, state: State, offset: int, limit: int, reverse: bool) -> list[tuple[str, int]]:
-        """Return (id, at) for a page: by rank in the state's sorted set, or in both if the state has two."""
+    def _slice(
+        self, queue: str, state: State, offset: int, limit: int, reverse: bool, kept: set[str]
+    ) -> list[tuple[str, int]]:
+        """Return (id, score) for a page: by rank in the state's sorted set, or in both if the state has two.  The ids
+        whose score is not the end of the job, but the time until which it is kept, are added to `kept`."""
         if state is State.RUNNING:
             return self._running(queue, reverse)[offset : offset + limit]
         names = self.keys.of(queue)
@@ -149,7 +161,9 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             wanted = limit - len(out)
             verb = "ZREVRANGE" if reverse else "ZRANGE"
             flat = self.transport.command(verb, names[place], offset, offset + wanted - 1, "WITHSCORES")
-            out += [(_id_of(state, flat[i]), _time_of(state, flat[i + 1])) for i in range(0, len(flat), 2)]
+            some = [(_id_of(state, flat[i]), _time_of(state, flat[i + 1])) for i in range(0, len(flat), 2)]
+            out += some
+            kept |= {id for id, _ in some} if place == "kept" else set()
             offset = 0
             if len(out) >= limit:
                 break
@@ -166,9 +180,17 @@ class RedisBrowsing(RedisStats, BrowsingStore):
                 return sorted(claims.items(), key=lambda item: item[1], reverse=reverse)
 
     def _describe(
-        self, queue: str, state: State, found: list[tuple[str, int]], *, whole: bool, but: str = ""
+        self,
+        queue: str,
+        state: State,
+        found: list[tuple[str, int]],
+        *,
+        whole: bool,
+        but: str = "",
+        kept: Container[str] = (),
     ) -> list[JobInfo]:
-        """Read everything else about these jobs, in one round trip; `but`: a kind that lists do not show."""
+        """Read everything else about these jobs, in one round trip; `but`: a kind that lists do not show; `kept`: jobs
+        whose time is the end of their keeping."""
         if not found:
             return []
         names, ids = self.keys.of(queue), [id for id, _ in found]
@@ -178,7 +200,7 @@ class RedisBrowsing(RedisStats, BrowsingStore):
         )
         columns = [found_in.get(kind, [None] * len(ids)) for kind in DETAILS]
         return [
-            self._info(queue, state, id, at, row, whole=whole)
+            self._info(queue, state, id, _ended_at(at, row[0]) if id in kept else at, row, whole=whole)
             for (id, at), row in zip(found, zip(*columns, strict=True), strict=True)
         ]
 
@@ -208,29 +230,6 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             abs(read_number(since or 0)) if state not in NOT_READY else 0,
         )
 
-    def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
-        return self._series(queue, since, self.now())
-
-    def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
-        since, now = since - since % MINUTE, self.now()
-        if now - since > FEW_MINUTES * MINUTE or self._scripts_refused:
-            return add_up(self._series(queue, since, now) for queue in queues)
-        try:
-            replies = self._run_over("series", queues, since, *SERIES)
-        except StoreMisconfigured:
-            self._scripts_refused = True
-            return self.sums(queues, since)
-        return add_up(_read_series(flat, since) for flat in replies)
-
-    def _series(self, queue: str, since: int, now: int) -> dict[int, dict[str, int]]:
-        key = self.keys.of(queue)["minutes"]
-        minutes = range(since - since % MINUTE, now + 1, MINUTE)
-        if len(minutes) > FEW_MINUTES:
-            return _read_series(self.transport.command("HGETALL", key), minutes.start)
-        fields = [f"{minute}:{event}".encode() for minute in minutes for event in SERIES]
-        values = self.transport.command("HMGET", key, *fields) if fields else []
-        return _read_series([part for pair in zip(fields, values, strict=True) for part in pair], minutes.start)
-
     def queues(self) -> list[str]:
         return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
 
@@ -254,16 +253,6 @@ def _time_of(state: State, score: bytes) -> int:
     return 0 if state in (State.QUEUED, State.BLOCKED) else read_number(score)
 
 
-def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
-    """Return minute → event → count, from a flat list; entries before `since` or without a minute are left out."""
-    out: dict[int, dict[str, int]] = {}
-    for i in range(0, len(flat), 2):
-        minute, _, event = flat[i].decode(errors="replace").partition(":")
-        if flat[i + 1] is not None and minute.isdigit() and int(minute) >= since:
-            out.setdefault(int(minute), {})[event] = read_number(flat[i + 1])
-    return out
-
-
 def _read_result(text: bytes | None) -> tuple[int, bytes | None]:
     """Return the run time (ms) and the JSON of the value; nothing after the colon means that the value is None."""
     if text is None:
@@ -280,3 +269,11 @@ def _read_object(text: bytes | None) -> dict[str, Any] | None:
     except ValueError:
         return {"message": text.decode(errors="replace")}
     return value if isinstance(value, dict) else {"message": str(value)}
+
+
+def _ended_at(until: int, record: bytes | None) -> int:
+    """Return when a job ended that is kept until `until`, by the `keep_result` in its record."""
+    try:
+        return until - (decode("", "", record or b"").controls.keep_result or 0)
+    except CorruptRecord:
+        return until

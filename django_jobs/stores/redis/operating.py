@@ -38,11 +38,18 @@ class RedisOperating(RedisPart, OperatingStore, FleetStore, DocumentStore):
         return {flat[i]: State(flat[i + 1]) for i in range(0, len(flat), 2)}
 
     def revive(
-        self, queue: str, ids: Sequence[str], *, record: bytes | None = None, at: int | None = None
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        record: bytes | None = None,
+        at: int | None = None,
+        start_again: bool = True,
     ) -> list[str]:
         if (record is not None or at is not None) and len(ids) != 1:
             raise ValueError(f"A new record or a time goes with one job, not {len(ids)}.")
-        return texts(self._run_once("revive", queue, record or b"", "" if at is None else at, *ids)) if ids else []
+        seen, again = "" if at is None else at, "again" if start_again else ""
+        return texts(self._run_once("revive", queue, record or b"", seen, again, *ids)) if ids else []
 
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
         return Edited(self._run("edit", queue, id, was, record).decode())

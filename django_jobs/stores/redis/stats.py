@@ -9,6 +9,7 @@ from django_jobs.core import queue_stats
 from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.contract.browsing import add_up
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.entries import read_number
 from django_jobs.stores.redis.oldest import Oldest
@@ -27,6 +28,11 @@ PLACES = (
     ("cancelled", State.CANCELLED),
     ("expired", State.EXPIRED),
 )
+
+MINUTE = 60_000
+#: A series of up to this many minutes is read field by field; for a longer one, the whole hash is read.
+FEW_MINUTES = 120
+SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 
 class RedisStats(RedisPart):
@@ -85,6 +91,39 @@ class RedisStats(RedisPart):
         late_since = min((at for at, number in zip(due, late, strict=True) if number), default=0)
         unarchived = self.transport.command("LLEN", names["archive"])
         return [now, counts, oldest, _flat(paused), _flat(totals), sum(late), late_since, died, unarchived]
+
+    def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
+        return self._series(queue, since, self.now())
+
+    def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
+        since, now = since - since % MINUTE, self.now()
+        if now - since > FEW_MINUTES * MINUTE or self._scripts_refused:
+            return add_up(self._series(queue, since, now) for queue in queues)
+        try:
+            replies = self._run_over("series", queues, since, *SERIES)
+        except StoreMisconfigured:
+            self._scripts_refused = True
+            return self.sums(queues, since)
+        return add_up(_read_series(flat, since) for flat in replies)
+
+    def _series(self, queue: str, since: int, now: int) -> dict[int, dict[str, int]]:
+        key = self.keys.of(queue)["minutes"]
+        minutes = range(since - since % MINUTE, now + 1, MINUTE)
+        if len(minutes) > FEW_MINUTES:
+            return _read_series(self.transport.command("HGETALL", key), minutes.start)
+        fields = [f"{minute}:{event}".encode() for minute in minutes for event in SERIES]
+        values = self.transport.command("HMGET", key, *fields) if fields else []
+        return _read_series([part for pair in zip(fields, values, strict=True) for part in pair], minutes.start)
+
+
+def _read_series(flat: Sequence[Any], since: int) -> dict[int, dict[str, int]]:
+    """Return minute → event → count, from a flat list; entries before `since` or without a minute are left out."""
+    out: dict[int, dict[str, int]] = {}
+    for i in range(0, len(flat), 2):
+        minute, _, event = flat[i].decode(errors="replace").partition(":")
+        if flat[i + 1] is not None and minute.isdigit() and int(minute) >= since:
+            out.setdefault(int(minute), {})[event] = read_number(flat[i + 1])
+    return out
 
 
 def _first_score(head: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from django_jobs.core.queue_stats import signed
-from django_jobs.core.values import FINISHED, PLAIN, WAITING, Attempt, Controls, Edited, State
+from django_jobs.core.values import FINISHED, MAY_HAVE_STARTED, PLAIN, WAITING, Attempt, Controls, Edited, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
@@ -38,13 +38,21 @@ class SqliteOperating(SqlitePart, OperatingStore):
         return states
 
     def revive(
-        self, queue: str, ids: Sequence[str], *, record: bytes | None = None, at: int | None = None
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        record: bytes | None = None,
+        at: int | None = None,
+        start_again: bool = True,
     ) -> list[str]:
         if (record is not None or at is not None) and len(ids) != 1:
             raise ValueError(f"A new record or a time goes with one job, not {len(ids)}.")
 
         def to_queued(move: Transaction, row: Row) -> bool:
             if row.state not in _REVIVABLE or (at is not None and (row.at or 0) != at):
+                return False
+            if not start_again and row.at_most_once and row.state in MAY_HAVE_STARTED:
                 return False
             if record is not None:
                 row = move.replace_record(row, record, _controls(row.id, queue, record))

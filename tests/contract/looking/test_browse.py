@@ -55,6 +55,26 @@ class TestOneJob:
         assert [job.id for job in store.get_many(Q, ["c", "nothing", "a"])] == ["c", "a"]
 
 
+class TestAJobWhoseResultIsKept:
+    def test_says_when_it_ended_and_not_until_when_it_is_kept(self, store, make_job, clock):
+        complete(store, *start(store, make_job("a", keep_result=DAY)), result=b"1")
+        ended = clock.now
+        clock.advance(5000)
+        assert info(store, "a").at == ended
+        assert [job.at for job in store.page(Q, State.SUCCEEDED)] == [ended]
+        assert [job.at for job in store.get_many(Q, ["a"])] == [ended]
+
+    def test_is_met_by_a_walk_over_what_has_ended(self, store, make_job, clock):
+        for id in "abcd":
+            complete(store, *start(store, make_job(id, keep_result=DAY)), result=b"1")
+        begun = clock.now
+        clock.advance(5000)
+        complete(store, *start(store, make_job("later", keep_result=DAY)), result=b"1")
+        ids, cursor = store.walk(Q, State.SUCCEEDED, limit=3, until=begun)
+        more, _ = store.walk(Q, State.SUCCEEDED, cursor, 3, until=begun)
+        assert sorted(ids + more) == list("abcd")
+
+
 class TestAPage:
     @pytest.mark.accepts("G78")
     def test_is_cut_from_the_state_by_offset_and_limit(self, store, make_job):

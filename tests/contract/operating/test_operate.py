@@ -85,6 +85,17 @@ class TestCancel:
 
 
 class TestRevive:
+    @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED, State.EXPIRED, State.SCHEDULED])
+    def test_leaves_alone_what_must_not_be_started_twice_unless_it_is_said(self, store, in_state, state):
+        in_state("once", state, at_most_once=True)
+        in_state("often", state)
+        may_have_started = state in {State.DEAD, State.CANCELLED}
+        moved = store.revive(Q, ["once", "often"], start_again=False)
+        assert moved == (["often"] if may_have_started else ["once", "often"])
+        assert state_of(store, "once") is (state if may_have_started else State.QUEUED)
+        if may_have_started:
+            assert store.revive(Q, ["once"], start_again=True) == ["once"]
+
     @pytest.mark.accepts("G59")
     @pytest.mark.parametrize("state", [s for s in WAITING + FINISHED if s not in {State.QUEUED, State.SUCCEEDED}])
     def test_moves_it_to_queued_now(self, store, in_state, state):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
 from django.test import Client
 
+from django_jobs.browse import Match
 from django_jobs.core.values import State
-from django_jobs.operations import bulk
+from django_jobs.exceptions import StoreUnavailable
+from django_jobs.operations import bulk, matching
 from django_jobs.serialization.record import decode
 from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
@@ -157,3 +161,61 @@ def test_a_job_that_moved_on_is_left_alone_and_it_is_said(console_store: Store, 
     assert "0 jobs were queued. 1 job had changed its state and was skipped." in response.text
     response = root.post(f"{BASE}job/default/{id}/", {"verb": "retry"}, follow=True)
     assert "changed its state in the meantime" in response.text
+
+
+def test_the_question_and_the_log_have_the_numbers_of_what_matches(
+    console_store: Store, filler: Filler, root: Client
+) -> None:
+    for i in range(22):
+        filler.make(State.DEAD, name="shop.send_receipt" if i < 9 else "shop.charge_card")
+    url = f"{BASE}jobs/dead/?name=shop.send_receipt"
+    asked = root.post(url, {"verb": "kill", "scope": "all"})
+    assert asked.status_code == 400, "dead jobs cannot be killed"
+    asked = root.post(url, {"verb": "delete", "scope": "all"})
+    assert "9 jobs match, of 22 in state “Dead”." in asked.text
+    root.post(url, {"verb": "delete", "scope": "all", "confirmed": "1"})
+    message = LogEntry.objects.get().get_change_message()
+    assert "9 jobs were deleted." in message
+    assert "name=shop.send_receipt" in message
+    assert "22" not in message
+
+
+def test_a_count_that_takes_too_long_says_how_far_it_is(
+    console_store: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(7):
+        filler.make(State.DEAD)
+    monkeypatch.setattr(matching, "BATCH", 3)
+    counted = matching.count_matching(State.DEAD, Match(name="shop.send_receipt"), seconds=-1.0)
+    assert counted.matching == counted.seen <= 7
+    assert counted.total == 7
+    assert counted.whole is (counted.seen == 7)
+
+
+def test_the_history_has_reason_and_end_of_a_pause_and_is_read_by_user(
+    console_store: Store, filler: Filler, root: Client, person: Any
+) -> None:
+    filler.add()
+    data = {"do": "pause", "reason": "the bank is down", "until": "2040-01-02T03:04"}
+    root.post(f"{BASE}queues/default/", data)
+    page = root.get(f"{BASE}history/?user=root").text
+    assert "the bank is down" in page
+    assert "2040" in page
+    assert "the bank is down" not in root.get(f"{BASE}history/?user=somebody").text
+
+
+def test_the_history_can_be_read_while_the_store_is_away(
+    console_store: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler.add()
+    root.post(f"{BASE}queues/default/", {"do": "pause", "reason": "the bank is down"})
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("Redis refuses connections.")
+
+    for name in ("stats", "queues"):
+        monkeypatch.setattr(console_store, name, away)
+    assert root.get(BASE).status_code == 503
+    response = root.get(f"{BASE}history/")
+    assert response.status_code == 200
+    assert "the bank is down" in response.text

@@ -138,7 +138,7 @@ def test_other_classes_and_other_words_are_other_groups() -> None:
 
 def test_a_group_of_jobs_without_a_log_is_shown_too() -> None:
     (group,) = groups.group_errors([JobInfo("x", "default", b"?", State.DEAD)])
-    assert (group.count, group.signature) == (1, "")
+    assert (group.count, group.signature) == (1, "(none)")
 
 
 # -- numbers -------------------------------------------------------------------

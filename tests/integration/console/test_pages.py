@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from django_jobs.core.values import State
+from django_jobs.core.values import Job, NewJob, State
+from django_jobs.serialization.record import encode
 from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, fill_typical, worker_info
@@ -107,3 +108,44 @@ def test_a_worker_shows_where_it_is_and_what_it_does(console_store: Store, fille
     page = root.get(f"{BASE}workers/").text
     for text in ("web-1", "4711", "2 × 8", "45.8", "shop.send_receipt"):
         assert text in page, text
+
+
+@pytest.mark.parametrize("error", ["", "  ", "no such order ", "x" * 159 + " y", "first\nsecond"])
+def test_a_group_of_errors_opens_with_its_jobs(console_store: Store, filler: Filler, root: Client, error: str) -> None:
+    filler.make(State.DEAD, error, "KeyError")
+    filler.make(State.DEAD, "another", "ValueError")
+    response = root.get(f"{BASE}jobs/dead/?group=1")
+    assert len(response.context["groups"]) == 2
+    for _group, url in response.context["groups"]:
+        assert root.get(f"{BASE}jobs/dead/{url}").text.count('name="job"') == 1
+
+
+def test_a_group_of_jobs_without_any_error_opens_with_its_jobs(
+    console_store: Store, filler: Filler, root: Client
+) -> None:
+    id = filler.add()
+    claim = filler.run(id)
+    console_store.bury(claim, filler.attempt(claim, "", "", ""))
+    filler.make(State.DEAD, "another", "ValueError")
+    for _group, url in root.get(f"{BASE}jobs/dead/?group=1").context["groups"]:
+        assert root.get(f"{BASE}jobs/dead/{url}").text.count('name="job"') == 1
+
+
+def test_a_paused_job_type_shows_wherever_its_jobs_do(console_store: Store, filler: Filler, root: Client) -> None:
+    id = filler.make(State.SCHEDULED)
+    console_store.pause("default", name="shop.send_receipt", reason="no paper")
+    for page in ("", "queues/", "queues/default/", f"job/default/{id}/"):
+        text = root.get(BASE + page).text
+        assert "paused" in text, page
+        assert "shop.send_receipt" in text, page
+    assert "shop.send_receipt paused" in root.get(f"{BASE}queues/").text
+
+
+def test_numbers_have_separators_of_thousands(console_store: Store, filler: Filler, root: Client) -> None:
+    now = console_store.now()
+    jobs = [Job(f"{i:05}", "default", "shop.send_receipt", b"[[7],{}]", now) for i in range(1234)]
+    for start in range(0, 1234, 500):
+        console_store.enqueue("default", [NewJob(job.id, encode(job)) for job in jobs[start : start + 500]])
+    for page in ("", "queues/", "queues/default/", "jobs/queued/"):
+        assert "1,234" in root.get(BASE + page).text, page
+        assert ">1234<" not in root.get(BASE + page).text, page

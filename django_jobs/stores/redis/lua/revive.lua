@@ -2,12 +2,14 @@
 -- was killed, may still be running
 --
 -- ARGV  1 clock   2 channel   3 number   4 new record ("" = unchanged)
---       5 the time (ms) that the job must have in its place ("" = any)   then the ids
+--       5 the time (ms) that the job must have in its place ("" = any)
+--       6 "again": also jobs that are delivered at most once and may have been started   then the ids
 -- Returns the ids that moved.
 --! use clock record answers lines places endings log unique
 --! keys tries results
 local new_record = ARGV[4]
 local expected = tonumber(ARGV[5])
+local start_again = ARGV[6] == 'again'
 local before = answered()
 if before then
     return lines_of(before)
@@ -28,12 +30,19 @@ local function is_as_seen(id)
     return expected == 0
 end
 
-for i = 6, #ARGV do
+-- May this job, which has ended, have been started, although it must not be started twice?
+local function may_have_started(ended, record)
+    local controls = controls_of(record)
+    return (ended == 'dead' or ended == 'cancelled') and controls and controls.at_most_once
+end
+
+for i = 7, #ARGV do
     local id = ARGV[i]
     local record = redis.call('HGET', jobs, id)
     local ended = record and redis.call('HEXISTS', claims, id) == 0 and ended_state(id)
     if record and ended ~= 'succeeded' and not redis.call('ZSCORE', queued, id) and not redis.call('ZSCORE', alone, id)
-        and (ended or waiting_state(id)) and is_as_seen(id) then
+        and (ended or waiting_state(id)) and is_as_seen(id)
+        and (start_again or not may_have_started(ended, record)) then
         local _ = leave_ended(id) or leave_waiting(id)
         if ended then
             redis.call('HDEL', tries, id)

@@ -1,0 +1,79 @@
+"""axe finds nothing on any page of the console, in the light and the dark theme, on a desk and on a phone.
+
+Under django-unfold, tests/integration/console/test_another_theme.py runs this once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from django_jobs.core.values import Controls, Lane
+from django_jobs.stores.sqlite import SqliteStore
+from tests.browser.test_console_pages import PATHS, typical
+from tests.support.console_data import Filler
+from tests.support.missing import missing
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+#: Only what the console itself writes: a theme's own header and menu are not ours to mend.
+OURS = "#content-main.jobs, .jobs"
+
+
+def program() -> str:
+    """axe-core, which the package brings along."""
+    found = find_spec("axe_playwright_python")
+    if found is None or not found.submodule_search_locations:
+        missing("axe-playwright-python is missing: pip install --group test.")
+    return (Path(next(iter(found.submodule_search_locations))) / "axe.min.js").read_text()
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(
+    size: str,
+    scheme: str,
+    console_store: SqliteStore,
+    open_page: Callable[..., Page],
+    live_server: Any,
+    shoot: Callable[[Page, str], Any],
+) -> None:
+    script = program()
+    more = typical(console_store)
+    filler = Filler(console_store)
+    once = filler.add(
+        "shop.charge_card", [[1], {"card_number": "4111"}], controls=Controls(at_most_once=True), id="once"
+    )
+    (claim,) = console_store.claim("default", "web-1:4711/1", 1, lease=60_000, lane=Lane.ALONE).claims
+    console_store.bury(claim, filler.attempt(claim, "TimeoutError", "no answer from the bank"))
+    console_store.pause("default", reason="the disk is full")
+    console_store.pause("default", name="shop.send_receipt", reason="no paper")
+    page = open_page("", size, scheme)
+    found: list[str] = []
+    paths = {**PATHS, **more, "schedules": "schedules/", "job-once": f"job/default/{once}/"}
+    paths["edit-once"] = f"job/default/{once}/edit/"
+    for name, path in paths.items():
+        page.goto(f"{live_server.url}/admin/django_jobs/dashboard/{path}")
+        found += violations(page, script, name)
+        shoot(page, f"axe-{name}-{size}-{scheme}")
+    page.goto(f"{live_server.url}/admin/django_jobs/dashboard/job/default/{once}/")
+    page.get_by_role("button", name="Retry now").click()
+    found += violations(page, script, "confirm")
+    shoot(page, f"axe-confirm-{size}-{scheme}")
+    assert found == []
+
+
+def violations(page: Page, script: str, name: str) -> list[str]:
+    """What axe finds in the console's part of the page, one line for each rule and element."""
+    page.evaluate(script)
+    results = page.evaluate("([ours, rules]) => axe.run(ours, {runOnly: {type: 'tag', values: rules}})", [OURS, RULES])
+    return [
+        f"{name}: {each['id']}: {node['target']}: {node['failureSummary']}"
+        for each in results["violations"]
+        for node in each["nodes"]
+    ]
