@@ -6,6 +6,7 @@ import logging
 from typing import NamedTuple
 
 from django_jobs.core.context import current_job
+from django_jobs.core.sensitive import Scrub
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -50,6 +51,8 @@ class Ended(NamedTuple):
 class JobContextFilter(logging.Filter):
     """Adds `job_id`, `job_name`, `job_queue` and `job_attempt` to each record; outside a job they are "-" and 0.
 
+    Values of the job's sensitive arguments are taken out of the message and the traceback.
+
     Use it on a handler: `"filters": {"job": {"()": "django_jobs.logs.JobContextFilter"}}`.  A record that already has
     these attributes keeps them.
     """
@@ -63,4 +66,17 @@ class JobContextFilter(logging.Filter):
             else:
                 record.job_id, record.job_name = job.id, job.name
                 record.job_queue, record.job_attempt = job.queue, job.attempt
+                scrub = job.scrubber() if job.scrubber else None
+                if scrub is not None:
+                    _scrub(record, scrub)
         return True
+
+
+def _scrub(record: logging.LogRecord, scrub: Scrub) -> None:
+    record.msg, record.args = scrub(record.getMessage()), ()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    if record.exc_text:
+        record.exc_text = scrub(record.exc_text)  # formatters print this instead of the exception
+    if record.stack_info:
+        record.stack_info = scrub(record.stack_info)

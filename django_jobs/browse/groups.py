@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from django_jobs.core.values import Attempt, JobInfo
+from django_jobs.serialization.masking import masked
 from django_jobs.serialization.record import name_of
 
 #: The parts in which two messages of the same error differ: quoted text, numbers, long hexadecimal words.
@@ -39,14 +40,14 @@ class Groups:
     left_out: int = 0
 
 
-def signature_of(info: JobInfo) -> str:
+def signature_of(info: JobInfo, *, arguments: bool = True) -> str:
     """Return the signature of a job's last error: class and message without the parts that vary.
 
     It is never empty and has no space at its ends, because it is a filter in an address: an empty one would match all
     jobs, and one with a space none."""
     if not info.attempts:
         return NO_ERROR
-    last = info.attempts[-1]
+    last = masked(info, arguments=arguments).attempts[-1]
     first_line = last.error.strip().split("\n", 1)[0][:LENGTH].strip()
     kind = kind_of(last).strip() or NO_ERROR
     return (f"{kind}: {_VARYING.sub('…', first_line)}" if first_line else kind)[:LENGTH].strip()

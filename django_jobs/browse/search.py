@@ -10,6 +10,7 @@ from django_jobs.browse.groups import Groups, group_errors, signature_of
 from django_jobs.browse.pages import MERGE_QUEUES, newest_first
 from django_jobs.core.values import JobInfo, State
 from django_jobs.serialization import payloads
+from django_jobs.serialization.masking import masked
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 
@@ -29,6 +30,8 @@ class Match:
     text: str = ""
     #: signature of the last error, as in a group of errors.
     error: str = ""
+    #: False: who searches may not see arguments, so they are not searched.
+    arguments: bool = True
 
     @property
     def needs_scan(self) -> bool:
@@ -39,9 +42,12 @@ class Match:
         """Return whether this job matches.  Masked arguments are not searched, so searching cannot reveal them."""
         if self.name and name_of(info.record) != self.name:
             return False
-        if self.error and signature_of(info) != self.error:
+        if self.error and signature_of(info, arguments=self.arguments) != self.error:
             return False
-        return not self.text or self.text.casefold() in payloads.searchable_text(info).casefold()
+        return not self.text or self.text.casefold() in self._text(info).casefold()
+
+    def _text(self, info: JobInfo) -> str:
+        return payloads.searchable_text(info, arguments=self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +121,9 @@ def error_groups(state: State, match: Match, *, counted: JobCounts | None = None
         if len(looked) == SCAN:
             break
     total = sum(stats.counts.get(state, 0) for stats in counted.queues.values() if stats.queue in queues)
-    return Groups(group_errors(looked), len(looked), max(total, len(looked)), max(0, len(queues) - MERGE_QUEUES))
+    return Groups(
+        group_errors([masked(info, arguments=match.arguments) for info in looked]),
+        len(looked),
+        max(total, len(looked)),
+        max(0, len(queues) - MERGE_QUEUES),
+    )

@@ -14,6 +14,7 @@ from django_jobs.conf import QueueSettings, get_settings
 from django_jobs.core.values import FINISHED, PLAIN, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.remote import known
+from django_jobs.serialization.masking import shown_key
 from django_jobs.serialization.payloads import iso
 from django_jobs.serialization.record import decode, enqueued_ms, name_line
 from django_jobs.stores import get_store
@@ -24,31 +25,31 @@ READS = 5
 ASKED = "asked"
 
 
-def why(info: JobInfo, counted: JobCounts | None = None) -> tuple[JobInfo, Reason]:
+def why(info: JobInfo, counted: JobCounts | None = None, *, arguments: bool = True) -> tuple[JobInfo, Reason]:
     """Return why the job does not start, and the job as it was then: it may have moved since `info` was read.
 
-    `counted`: the numbers of all queues, if the caller has them already."""
+    `counted`: the numbers of all queues, if the caller has them already.  `arguments`: who asks may see arguments."""
     store = get_store()
     for _ in range(READS):
-        facts = facts_of(info, counted or job_counts())
+        facts = facts_of(info, counted or job_counts(), arguments=arguments)
         if info.state not in {State.QUEUED, State.BLOCKED, State.RUNNING} or facts.standing.state is info.state:
             break
         info = store.get(info.queue, info.id) or info
     return info, reason_of(facts)
 
 
-def facts_of(info: JobInfo, counted: JobCounts) -> Facts:
+def facts_of(info: JobInfo, counted: JobCounts, *, arguments: bool = True) -> Facts:
     """Read what the answer depends on.  Raises StoreError."""
     store, settings = get_store(), get_settings()
     name, _, number = name_line(info.record).partition("\t")
     try:
-        controls = decode(info.id, info.queue, info.record).controls
+        job = decode(info.id, info.queue, info.record)
+        controls, key = job.controls, shown_key(job, arguments=arguments)
     except CorruptRecord:
-        controls = PLAIN
-    shown_key = controls.limit_key or ""
+        controls, key = PLAIN, ""
     facts = Facts(
         info, store.now(), name, int(number) if number.isdigit() else 1, controls, enqueued_ms(info.record, 0),
-        shown_key=shown_key,
+        shown_key=key,
     )  # fmt: skip
     if info.state in FINISHED or info.at > facts.now:
         return facts

@@ -43,7 +43,7 @@ class RunningJob:
 
     __slots__ = (
         "_context", "_last_sent", "_pending", "_send", "_stops", "args", "attempt", "claimed_ms", "enqueued_ms", "id",
-        "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "soft_deadline", "token",
+        "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "scrubber", "soft_deadline", "token",
         "worker",
     )  # fmt: skip
 
@@ -66,6 +66,7 @@ class RunningJob:
         stops: StopRequests | None = None,
         send: Callable[[bytes], bool] | None = None,
         soft_timeout: float | None = None,
+        scrubber: Callable[[], Callable[[str], str] | None] | None = None,
     ) -> None:
         self.id, self.name, self.queue, self.args, self.kwargs = id, name, queue, args, kwargs
         self.attempt, self.max_attempts, self.token, self.meta = attempt, max_attempts, token, meta
@@ -73,6 +74,8 @@ class RunningJob:
         self.worker = worker
         self.enqueued_ms, self.ready_ms, self.claimed_ms = enqueued_ms, ready_ms, claimed_ms
         self._stops, self._send = stops, send
+        #: makes a function that takes the values of sensitive arguments out of a text; None = the job has none.
+        self.scrubber = scrubber
         #: monotonic seconds, or None.
         self.soft_deadline = None if soft_timeout is None else monotonic() + soft_timeout
         self._context: SimpleNamespace | None = None

@@ -9,14 +9,13 @@ from typing import Any, Generic, TypeVar, overload
 
 from django_jobs.conf import Settings, get_settings
 from django_jobs.core.options import DEFAULTABLE, JobOptions, check_limits, check_options
+from django_jobs.core.sensitive import HIDDEN, words_for
 from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
 from django_jobs.exceptions import InvalidArguments, InvalidJob
 from django_jobs.formatting import sentence
 
 T = TypeVar("T")
 
-#: Shown instead of a sensitive value.
-HIDDEN = "••••"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
 
 
@@ -133,7 +132,7 @@ class JobDefinition:
                 chosen["max_attempts"] = 1
             check_limits(chosen, self.origin)
             options = JobOptions(**chosen)
-            read = self._read = (settings, options, _stored_options(options), _stored_controls(options))
+            read = self._read = (settings, options, _stored_options(options, self.signature), _stored_controls(options))
         return read
 
     # -- arguments -----------------------------------------------------------
@@ -221,11 +220,12 @@ def _positional_limits(signature: inspect.Signature) -> tuple[int, int] | None:
     return sum(p.default is p.empty for p in positional), most
 
 
-def _stored_options(options: JobOptions) -> Options:
+def _stored_options(options: JobOptions, signature: inspect.Signature) -> Options:
     stored = Options(
         max_attempts=options.max_attempts,
         timeout=None if options.timeout is None else round(options.timeout * 1000),
         on_exhausted=options.on_exhausted,
+        sensitive=words_for(options.sensitive, signature),
     )
     return DEFAULT_OPTIONS if stored == DEFAULT_OPTIONS else stored
 

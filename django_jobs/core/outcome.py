@@ -17,6 +17,8 @@ MAX_DELAY_MS = 3650 * DAY_MS
 #: At most this many bytes of text are kept per failed attempt: one large error must not fill the store.
 MAX_ERROR_BYTES = 2 * 1024
 MAX_TRACEBACK_BYTES = 12 * 1024
+#: Sensitive values are searched for in so much of a text; far more than is kept.
+MOST_SCRUBBED = 1024 * 1024
 
 Backoff = Sequence[float] | Callable[[int, BaseException], float] | None
 
@@ -177,22 +179,40 @@ def milliseconds(delay: Any) -> int:
 
 
 def failed_attempt(
-    error: BaseException, *, number: int, at: int, run_ms: int = -1, worker: str = "", outcome: str = "failed"
+    error: BaseException,
+    *,
+    number: int,
+    at: int,
+    run_ms: int = -1,
+    worker: str = "",
+    outcome: str = "failed",
+    scrub: Callable[[str], str] | None = None,
 ) -> Attempt:
-    """Return the line of the attempts log for `error`; it can be stored and shown whatever the error contains."""
+    """Return the line of the attempts log for `error`; it can be stored and shown whatever the error contains.
+
+    `scrub` takes the values of sensitive arguments out of a text, before it is cut: half of a value is a value, too."""
     kind = type(error)
     # Code that ended the attempt on purpose needs no traceback; a job that snoozes hourly would collect hundreds.
-    trace = "" if isinstance(error, Retry | Snooze | Discard) else _trace(error)
+    trace = "" if isinstance(error, Retry | Snooze | Discard) else _trace(error, scrub)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    return Attempt(number, outcome, at, run_ms, worker, clean(name, 200), clean(error, MAX_ERROR_BYTES), trace)
+    return Attempt(
+        number, outcome, at, run_ms, worker, clean(name, 200), clean(_said(error, scrub), MAX_ERROR_BYTES), trace
+    )
 
 
-def _trace(error: BaseException) -> str:
+def _said(error: BaseException, scrub: Callable[[str], str] | None) -> object:
+    if scrub is None:
+        return error
+    return scrub(clean(error, MOST_SCRUBBED))
+
+
+def _trace(error: BaseException, scrub: Callable[[str], str] | None) -> str:
     try:
         lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-30)
     except Exception as unprintable:
         return f"(the traceback cannot be shown: {type(unprintable).__name__})"
-    return clean("".join(lines[-200:]), MAX_TRACEBACK_BYTES, keep_end=True)
+    text = "".join(lines[-200:])
+    return clean(scrub(text[-MOST_SCRUBBED:]) if scrub else text, MAX_TRACEBACK_BYTES, keep_end=True)
 
 
 #: Control characters except tab and newline: an error message must not control a terminal or page.

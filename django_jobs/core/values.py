@@ -77,6 +77,8 @@ class Options:
     timeout: int | None = None
     #: "dead" or "discard"
     on_exhausted: str = "dead"
+    #: which arguments are sensitive (core/sensitive.py); "" = none, or an older version enqueued the job.
+    sensitive: str = ""
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
 

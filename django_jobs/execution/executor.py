@@ -22,6 +22,7 @@ from django_jobs.core.outcome import (
     Succeeded,
     failed_attempt,
 )
+from django_jobs.core.sensitive import Scrub
 from django_jobs.core.values import Attempt, Claim, Job
 from django_jobs.events.signal_events import Deliver, SignalEvent, send
 from django_jobs.exceptions import CorruptRecord, InvalidArguments, NewerRecord, PayloadError, UnknownJob
@@ -33,6 +34,7 @@ from django_jobs.runtime import database_connections, forks
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.runtime.thread_caches import this_thread, warm_caches
 from django_jobs.serialization import arguments
+from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
 from django_jobs.signals import job_started
@@ -137,12 +139,13 @@ class Executor:
             stops=self.stops,
             send=partial(store.checkin, claim),
             soft_timeout=plan.options.soft_timeout,
+            scrubber=partial(scrub_for, job) if plan.options.sensitive or job.options.sensitive else None,
         )
         prepared = Prepared(claim, job, running_job, plan)
         try:
             running_job.args, running_job.kwargs = arguments.load(job.args, on_missing=plan.on_missing)
         except PayloadError as error:
-            return self._not_run(claim, "corrupt", error, job.name)
+            return self._not_run(claim, "corrupt", error, job.name, scrub_for(job))
         except Exception as error:
             return self._failed(prepared, error, None)
         return prepared
@@ -246,14 +249,20 @@ class Executor:
         claim, job, running_job, plan = prepared
         run_ms = -1 if started is None else int((perf_counter() - started) * 1000)
         error = _misfit(plan, running_job, error)
-        return failed(claim, error, job, plan.definition, self._log(claim, error, "failed", run_ms), running_job)
+        log = self._log(claim, error, "failed", run_ms, scrub_for(job))
+        return failed(claim, error, job, plan.definition, log, running_job)
 
-    def _not_run(self, claim: Claim, outcome: str, error: BaseException, name: str) -> Attempted:
-        return Attempted(claim, Dead(self._log(claim, error, outcome)), name, error=error)
+    def _not_run(
+        self, claim: Claim, outcome: str, error: BaseException, name: str, scrub: Scrub | None = None
+    ) -> Attempted:
+        return Attempted(claim, Dead(self._log(claim, error, outcome, -1, scrub)), name, error=error)
 
-    def _log(self, claim: Claim, error: BaseException, outcome: str, run_ms: int = -1) -> Attempt:
+    def _log(
+        self, claim: Claim, error: BaseException, outcome: str, run_ms: int = -1, scrub: Scrub | None = None
+    ) -> Attempt:
+        now, worker = self.clock(), claim.worker
         return failed_attempt(
-            error, number=claim.attempt, at=self.clock(), run_ms=run_ms, worker=claim.worker, outcome=outcome
+            error, number=claim.attempt, at=now, run_ms=run_ms, worker=worker, outcome=outcome, scrub=scrub
         )
 
 

@@ -13,6 +13,7 @@ from django_jobs.core.values import Claim
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, Fail, JobsError
 from django_jobs.execution.settle import end, failed_elsewhere
+from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
 from django_jobs.stores.contract.store import Store
@@ -59,8 +60,17 @@ def fail(store: Store, claim: Claim, error: str, *, retryable: bool = True) -> b
     """Record that a remote attempt failed.  It is retried like other jobs if `retryable`.  False: the claim was lost.
 
     Raises StoreError."""
-    message = clean(error or "The worker gave no reason.", MAX_ERROR)
+    message = clean(_scrubbed(claim, error) or "The worker gave no reason.", MAX_ERROR)
     return _fail(store, claim, (RemoteFailure if retryable else PermanentRemoteFailure)(message), "failed")
+
+
+def _scrubbed(claim: Claim, error: str) -> str:
+    """Return what the worker said, without the values of the job's sensitive arguments."""
+    try:
+        scrub = scrub_for(decode(claim.id, claim.queue, claim.record))
+    except CorruptRecord:
+        return error
+    return scrub(error) if scrub else error
 
 
 def _fail(store: Store, claim: Claim, error: JobsError, kind: str) -> bool:

@@ -27,6 +27,7 @@ from django_jobs.events.announce import announce
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores.contract.store import Store
 
@@ -53,6 +54,9 @@ def failed(
         at_most_once=job.controls.at_most_once,
         jitter=random.random(),
     )
+    if isinstance(outcome, RetryIn | Cancelled | Dead) and (scrub := scrub_for(job)):
+        # Its text may have more than the log's: what `backoff` raised.
+        outcome = outcome._replace(attempt=outcome.attempt._replace(error=scrub(outcome.attempt.error)))
     return Attempted(claim, outcome, job.name, running, definition, error, log.run_ms, claim.waited(job), job.controls)
 
 

@@ -29,6 +29,7 @@ class Dashboard(models.Model):
         verbose_name_plural = _("jobs")
         permissions = [
             ("view_jobs", _("Can see jobs, queues and workers")),
+            ("view_arguments", _("Can see arguments and results of jobs")),
             ("retry_jobs", _("Can retry jobs and edit their arguments")),
             ("delete_jobs", _("Can delete, cancel and kill jobs")),
             ("pause_queues", _("Can pause and resume queues and job types")),

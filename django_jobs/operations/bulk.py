@@ -94,7 +94,13 @@ def start(
     queues = [match.queue] if match.queue else queue_names()
     total = sum(stats.counts.get(state, 0) for stats in job_counts(queues).queues.values())
     store, id = get_store(), uuid4().hex
-    task: dict[str, Any] = {"verb": verb, "state": state.value, "match": asdict(match), "queues": queues, "user": user}
+    task: dict[str, Any] = {
+        "verb": verb,
+        "state": state.value,
+        "match": _filters(match),
+        "queues": queues,
+        "user": user,
+    }
     task |= {"started": store.now(), "total": total, "run_at": run_at, "reason": reason}
     # An older version does not read an operation with this entry, and so cannot leave it out.
     task |= {"start_again": True} if start_again else {}
@@ -234,12 +240,20 @@ def read(id: str, document: dict[str, Any]) -> Operation | None:
     return operation if _is_sound(operation) else None
 
 
+def _filters(match: Match) -> dict[str, Any]:
+    """Return the search as it is stored.  An older worker cannot read one that must not look into arguments, and leaves
+    that operation to others."""
+    return {key: value for key, value in asdict(match).items() if value is not True}
+
+
 def _is_sound(operation: Operation) -> bool:
     kinds = {"str": str, "int": int, "bool": bool}
     fields = [(field.type, getattr(operation, field.name)) for field in dataclass_fields(operation)]
     return (
         all(type(value) is kinds[str(kind)] for kind, value in fields if kind in kinds)
-        and all(type(value) is str for value in [*asdict(operation.match).values(), *operation.queues])
+        and all(type(value) is str for key, value in asdict(operation.match).items() if key != "arguments")
+        and all(type(value) is str for value in operation.queues)
+        and type(operation.match.arguments) is bool
         and operation.state in operations.VERBS.get(operation.verb, ())
         and operation.index >= 0
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
-from django_jobs.core.definition import HIDDEN, JobDefinition
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import Controls, Job
 from django_jobs.enqueue.request import digest_of_arguments, limit_key
 from django_jobs.exceptions import InvalidArguments, PayloadError, Signal
@@ -36,7 +37,8 @@ def record_with(job: Job, call: list[Any]) -> bytes | None:
     if text == _compact(json.loads(job.args)):
         return None
     definition.check_call(*json.loads(text))
-    return encode(job._replace(args=text, controls=_controls(definition, job, text)))
+    options = replace(job.options, sensitive=definition.stored_options.sensitive or job.options.sensitive)
+    return encode(job._replace(args=text, controls=_controls(definition, job, text), options=options))
 
 
 def _controls(definition: JobDefinition, job: Job, text: bytes) -> Controls:

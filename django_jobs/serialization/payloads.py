@@ -1,6 +1,6 @@
 """A job as people and programs see it: JobInfo → plain JSON values.  Loads no model and runs no job code.
 
-Sensitive arguments are masked here, so that no page, command or endpoint can omit it.
+Sensitive values are masked (masking.py), so that no page, command or endpoint can omit it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import Any
 
 from django_jobs.core import registry
 from django_jobs.core.attempt import counted
-from django_jobs.core.definition import HIDDEN, JobDefinition
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, Job, JobInfo, State
-from django_jobs.exceptions import CorruptRecord, UnknownJob
+from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.display import readable
+from django_jobs.serialization.masking import masked, shown_call
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import why_missing, without_worker, worker_of
 
@@ -27,7 +29,9 @@ OWN_META = frozenset({"nonce", "put"})
 def job_payload(info: JobInfo, *, show_arguments: bool = True) -> dict[str, Any]:
     """Return one job as the HTTP API and `jobs show --json` give it.  Times are ISO 8601 in UTC, durations seconds.
 
-    For a record that cannot be read, `corrupt` is the reason and `raw` its bytes as text."""
+    Values of sensitive arguments are masked wherever they stand.  For a record that cannot be read, `corrupt` is the
+    reason and `raw` its bytes as text."""
+    info = masked(info)
     payload: dict[str, Any] = {
         "id": info.id,
         "name": name_of(info.record),
@@ -107,21 +111,14 @@ def attempt_payload(attempt: Attempt, counts: bool) -> dict[str, Any]:
 
 def definition_of(name: str) -> JobDefinition | None:
     """Return the job with that name if this process knows it."""
-    try:
-        return registry.get(name)
-    except UnknownJob:
-        return None
+    return registry.find(name)
 
 
 def arguments_of(job: Job) -> tuple[list[Any], dict[str, Any]] | None:
     """Return the stored arguments as JSON values (a date stays `{"$date": …}`), with the sensitive ones masked.
 
     None if they are not a valid call."""
-    call = as_json(job.args)
-    if not (isinstance(call, list) and len(call) == 2 and isinstance(call[0], list) and isinstance(call[1], dict)):
-        return None
-    definition = definition_of(job.name)
-    return definition.hide(*call) if definition else (call[0], call[1])
+    return shown_call(job)
 
 
 def named_arguments(job: Job) -> list[tuple[str, str]] | None:
@@ -137,8 +134,10 @@ def named_arguments(job: Job) -> list[tuple[str, str]] | None:
     return [(name, readable(value)) for name, value in [*zip(names, args, strict=False), *kwargs.items()]]
 
 
-def searchable_text(info: JobInfo) -> str:
-    """Return the text in which a search looks for this job: id, name, arguments as shown, the last error."""
+def searchable_text(info: JobInfo, *, arguments: bool = True) -> str:
+    """Return the text in which a search looks for this job: id, name, arguments and last error as they are shown, so
+    that a search finds nothing that is hidden."""
+    info = masked(info, arguments=arguments)
     last = info.attempts[-1] if info.attempts else None
     error = f"{last.error_type} {last.error}" if last else ""
     try:
@@ -146,8 +145,8 @@ def searchable_text(info: JobInfo) -> str:
     except CorruptRecord:
         return "\n".join((info.id, info.record.decode(errors="replace"), error))
     shown = named_arguments(job)
-    arguments = "\n".join(f"{name}={value}" for name, value in shown) if shown is not None else ""
-    return "\n".join((info.id, job.name, arguments, error))
+    values = [f"{name}={value}" for name, value in shown or ()]
+    return "\n".join((info.id, job.name, *values, error))
 
 
 def as_json(data: bytes | None) -> Any:

@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from django_jobs import InvalidArguments, InvalidJob, JobContext, UnknownJob, job
 from django_jobs.core import registry
-from django_jobs.core.definition import HIDDEN
+from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
 
 

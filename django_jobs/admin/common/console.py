@@ -47,6 +47,11 @@ class Console:
         """Return whether the user has this permission."""
         return permissions.may(self.request, permission)
 
+    @cached_property
+    def sees_arguments(self) -> bool:
+        """The user may see arguments and results."""
+        return self.may(permissions.ARGUMENTS)
+
     def require(self, permission: str) -> None:
         """Raise PermissionDenied unless the user has this permission."""
         if not self.may(permission):

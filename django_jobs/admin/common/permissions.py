@@ -1,10 +1,12 @@
-"""The permission that each change needs.  Every page needs `view_jobs`, every change its own one as well."""
+"""The permission that each change needs.  Every page needs `view_jobs`, every change its own one as well; arguments and
+results are shown with `view_arguments`."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest
 
 VIEW = "view_jobs"
+ARGUMENTS = "view_arguments"
 PAUSE = "pause_queues"
 WORKERS = "manage_workers"
 SCHEDULES = "run_schedules"

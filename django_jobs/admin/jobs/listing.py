@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import Http404, HttpResponse, QueryDict
+from django.http import Http404, HttpResponse
 
 from django_jobs import browse, operations
 from django_jobs.admin.common import labels
@@ -29,14 +29,15 @@ def job_list(console: Console, state: str) -> HttpResponse:
     if state not in set(State):
         raise Http404
     if console.request.method == "POST":
-        return actions.post(console, State(state), match_of(console.request.GET))
+        return actions.post(console, State(state), match_of(console))
     return show(console, State(state))
 
 
-def match_of(query: QueryDict) -> Match:
-    """Return the filters in a URL."""
+def match_of(console: Console) -> Match:
+    """Return the filters in the URL."""
+    query = console.request.GET
     queue, name, text, error = (query.get(key, "")[:FILTER_LENGTH].strip() for key in ("queue", "name", "q", "error"))
-    return Match(queue, name, text, error)
+    return Match(queue, name, text, error, console.sees_arguments)
 
 
 def number(text: str | None, default: int = 1) -> int:
@@ -47,7 +48,7 @@ def number(text: str | None, default: int = 1) -> int:
 def show(console: Console, state: State) -> HttpResponse:
     """Show the list, or the groups of errors."""
     query = console.request.GET
-    match = match_of(query)
+    match = match_of(console)
     known = match.queue in console.counted.names
     if match.queue and not known:
         raise Http404
@@ -83,7 +84,7 @@ def paged(console: Console, state: State, match: Match, page_number: int) -> dic
     return {
         "page": page,
         "columns": columns(state),
-        "rows": [row(info) for info in page.jobs],
+        "rows": [row(info, arguments=console.sees_arguments) for info in page.jobs],
         "total": page.total,
         "page_links": page_links(page, {"queue": match.queue} if match.queue else {}),
     }
@@ -93,11 +94,11 @@ def searched(console: Console, state: State, match: Match, start: int) -> dict[s
     """Return the jobs that a search found, and the job whose id was typed."""
     found = browse.scan(state, match, start=start, counted=console.counted)
     exact = browse.find(match.text, [match.queue] if match.queue else console.counted.names) if match.text else None
-    rows = [row(info) for info in found.jobs]
+    rows = [row(info, arguments=console.sees_arguments) for info in found.jobs]
     onward = {key: value for key, value in query_of(match).items() if value} | {"from": found.following}
     return {
         "scan": found,
-        "exact": row(exact) if exact else None,
+        "exact": row(exact, arguments=console.sees_arguments) if exact else None,
         "exact_state": labels.STATES[exact.state] if exact else "",
         "columns": columns(state),
         "rows": rows,

@@ -31,6 +31,7 @@ from django_jobs.exceptions import (
 from django_jobs.formatting import exact
 from django_jobs.serialization import payloads
 from django_jobs.serialization.display import readable
+from django_jobs.serialization.masking import masked
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
 
@@ -79,6 +80,7 @@ def post(console: Console, queue: str, id: str) -> HttpResponse:
 
 def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
     """Return the context of the page."""
+    raw_info, info = info, masked(info, arguments=console.sees_arguments)
     verbs = [verb for verb in operations.VERBS if info.state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "info": info,
@@ -93,9 +95,10 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
         "attempts": list(zip(info.attempts, counted(info), strict=True))[::-1],
         "result": readable(payloads.as_json(info.result)) if info.result is not None else None,
         "finished": info.state in FINISHED,
-        "why": why_of(console, info),
+        "why": why_of(console, raw_info),
         "pause": pause_of_type(console, info),
-        "started_once": operations.may_have_started(info),
+        "started_once": operations.may_have_started(raw_info),
+        "sees_arguments": console.sees_arguments,
     }
     try:
         job = decode(info.id, info.queue, info.record)
@@ -109,7 +112,7 @@ def why_of(console: Console, info: JobInfo) -> dict[str, Any] | None:
     """Return why a waiting job does not start, or why a running one does not go on; None for a finished job."""
     if info.state in FINISHED:
         return None
-    _, reason = browse.why(info, console.counted)
+    _, reason = browse.why(info, console.counted, arguments=console.sees_arguments)
     address = {"queue": "queue", "job": "job", "workers": "workers", "queues": "queues"}
     url = console.url(address[reason.link[0]], *reason.link[1:]) if reason.link else ""
     return {"text": reason.text(exact), "cause": reason.cause, "since": reason.since, "url": url}
@@ -136,6 +139,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
         "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
         "may_edit": bool(known and arguments is not None)
         and info.state in EDITABLE
+        and console.sees_arguments
         and console.may(permissions.VERBS["edit"]),
     }
 
@@ -152,6 +156,7 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
     """Change the arguments of a job that goes on waiting, or that is to be run now.  GET: show the form."""
     queue, id = unquote(queue), unquote(id)
     console.require(permissions.VERBS["edit"])
+    console.require(permissions.ARGUMENTS)
     info = get_store().get(queue, id)
     if info is None:
         return gone(console, queue, id)

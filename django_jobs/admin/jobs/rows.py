@@ -10,6 +10,7 @@ from django_jobs.admin.common.addresses import quote
 from django_jobs.core.values import PLAIN, Job, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.display import readable
+from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import as_json, named_arguments
 from django_jobs.serialization.record import decode, name_of
 
@@ -57,8 +58,11 @@ def columns(state: State) -> list[str]:
     }[state]
 
 
-def row(info: JobInfo) -> Row:
-    """Return the row of one job; for a job that cannot be read, it shows the beginning of its bytes."""
+def row(info: JobInfo, *, arguments: bool = True) -> Row:
+    """Return the row of one job; for a job that cannot be read, it shows the beginning of its bytes.
+
+    `arguments`: the reader may see them."""
+    info = masked(info, arguments=arguments)
     reference = f"{quote(info.queue)}/{quote(info.id)}"
     try:
         job = decode(info.id, info.queue, info.record)

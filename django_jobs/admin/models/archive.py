@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.options import ModelAdmin
+from django.db.models import QuerySet, Value
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.admin.common.permissions import ARGUMENTS, may
 from django_jobs.archive import info_of
+from django_jobs.core.values import JobInfo
 from django_jobs.models import ArchivedJob
+from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import job_payload
 
 
@@ -27,9 +32,17 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     # Counting all rows of a long history would cost more than the rest of the page.
     show_full_result_count = False
     fields = [
-        "name", "job_id", "queue", "status", "shown_arguments", "result", "attempt_count", "run_time", "worker",
-        "enqueued_at", "ended_at", "error_type", "error", "shown_log",
+        "name", "job_id", "queue", "status", "shown_arguments", "shown_result", "attempt_count", "run_time", "worker",
+        "enqueued_at", "ended_at", "error_type", "shown_error", "shown_log",
     ]  # fmt: skip
+
+    def get_fields(self, request: HttpRequest, obj: ArchivedJob | None = None) -> list[Any]:
+        left_out = () if may(request, ARGUMENTS) else ("shown_arguments", "shown_result")
+        return [name for name in self.fields if name not in left_out]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ArchivedJob]:
+        rows: QuerySet[ArchivedJob] = super().get_queryset(request)
+        return rows.annotate(hides_arguments=Value(not may(request, ARGUMENTS)))
 
     @admin.display(description=_("attempts"))
     def attempt_count(self, row: ArchivedJob) -> int:
@@ -37,7 +50,16 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=_("error"))
     def error_line(self, row: ArchivedJob) -> str:
-        return f"{row.error_type.removeprefix('builtins.')}: {row.error}".strip(": ")[:80]
+        return f"{row.error_type.removeprefix('builtins.')}: {self.shown_error(row)}".strip(": ")[:80]
+
+    @admin.display(description=_("error"))
+    def shown_error(self, row: ArchivedJob) -> str:
+        attempts = shown(row).attempts
+        return attempts[-1].error if attempts else row.error
+
+    @admin.display(description=_("result"))
+    def shown_result(self, row: ArchivedJob) -> str:
+        return (shown(row).result or b"").decode(errors="replace")
 
     @admin.display(description=_("run time"))
     def run_time(self, row: ArchivedJob) -> str:
@@ -45,18 +67,23 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=_("arguments"))
     def shown_arguments(self, row: ArchivedJob) -> str:
-        payload = job_payload(info_of(row))
+        payload = job_payload(shown(row))
         return readable([payload.get("args"), payload.get("kwargs")] if "args" in payload else payload.get("raw"))
 
     @admin.display(description=_("log"))
     def shown_log(self, row: ArchivedJob) -> str:
-        return readable(job_payload(info_of(row))["log"])
+        return readable(job_payload(shown(row))["log"])
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: ArchivedJob | None = None) -> bool:
         return False
+
+
+def shown(row: ArchivedJob) -> JobInfo:
+    """Return the job as the reader of this row may see it."""
+    return masked(info_of(row), arguments=not getattr(row, "hides_arguments", False))
 
 
 def readable(value: object) -> str:

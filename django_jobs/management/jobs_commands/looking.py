@@ -15,6 +15,7 @@ from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, plain, table
 from django_jobs.operations import check_queue
+from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
@@ -87,7 +88,8 @@ def list_jobs(options: Mapping[str, Any]) -> Answer:
         check_queue(options["queue"])
     match = browse.Match(options["queue"], options["name"], options["search"])
     found = browse.scan(state, match, show=limit)
-    rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in found.jobs]
+    shown = [masked(info) for info in found.jobs]
+    rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in shown]
     said = f"Shown: {len(found.jobs)}. Checked: {found.scanned} of {counted(found.total, f'{state} job')}."
     if found.left_out:
         said += f" Not checked: {counted(found.left_out, 'queue')}. Choose one with --queue."

@@ -13,7 +13,15 @@ from django_jobs.stores.contract.store import Store
 from tests.support.console_data import Filler, shop_jobs
 
 BASE = "/admin/django_jobs/dashboard/"
-PERMISSIONS = ("view_jobs", "retry_jobs", "delete_jobs", "pause_queues", "run_schedules", "manage_workers")
+PERMISSIONS = (
+    "view_jobs",
+    "view_arguments",
+    "retry_jobs",
+    "delete_jobs",
+    "pause_queues",
+    "run_schedules",
+    "manage_workers",
+)
 
 
 @pytest.fixture

@@ -123,12 +123,13 @@ def test_with_its_permission_a_change_is_made_and_logged(
     memory_console: Store,
     person: Callable[..., Client],
 ) -> None:
-    client = person("view_jobs", permission)
+    needed = ("view_jobs", "view_arguments", permission) if "/edit/" in page else ("view_jobs", permission)
+    client = person(*needed)
     response = client.post(BASE + page.format(operation=operation), data)
     assert response.status_code in {302, 303}
     if data.get("do") != "continue":
         (entry,) = LogEntry.objects.all()
-        assert entry.user.username == f"view_jobs-{permission}"
+        assert entry.user.username == "-".join(needed)
         assert entry.get_change_message()
 
 
