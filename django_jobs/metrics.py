@@ -5,6 +5,7 @@ Extra `metrics`.  `register()` adds the metrics to your own registry; the HTTP A
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,12 +16,16 @@ from django_jobs.browse import queue_names
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import QueueStats, State
+from django_jobs.exceptions import StoreError
 from django_jobs.remote import known
 from django_jobs.stores import get_store
+
+logger = logging.getLogger("django_jobs.metrics")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Names that this process does not know share one label, so that a caller who can enqueue cannot flood Prometheus.
 OTHER = "other"
+UP = "1 if the store could be read, else 0; then there are no other metrics."
 #: event in the store's totals → metric, help; plus a `status` if several events share one metric.
 COUNTERS = (
     ("enqueued", "django_jobs_enqueued", "Jobs that were accepted.", ""),
@@ -36,14 +41,20 @@ class JobsCollector:
     """A collector: `prometheus_client` calls it at every scrape."""
 
     def collect(self) -> Iterator[Any]:
-        """Yield all metrics, from one read of the store."""
-        store = get_store()
-        queues = store.stats(queue_names())
+        """Yield all metrics, from one read of the store.  If that fails, yield only `django_jobs_up`: an error
+        here would take the other metrics of the registry with it."""
+        try:
+            store = get_store()
+            queues, workers, now = store.stats(queue_names()), store.workers(), store.now()
+            found = alarms.check(alarms.measure(workers=workers))
+        except StoreError as error:
+            logger.error("The metrics cannot be read from the store: %s", error)
+            yield _gauge("django_jobs_up", UP, [], [([], 0)])
+            return
+        yield _gauge("django_jobs_up", UP, [], [([], 1)])
         yield from counters(queues, {*registry.names(), *known()})
         yield from gauges(queues)
-        workers = store.workers()
-        now = store.now()
-        yield from alarm_gauges(alarms.check(alarms.measure(workers=workers)))
+        yield from alarm_gauges(found)
         yield _gauge("django_jobs_workers", "Running `runworkers` commands.", [], [([], len(workers))])
         yield _gauge(
             "django_jobs_worker_last_heartbeat_seconds",

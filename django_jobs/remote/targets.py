@@ -13,6 +13,8 @@ from django_jobs.formatting import sentence
 
 #: Prefixes of IPv6 addresses that contain an IPv4 address; the rules apply to the address inside.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
+#: Site-local addresses, and those for documentation (RFC 9637), which Python takes for public ones.
+NOT_PUBLIC = (ipaddress.ip_network("fec0::/10"), ipaddress.ip_network("3fff::/20"))
 
 
 class ForbiddenAddress(JobsError, ValueError):
@@ -65,6 +67,8 @@ def is_public(text: str) -> bool:
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
         if address in NAT64:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if any(address in network for network in NOT_PUBLIC):
+            return False
         if inner is not None:
             address = inner
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)

@@ -29,6 +29,9 @@ def guarded(view: View, *, is_open: bool = False) -> View:
 
     @wraps(view)
     def guard(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        is_head = request.method == "HEAD"
+        if is_head:  # as GET, without the body
+            request.method = "GET"
         try:
             check_settings(request)
             if not is_open:
@@ -44,6 +47,10 @@ def guarded(view: View, *, is_open: bool = False) -> View:
                 f"{request.method} is not allowed for this address.",
                 {"Allow": response["Allow"]},
             )
+        if is_head and isinstance(response, HttpResponse):
+            request.method = "HEAD"
+            response["Content-Length"] = str(len(response.content))
+            response.content = b""
         response["Cache-Control"] = "no-store"
         response["X-Content-Type-Options"] = "nosniff"
         return response

@@ -43,7 +43,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         # handle() fills in the defaults: the checks must be able to report a DJANGO_JOBS that cannot be read.
-        parser.add_argument("--queues", type=_names, help="comma-separated; default: all of DJANGO_JOBS['QUEUES']")
+        parser.add_argument("--queues", type=_some_names, help="comma-separated; default: all of DJANGO_JOBS['QUEUES']")
         parser.add_argument("--exclude-queues", type=_names, default=[], help="comma-separated")
         ending = parser.add_mutually_exclusive_group()
         ending.add_argument("--burst", action="store_true", help="exit when no job is left to run")
@@ -163,6 +163,13 @@ def _choose(settings: Settings, wanted: list[str] | None, excluded: list[str]) -
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _some_names(text: str) -> list[str]:
+    names = _names(text)
+    if not names:  # an empty variable in a script must not mean all queues
+        raise ArgumentTypeError("name at least one queue, or leave the option out for all queues")
+    return names
 
 
 def _name(text: str) -> str:

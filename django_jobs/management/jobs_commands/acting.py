@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
-from django_jobs.core.values import State
+from django_jobs.core.values import WAITING, State
 from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
@@ -30,6 +30,7 @@ def delete_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID")
     states = sorted(state.value for state in operations.VERBS["delete"])
     parser.add_argument("--all", choices=states, metavar="STATE", help="every job in this state that matches")
+    parser.add_argument("--yes", action="store_true", help="with --all: delete jobs that have not run without asking")
     parser.add_argument("--name", default="", help="with --all: only jobs of this name")
     parser.add_argument("--queue", default="", help="only this queue")
 
@@ -44,7 +45,20 @@ def retry(options: Mapping[str, Any]) -> Answer:
 
 
 def delete(options: Mapping[str, Any]) -> Answer:
-    return either("delete", options, State(options["all"]) if options["all"] else None)
+    state = State(options["all"]) if options["all"] else None
+    if state in WAITING and not options["ids"] and not options["yes"]:
+        confirm(state)
+    return either("delete", options, state)
+
+
+def confirm(state: State) -> None:
+    """Ask before jobs are deleted that have not run.  Raises CommandError unless the answer is yes."""
+    try:
+        answer = input(f"Delete all matching {state} jobs? They have not run, and nothing brings them back. [y/N] ")
+    except EOFError:
+        raise CommandError(f"These jobs have not run. To delete {state} jobs without a question, add --yes.") from None
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise CommandError("Nothing was deleted.")
 
 
 def cancel(options: Mapping[str, Any]) -> Answer:

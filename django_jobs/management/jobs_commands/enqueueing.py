@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
+from django_jobs.core.values import MAX_PRIORITY, Added
 from django_jobs.enqueue.submit import enqueue_by_name
 from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
@@ -44,10 +45,18 @@ def edit_arguments(parser: ArgumentParser) -> None:
 
 def enqueue(options: Mapping[str, Any]) -> Answer:
     args, kwargs = read_call(options["call"])
+    if options["priority"] is not None and abs(options["priority"]) > MAX_PRIORITY:
+        raise CommandError(f"--priority is {options['priority']}: use a number from -{MAX_PRIORITY} to {MAX_PRIORITY}.")
     chosen = {key: options[key] for key in ("queue", "priority", "job_id")}
     handle = enqueue_by_name(options["name"], args, kwargs, on_commit=False, **chosen)
-    data = {"id": handle.id, "name": handle.name, "queue": handle.queue}
-    return Answer(data, f"{handle.name} was enqueued as job {handle.id} in queue {handle.queue}.")
+    is_new = handle.added in (None, Added.ADDED)
+    data = {"id": handle.id, "name": handle.name, "queue": handle.queue, "added": is_new}
+    if is_new:
+        return Answer(data, f"{handle.name} was enqueued as job {handle.id} in queue {handle.queue}.")
+    if handle.added is Added.EXISTS:
+        return Answer(data, f"Job {handle.id} already exists in queue {handle.queue}. Nothing was enqueued.")
+    what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was enqueued."
+    return Answer(data, f"An equal {handle.name} job is already waiting in queue {handle.queue}. {what}")
 
 
 def edit(options: Mapping[str, Any]) -> Answer:

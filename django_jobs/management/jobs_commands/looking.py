@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from django_jobs import browse
+from django.core.management.base import CommandError
+
+from django_jobs import archive, browse
 from django_jobs.browse.counts import LIVE_QUEUES
+from django_jobs.conf import get_settings
 from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
 from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
@@ -83,7 +86,9 @@ def list_arguments(parser: ArgumentParser) -> None:
 
 
 def list_jobs(options: Mapping[str, Any]) -> Answer:
-    state, limit = State(options["state"]), max(0, min(options["limit"], MOST))
+    if options["limit"] < 1:
+        raise CommandError(f"--limit is {options['limit']}: use 1 or more.")
+    state, limit = State(options["state"]), min(options["limit"], MOST)
     if options["queue"]:
         check_queue(options["queue"])
     match = browse.Match(options["queue"], options["name"], options["search"])
@@ -113,9 +118,13 @@ def show_arguments(parser: ArgumentParser) -> None:
 def show(options: Mapping[str, Any]) -> Answer:
     names = [options["queue"]] if options["queue"] else browse.queue_names()
     info = browse.find(options["id"], names)
+    archived = info is None and get_settings().archive is not None
+    if archived:
+        info = archive.find(options["id"], options["queue"] or None)
     if info is None:
         raise JobNotFound(f"There is no job {options['id']!r}. It may have left the history.")
     payload = job_payload(info)
+    payload["archived"] = archived
     log = payload.pop("log")
     lines = [
         f"{key + ':':<14} {plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 500)}"

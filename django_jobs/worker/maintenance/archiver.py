@@ -31,7 +31,8 @@ class Archiver:
         self.pruned_at: float | None = None
 
     def tick(self) -> int:
-        """Move one batch per queue.  Returns the number of jobs; call again soon while there are many.
+        """Move one batch per queue, and delete one batch of old rows.  Returns the number of jobs that were moved,
+        and of rows if more are left; call again soon while it is not 0.
 
         A database that cannot be reached delays only the archive: jobs that were not written stay in the store.
         """
@@ -41,13 +42,13 @@ class Archiver:
         _tidy()
         try:
             carried = sum(self._carry(queue) for queue in self.queues())
-            self._prune(float(settings.get("DAYS", 180)))
+            pruned = self._prune(float(settings.get("DAYS", 180)))
         except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
             logger.warning("Finished jobs cannot be archived now; they wait in the store: %s", error)
             return 0
         finally:
             _tidy()
-        return carried
+        return carried + pruned
 
     def _carry(self, queue: str) -> int:
         batch = self.store.archive_batch(queue, BATCH)
@@ -56,11 +57,14 @@ class Archiver:
             self.store.archive_done(queue, [key for key, _ in batch])
         return len(batch)
 
-    def _prune(self, days: float) -> None:
+    def _prune(self, days: float) -> int:
         now = self.clock()
-        if self.pruned_at is None or now - self.pruned_at >= PRUNE_EVERY:
-            full = archive.prune(days) == archive.BATCH
-            self.pruned_at = None if full else now
+        if self.pruned_at is not None and now - self.pruned_at < PRUNE_EVERY:
+            return 0
+        pruned = archive.prune(days)
+        is_full = pruned == archive.BATCH
+        self.pruned_at = None if is_full else now
+        return pruned if is_full else 0
 
 
 def _tidy() -> None:

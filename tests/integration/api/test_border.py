@@ -82,6 +82,15 @@ def test_answers_are_not_cached_sniffed_or_shared_with_other_origins(api: Api) -
         assert not answer.cookies
 
 
+def test_head_is_answered_as_get_without_a_body(api: Api) -> None:
+    for path in ("v1/queues", "healthz", "v1/job-types", "metrics"):
+        answer = api("HEAD", path)
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert int(answer["Content-Length"]) > 0
+    assert api("HEAD", "v1/queues/default/pause").status_code == 405
+    assert Api()("HEAD", "v1/queues").status_code == 401
+
+
 class Away:
     """A store that cannot be reached."""
 
@@ -97,7 +106,7 @@ class Away:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "healthz"), ("GET", "v1/stats"), ("GET", "v1/alarms"), ("GET", "v1/jobs/1"), ("GET", "metrics"),
+    [("GET", "healthz"), ("GET", "v1/stats"), ("GET", "v1/alarms"), ("GET", "v1/jobs/1"),
      ("POST", "v1/queues/default/pause"), ("PUT", "v1/jobs/tests.greet/1"), ("DELETE", "v1/jobs/tests.greet/1")],
 )  # fmt: skip
 def test_an_absent_store_is_503_and_its_address_is_not_told(api: Api, method: str, path: str) -> None:
@@ -107,6 +116,13 @@ def test_an_absent_store_is_503_and_its_address_is_not_told(api: Api, method: st
     assert answer.status_code == 503
     assert int(answer["Retry-After"]) > 0
     assert b"10.0.0.7" not in answer.content
+
+
+def test_the_metrics_say_that_the_store_is_absent(api: Api) -> None:
+    use_store(Away())  # type: ignore[arg-type]
+    answer = api.get("metrics")
+    assert answer.status_code == 200
+    assert [line for line in answer.content.decode().splitlines() if line[0] != "#"] == ["django_jobs_up 0.0"]
 
 
 def test_health_needs_no_token_and_proves_that_the_store_decides(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +164,7 @@ def test_the_openapi_document_describes_every_call(api: Api) -> None:
         "POST /jobs/v1/jobs/{name}/{id}",
         "DELETE /jobs/v1/jobs/{name}/{id}",
         "GET /jobs/v1/jobs/{id}",
+        "GET /jobs/v1/jobs/{name}/{id}/why",
         "POST /jobs/v1/jobs/{name}/{id}/replay",
         "POST /jobs/v1/jobs/{name}/{id}/extend",
         "GET /jobs/v1/job-types",

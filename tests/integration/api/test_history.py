@@ -202,7 +202,7 @@ class TestAdmin:
             f"{base}add/", {"name": "shop", "scopes": ["read", "enqueue"], "jobs": "shop.a\r\nshop.b"}, follow=True
         )
         (message,) = [str(m) for m in made.context["messages"] if "djt_" in str(m)]
-        secret = next(word for word in message.split() if word.startswith("djt_"))
+        secret = next(word.rstrip(".") for word in message.split() if word.startswith("djt_"))
         token = ApiToken.objects.get()
         assert ApiToken.objects.with_secret(secret) == token
         assert token.scopes == ["enqueue", "read"] or token.scopes == ["read", "enqueue"]
@@ -231,3 +231,20 @@ class TestAdmin:
         assert b"REMOTE_HOSTS" in admin.post(f"{base}add/", form).content
         admin.post(f"{base}add/", {**form, "url": "http://localhost:9/"})
         assert list(remote.known()) == ["php.mail"]
+
+
+def test_rows_that_are_too_old_are_deleted_without_a_pause_while_there_are_more(
+    memory_store: Store, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.DJANGO_JOBS = SETTINGS
+    left = [1200]
+
+    def prune(days: float) -> int:
+        gone = min(500, left[0])
+        left[0] -= gone
+        return gone
+
+    monkeypatch.setattr("django_jobs.archive.prune", prune)
+    archiver = Archiver(memory_store, list)
+    assert [archiver.tick() for _ in range(4)] == [500, 500, 0, 0]
+    assert left == [0]

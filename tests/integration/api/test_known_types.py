@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from django_jobs.core import registry
 from django_jobs.exceptions import NotKnownYet, UnknownJob
 from django_jobs.models import RemoteJobType
 from django_jobs.remote import type_cache
+from django_jobs.remote.job_types import RemoteType
 from django_jobs.remote.type_cache import MISSED, REFRESH, Known
 from tests.conftest import Seconds
 from tests.integration.api.conftest import SETTINGS, Api
@@ -21,6 +24,23 @@ from tests.integration.api.conftest import SETTINGS, Api
 def types(settings: Any, time: Seconds) -> Known:
     settings.DJANGO_JOBS = SETTINGS
     return Known(time)
+
+
+def test_who_asks_during_the_first_read_waits_for_it(types: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go = Event(), Event()
+
+    def read() -> list[RemoteType]:
+        began.set()
+        assert go.wait(60)
+        return [RemoteType("php.x", "pull", "at_least_once", 3, 0, 60, "", "")]
+
+    monkeypatch.setattr(type_cache, "read_rows", read)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(types.refresh)
+        assert began.wait(60)
+        second = threads.submit(types.refresh)
+        go.set()
+        assert list(second.result(60)) == list(first.result(60)) == ["php.x"]
 
 
 def test_names_are_read_at_most_once_per_period(types: Known, time: Seconds, django_assert_num_queries: Any) -> None:

@@ -113,10 +113,10 @@ def test_queues_are_paused_and_resumed(api: Api, work_off: Callable[..., int]) -
     api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
     assert work_off() == 0
     assert {queue["name"]: queue["paused"] for queue in api.get("v1/queues").json()}["default"] is True
-    assert api.post("v1/queues/default/resume").json()["paused"] is False
+    assert api.post("v1/queues/default/resume", {}).json()["paused"] is False
     assert work_off() == 1
     assert api.post("v1/queues/default/pause", {"job": "tests.greet"}).json()["paused_jobs"] == ["tests.greet"]
-    assert api.post("v1/queues/nowhere/pause").status_code == 404
+    assert api.post("v1/queues/nowhere/pause", {}).status_code == 404
 
 
 class TestTokenCommand:
@@ -143,5 +143,5 @@ class TestTokenCommand:
 
     def test_a_name_is_given_once(self) -> None:
         self.run("create", "shop", "--scope", "read")
-        with pytest.raises(CommandError, match="exists"):
+        with pytest.raises(CommandError, match="There is a valid token of that name"):
             self.run("create", "shop", "--scope", "read")

@@ -130,6 +130,8 @@ TABLE: dict[str, Row] = {
     "POST v1/schedules/{schedule}/resume": Row(f"{NIGHTLY}/resume", {}, {}),
     "GET v1/archived-jobs": Row("v1/archived-jobs"),
     "GET v1/stats": Row("v1/stats"),
+    "GET v1/jobs/{name}/{id}/why": Row(f"{JOB}/why", QUEUED, needs=World.greet),
+    "GET v1/alarms": Row("v1/alarms"),
     "GET healthz": Row("healthz"),
     "GET metrics": Row("metrics"),
 }

@@ -11,6 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
+from django_jobs import archive
 from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
@@ -177,7 +178,7 @@ def test_a_queue_and_a_job_type_are_paused_and_resumed(console_store: Store, fil
 
 def test_enqueue_checks_the_name_and_the_arguments(console_store: Store) -> None:
     made = as_json("enqueue", "shop.send_receipt", "--args", "[7]", "--id", "receipt-7", "--priority", "5")
-    assert made == {"id": "receipt-7", "name": "shop.send_receipt", "queue": "default"}
+    assert made == {"id": "receipt-7", "name": "shop.send_receipt", "queue": "default", "added": True}
     jobs("enqueue", "shop.send_receipt", "--args", '{"order_id": 8}')
     assert console_store.stats(["default"])[0].counts["queued"] == 2
     for words, error in (
@@ -306,3 +307,67 @@ def test_a_store_out_of_reach_is_a_clear_error(memory_console: Store) -> None:
     with pytest.raises(SystemExit) as ended:
         jobs("doctor")
     assert ended.value.code == 1
+
+
+# -- what could be misunderstood -------------------------------------------------
+
+
+def test_enqueue_says_if_nothing_was_added_and_refuses_a_priority_that_does_not_exist(console_store: Store) -> None:
+    name, call = "shop.send_receipt", "[7]"
+    first = as_json("enqueue", name, "--args", call, "--id", "once")
+    assert first["added"] is True
+    assert as_json("enqueue", name, "--args", call, "--id", "once")["added"] is False
+    assert "Job once already exists" in jobs("enqueue", name, "--args", call, "--id", "once")
+    for priority in ("9999", "-101"):
+        with pytest.raises(CommandError, match="--priority is"):
+            jobs("enqueue", name, "--args", call, f"--priority={priority}")
+
+
+def test_a_limit_of_no_jobs_is_an_error(console_store: Store) -> None:
+    with pytest.raises(CommandError, match="--limit is 0"):
+        jobs("list", "dead", "--limit", "0")
+
+
+def test_show_looks_into_the_archive(console_store: Store, settings: Any) -> None:
+    fill_typical(console_store)
+    (dead, *_) = console_store.page("default", State.DEAD)
+    archive.write([dead])
+    console_store.delete("default", [dead.id])
+    with pytest.raises(CommandError):
+        jobs("show", dead.id)
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "ARCHIVE": {"DAYS": 180}}
+    use_store(console_store)
+    shown = as_json("show", dead.id)
+    assert (shown["id"], shown["state"], shown["archived"]) == (dead.id, "dead", True)
+    with pytest.raises(CommandError):
+        jobs("show", dead.id, "--queue", "other")
+
+
+def test_deleting_all_jobs_that_have_not_run_asks_first(console_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_typical(console_store)
+    waiting = console_store.stats(["default"])[0].counts["queued"]
+    assert waiting
+
+    def answer(text: str) -> None:
+        def ask(question: str) -> str:
+            if not text:
+                raise EOFError
+            return text
+
+        monkeypatch.setattr("builtins.input", ask)
+
+    for text in ("", "n"):
+        answer(text)
+        with pytest.raises(CommandError, match=r"--yes|Nothing was deleted"):
+            jobs("delete", "--all", "queued")
+    assert console_store.stats(["default"])[0].counts["queued"] == waiting
+    answer("y")
+    jobs("delete", "--all", "queued")
+    assert console_store.stats(["default"])[0].counts["queued"] == 0
+    answer("")
+    jobs("delete", "--all", "scheduled", "--yes")
+
+
+def test_no_queue_is_not_all_queues() -> None:
+    with pytest.raises(CommandError, match="name at least one queue"):
+        call_command("runworkers", "--queues", "")
