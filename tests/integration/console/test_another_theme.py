@@ -41,3 +41,10 @@ def test_pages_show_and_do_the_same_under_another_theme() -> None:
 def test_pages_fit_their_screen_under_another_theme() -> None:
     chromium()  # without one every test of that run is skipped, and nothing was shown
     again(ROOT / "tests" / "browser" / "test_console_pages.py", select="typical and light")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_under_another_theme(scheme: str) -> None:
+    chromium()
+    again(ROOT / "tests" / "browser" / "test_console_axe.py", select=f"{scheme} and desktop")

@@ -46,7 +46,7 @@ def broken_store(memory_console: Store, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.mark.accepts("K28")
 def test_a_store_out_of_reach_gives_a_page_that_says_so(broken_store: None, root: Client) -> None:
-    for page in PAGES:
+    for page in [page for page in PAGES if page != "history/"]:  # which needs only the database
         response = root.get(BASE + page.format(operation="x"))
         assert response.status_code == 503, page
         assert "refuses connections" in response.text
