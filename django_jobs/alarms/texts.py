@@ -105,7 +105,7 @@ PLAIN: dict[str, Callable[[], str]] = {
         "Redis keeps no append-only file: a restart loses the jobs since its last snapshot. Set `appendonly yes`."
     ),
     "evicts": lambda: _(
-        "Redis may delete jobs to make room: its maxmemory-policy is %(name)s, and it has deleted %(n)s keys. "
+        "Redis may delete jobs to make room: its maxmemory-policy is %(name)s. Keys deleted so far: %(n)s. "
         "Set `maxmemory-policy noeviction`."
     ),
     "full": lambda: _("Redis is full: it refuses new jobs (%(n)s %% of maxmemory are in use)."),

@@ -54,9 +54,13 @@ def delete(options: Mapping[str, Any]) -> Answer:
 def confirm(state: State) -> None:
     """Ask before jobs are deleted that have not run.  Raises CommandError unless the answer is yes."""
     try:
-        answer = input(f"Delete all matching {state} jobs? They have not run, and nothing brings them back. [y/N] ")
+        answer = input(
+            f"Delete all matching jobs in the state {state}? They have not run, and nothing brings them back. [y/N] "
+        )
     except EOFError:
-        raise CommandError(f"These jobs have not run. To delete {state} jobs without a question, add --yes.") from None
+        raise CommandError(
+            f"These jobs have not run. Add --yes to delete jobs in the state {state} without a question."
+        ) from None
     if answer.strip().lower() not in {"y", "yes"}:
         raise CommandError("Nothing was deleted.")
 
