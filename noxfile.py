@@ -21,9 +21,7 @@ REDIS_PY = ["6", "7", "8"]
 #: Fast and about behaviour; the browser and the killing of processes do not differ by version.
 CHOSEN = ["tests/unit", "tests/contract", "tests/integration"]
 #: Tests that start servers with options of their own, or meet errors that each version words in its own way.
-SERVERS = [
-    f"tests/survival/test_{name}.py" for name in ("failover", "min_replicas", "power_loss", "redis_faults", "sentinel")
-]
+SERVERS = ["tests/survival/servers"]
 #: What runs on the oldest of everything.  The API and the console reach a server through the stores alone, and what
 #: measures time is measured once.
 OLDEST = [
@@ -40,9 +38,9 @@ SHORT = [
     "tests/contract",
     "tests/integration/project/test_tasks_backend.py",
     "tests/integration/enqueue/test_on_commit.py",
-    "tests/integration/console/test_pages.py",
-    "tests/integration/console/test_actions.py",
-    "tests/integration/console/test_surroundings.py",
+    "tests/integration/console/pages/test_pages.py",
+    "tests/integration/console/acting/test_actions.py",
+    "tests/integration/console/pages/test_host_settings.py",
 ]
 
 

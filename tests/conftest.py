@@ -24,9 +24,9 @@ from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.retry import cut_off
-from tests.support.cluster import running_cluster
+from tests.support.backends.cluster import running_cluster
+from tests.support.backends.servers import running_redis
 from tests.support.pace import SECONDS, Pace
-from tests.support.servers import running_redis
 from tests.support.side_by_side import (
     beside,
     is_timed,

@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 
 from django_jobs.stores import use_store
 from django_jobs.stores.sqlite import SqliteStore
+from tests.support.backends.missing import chromium
 from tests.support.console_data import shop_jobs
-from tests.support.missing import chromium
 
 ARGUMENTS = [
     "--no-sandbox",

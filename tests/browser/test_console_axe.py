@@ -1,6 +1,6 @@
 """axe finds nothing on any page of the console, in the light and the dark theme, on a desk and on a phone.
 
-Under django-unfold, tests/integration/console/test_another_theme.py runs this once more."""
+Under django-unfold, tests/integration/console/look/test_another_theme.py runs this once more."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from playwright.sync_api import Page
 from django_jobs.core.values import Controls, Lane
 from django_jobs.stores.sqlite import SqliteStore
 from tests.browser.test_console_pages import PATHS, typical
+from tests.support.backends.missing import missing
 from tests.support.console_data import Filler
-from tests.support.missing import missing
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

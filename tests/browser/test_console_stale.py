@@ -16,10 +16,10 @@ from django_jobs.core.values import State
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.redis_process import RedisServer
 from tests.support.console_data import Filler, shop_jobs, worker_info
 from tests.support.pace import Pace
-from tests.support.proxy import Proxy
-from tests.support.redis_process import RedisServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.timed, pytest.mark.django_db(transaction=True)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.support.servers import running_redis
+from tests.support.backends.servers import running_redis
 
 PACKAGE = ROOT / "django_jobs"
 #: Files on the way of a plain enqueue.  Who adds one finds out here.

@@ -11,8 +11,8 @@ from django_jobs.core import registry
 from django_jobs.pytest_plugin import jobs
 from tests.integration import sample_jobs
 from tests.integration.databases import Server
-from tests.support.missing import missing
-from tests.support.postgres import Postgres, from_url, programs, running_postgres
+from tests.support.backends.missing import missing
+from tests.support.backends.postgres import Postgres, from_url, programs, running_postgres
 
 __all__ = ["jobs"]
 

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import uuid4
 
 from tests.integration.workers import WorkerSite
+from tests.support.backends.postgres import Postgres
 from tests.support.pools import ROOT
-from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
 
 #: alias → what the project says of its connections.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
-from tests.support.missing import CI
+from tests.support.backends.missing import CI
 
 T = TypeVar("T")
 

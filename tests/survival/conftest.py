@@ -9,8 +9,8 @@ import pytest
 
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
+from tests.support.backends.redis_process import RedisServer
 from tests.support.pools import Site
-from tests.support.redis_process import RedisServer
 
 
 class Clock:

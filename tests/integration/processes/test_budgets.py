@@ -19,7 +19,7 @@ from django_jobs.core.values import Done
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.transport import Transport
-from tests.support.servers import running_redis
+from tests.support.backends.servers import running_redis
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis

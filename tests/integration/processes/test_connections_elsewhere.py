@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.databases import DatabaseSite, Server, databases
-from tests.support.postgres import Postgres
+from tests.support.backends.postgres import Postgres
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres

@@ -9,7 +9,7 @@ import pytest
 
 from django_jobs.core.values import State
 from tests.integration.databases import IMPATIENT, KINDS, DatabaseSite, Server, databases
-from tests.support.postgres import Postgres
+from tests.support.backends.postgres import Postgres
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres

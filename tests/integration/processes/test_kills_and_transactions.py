@@ -12,7 +12,7 @@ import pytest
 
 from django_jobs.core.values import JobInfo
 from tests.integration.databases import DatabaseSite, Server
-from tests.support.postgres import Postgres
+from tests.support.backends.postgres import Postgres
 from tests.support.waiting import wait_until
 
 #: ms: enough for the second attempt on a slow machine; each row of the first holds its COMMIT up for as long.

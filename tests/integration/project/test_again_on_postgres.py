@@ -11,16 +11,16 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.missing import only_in_ci
-from tests.support.postgres import Postgres
+from tests.support.backends.missing import only_in_ci
+from tests.support.backends.postgres import Postgres
 
 ROOT = Path(__file__).resolve().parents[3]
 AGAIN = [
     "enqueue/test_on_commit.py",
     "enqueue/test_web_servers.py",
-    "api/test_history.py",
-    "api/test_callers.py",
-    "api/test_numbers.py",
+    "api/jobs/test_history.py",
+    "api/requests/test_callers.py",
+    "api/requests/test_numbers.py",
     "schedules/test_schedule_commands.py",
 ]
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import redis
 
-from tests.support.servers import running_redis
+from tests.support.backends.servers import running_redis
 
 psutil = pytest.importorskip("psutil", reason="measures memory")
 pytestmark = pytest.mark.redis

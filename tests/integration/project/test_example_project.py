@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.support.missing import CI
+from tests.support.backends.missing import CI
 
 SECONDS = 500
 

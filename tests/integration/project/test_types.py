@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.missing import CI
+from tests.support.backends.missing import CI
 
 PROGRAM = """
 from django_jobs import JobContext, JobHandle, job

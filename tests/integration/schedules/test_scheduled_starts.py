@@ -23,8 +23,8 @@ from django_jobs.stores.contract.store import MAX_BATCH
 from django_jobs.stores.redis import RedisStore
 from tests.integration.stand_ins import work
 from tests.integration.workers import WorkerSite
+from tests.support.backends.redis_process import RedisServer
 from tests.support.pace import Pace
-from tests.support.redis_process import RedisServer
 from tests.support.waiting import wait_until
 
 Q = "default"

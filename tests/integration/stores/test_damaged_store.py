@@ -21,9 +21,9 @@ from django_jobs.exceptions import StoreError
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
-from tests.support.corruptor import Corruptor
 from tests.support.dose import dose
-from tests.support.walking import QUEUE, Walk
+from tests.support.faults.corruptor import Corruptor
+from tests.support.faults.walking import QUEUE, Walk
 
 pytestmark = [pytest.mark.django_db, pytest.mark.redis]
 

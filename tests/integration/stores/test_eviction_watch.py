@@ -11,7 +11,7 @@ import redis
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.worker.maintenance.eviction import EvictionWatch
-from tests.support.servers import running_redis
+from tests.support.backends.servers import running_redis
 
 pytestmark = pytest.mark.redis
 

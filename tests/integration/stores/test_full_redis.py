@@ -11,7 +11,7 @@ from django_jobs.exceptions import StoreFull
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from tests.contract.acts import Q, claim, enqueue
-from tests.support.servers import running_redis
+from tests.support.backends.servers import running_redis
 
 pytestmark = pytest.mark.redis
 

@@ -16,10 +16,10 @@ import redis
 from django_jobs.exceptions import StoreMisconfigured, StoreUnavailable
 from django_jobs.stores.redis import RedisStore
 from tests.integration.workers import WorkerSite
-from tests.support.cluster import running_cluster
+from tests.support.backends.cluster import running_cluster
+from tests.support.backends.redis_process import RedisServer
 from tests.support.pace import Pace
 from tests.support.processes import send_signal
-from tests.support.redis_process import RedisServer
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis

@@ -15,8 +15,8 @@ from django_jobs.exceptions import StoreCorrupt, StoreFull, StoreMisconfigured, 
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.errors import is_passing, translate
+from tests.support.backends.servers import running_redis
 from tests.support.pace import Pace
-from tests.support.servers import running_redis
 
 
 def store_at(setting: str) -> RedisStore:

@@ -16,7 +16,7 @@ from django_jobs.stores.redis import RedisStore
 from tests.conftest import Clock
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, state_of
 from tests.docs.pages import ROOT, blocks
-from tests.support.servers import running_redis, server_program
+from tests.support.backends.servers import running_redis, server_program
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis

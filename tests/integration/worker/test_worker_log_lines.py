@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.workers import WorkerSite
+from tests.support.backends.redis_process import RedisServer
 from tests.support.pools import Pool
-from tests.support.redis_process import RedisServer
 from tests.support.waiting import wait_until
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from django_jobs.core.values import State
 from tests.integration.workers import WorkerSite
+from tests.support.backends.redis_process import RedisServer
 from tests.support.pace import Pace
 from tests.support.processes import is_alive
-from tests.support.redis_process import RedisServer
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis

@@ -1,0 +1,216 @@
+"""The whole way: HTTP in, Django's workers, other people's workers, the archive; with parts killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.backends.missing import need
+from tests.support.backends.redis_process import free_port
+
+ROOT = Path(__file__).resolve().parents[4]
+REMOTE = ROOT / "example_project" / "remote"
+#: `API_JOBS=10000` for the long run.
+JOBS = int(os.environ.get("API_JOBS", "150"))
+
+
+class Site:
+    """A web server, workers and a push worker, each a process that may be killed and started again."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self.folder = folder
+        self.web_port, self.push_port = free_port(), free_port()
+        self.url = f"http://localhost:{self.web_port}/jobs"
+        self.token = ""
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.integration.api.project",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "ignore",
+            "API_DATABASE": str(folder / "site.sqlite3"),
+            "API_STORE": store,
+            "API_NAMESPACE": f"e{uuid.uuid4().hex[:10]}",
+            "JOBS_URL": self.url,
+            "PUSH_CREDENTIALS": "jobs:sesame",
+        }
+        self.manage("migrate", "--verbosity", "0")
+        made = self.manage("jobs", "token", "create", "all", *(f"--scope={s}" for s in SCOPES), "--json")
+        self.token = json.loads(made)["token"]
+        self.environment["JOBS_TOKEN"] = self.token
+
+    def manage(self, *words: str) -> bytes:
+        return subprocess.run(
+            [sys.executable, "-m", "django", *words], env=self.environment, check=True, stdout=subprocess.PIPE, cwd=ROOT
+        ).stdout
+
+    def start(self, part: str) -> None:
+        log = (self.folder / f"{part}.log").open("ab")
+        self.running[part] = subprocess.Popen(
+            COMMANDS[part](self), env=self.environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+        )
+        log.close()
+
+    def kill(self, part: str, number: int = signal.SIGKILL) -> None:
+        process = self.running.pop(part)
+        os.killpg(process.pid, number)
+        process.wait(timeout=60)
+
+    def close(self) -> None:
+        for part in list(self.running):
+            self.kill(part)
+
+    def ask(self, method: str, path: str, body: Any = None, patience: float = 120.0) -> Any:
+        """One request, sent again while the server is away: that is what ids of the caller's are for."""
+        data = json.dumps(body if body is not None else {}).encode() if method != "GET" else None
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/{path}", data, headers, method=method)
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code != 503 or time.monotonic() > deadline:
+                        raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+
+    def until(self, what: str, true: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not true():
+            if time.monotonic() > deadline:
+                logs = "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in self.folder.glob("*.log"))
+                pytest.fail(f"{what}: not within {seconds} s: {self.ask('GET', 'v1/stats')}\n{logs}")
+            time.sleep(0.1)
+
+    def states(self) -> dict[str, int]:
+        states: dict[str, int] = self.ask("GET", "v1/stats")["states"]
+        return states
+
+
+SCOPES = ("enqueue", "read", "manage", "work")
+COMMANDS: dict[str, Callable[[Site], list[str]]] = {
+    "web": lambda site: [sys.executable, "-m", "django", "runserver", "--noreload", f"127.0.0.1:{site.web_port}"],
+    "workers": lambda site: [sys.executable, "-m", "django", "runworkers", "--processes", "1", "--threads", "4"],
+    "push": lambda site: [sys.executable, str(REMOTE / "push_worker.py"), str(site.push_port)],
+    "pull": lambda site: [str(REMOTE / "pull_worker.sh"), "pull"],
+}
+
+
+@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    if request.param == "redis":
+        store = request.getfixturevalue("redis_server")
+    else:
+        store = f"embedded:{tmp_path / 'jobs.sqlite3'}"
+    site = Site(tmp_path, store)
+    try:
+        yield site
+    finally:
+        site.close()
+
+
+@pytest.mark.accepts("K06", "K17", "K18", "K28")
+@pytest.mark.timeout(600 if JOBS < 1000 else 3600)
+def test_no_job_is_lost_when_server_workers_and_push_worker_are_killed(site: Site) -> None:
+    site.start("web")
+    site.start("workers")
+    site.start("push")
+    body = {"name": "thumbs", "queue": "push", "timeout": 4, "attempts": 50}
+    body["url"] = f"http://localhost:{site.push_port}/"
+    # Workers run already: the type is picked up by them without a restart.
+    site.ask("POST", "v1/job-types", body)
+    set_credentials(site)
+    for number in range(JOBS):
+        if number == JOBS // 3:
+            site.kill("push")
+            site.kill("web")
+            site.start("web")
+        if number == JOBS // 2:
+            site.start("push")
+        if number == JOBS * 2 // 3:
+            site.kill("workers")
+            site.start("workers")
+        site.ask("PUT", f"v1/jobs/thumbs/{number}", {"data": {"width": 4000, "height": 3000 + number}})
+    settle(site, JOBS)
+
+    seen = history(site)
+    assert Counter(seen) == {str(number): 1 for number in range(JOBS)}
+    assert site.states()["succeeded"] == JOBS
+    assert site.ask("GET", "v1/jobs/thumbs/0")["result"] == {"width": 320, "height": 240}
+
+
+def set_credentials(site: Site) -> None:
+    """Only administrators name credentials; over HTTP it cannot be done."""
+    code = "from django_jobs.models import RemoteJobType as T; T.objects.update(credentials='shop')"
+    site.manage("shell", "-c", code)
+
+
+def settle(site: Site, count: int) -> None:
+    """Wait until all have ended, however the back-off goes: what waits for its next attempt is called at once."""
+
+    def ended() -> bool:
+        states = site.states()
+        if states["retry"] and not states["queued"] and not states["running"]:
+            call_all(site)
+        return states["succeeded"] + states["dead"] == count
+
+    site.until("every job has ended", ended, 400 if JOBS < 1000 else 3000)
+    site.until("the archive has them", lambda: len(history(site)) == count, 120)
+
+
+def call_all(site: Site) -> None:
+    """What an operator does who does not want to wait for the back-off."""
+    code = (
+        "from django_jobs.stores import get_store; from django_jobs.core.values import State; s = get_store();"
+        "s.revive('push', s.ids('push', State.RETRY)[0])"
+    )
+    site.manage("shell", "-c", code)
+
+
+def history(site: Site) -> list[str]:
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = site.ask("GET", f"v1/archived-jobs?limit=100&cursor={cursor}")
+        seen += [job["id"] for job in page["jobs"]]
+        cursor = page["cursor"]
+    return seen
+
+
+@pytest.mark.accepts("K17")
+def test_a_worker_in_shell_does_jobs_and_django_leaves_them_to_it(site: Site) -> None:
+    need("curl", "jq", "sha256sum")
+    site.start("web")
+    site.start("workers")
+    site.ask("POST", "v1/job-types", {"name": "sums", "queue": "pull", "attempts": 2})
+    texts = ["abc", "", 'a "quoted" $(text)', "ä\n  two lines  ", "-n", "@file"]
+    for number, text in enumerate(texts):
+        site.ask("PUT", f"v1/jobs/sums/{number}", {"data": {"text": text}})
+    site.ask("PUT", "v1/jobs/sums/bad", {"data": "no text"})
+    site.start("pull")
+    site.until("all have ended", lambda: site.states()["succeeded"] + site.states()["dead"] == len(texts) + 1, 120)
+
+    for number, text in enumerate(texts):
+        job = site.ask("GET", f"v1/jobs/sums/{number}")
+        assert job["result"] == {"sha256": sha256(text.rstrip("\n").encode()).hexdigest()}, text
+        assert job["attempts"] == 1
+    assert "no text" in site.ask("GET", "v1/jobs/sums/bad")["error"]

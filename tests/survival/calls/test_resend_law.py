@@ -1,0 +1,138 @@
+"""Every call may be sent twice: the second has no effect and gives the same answer.  A stale token changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from django_jobs.core.values import Claim, Done
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection import scripts
+from django_jobs.stores.redis.connection.transport import Transport
+from django_jobs.stores.redis.fsck import Snapshot, fsck
+from tests.support.backends.redis_process import RedisServer
+from tests.support.dose import dose
+from tests.support.faults.dumps import difference, dump
+from tests.support.faults.walking import FAILED, QUEUE, Walk
+from tests.survival.conftest import Clock
+
+SEEDS = range(dose(5, ci=20, long=60))
+STEPS = 250
+#: Upkeep answers with the work it found: nothing is left for the second call, and nobody acts on the number.
+COUNTS_ITS_WORK = {"promote", "prune", "repair"}
+
+
+class Twice:
+    """Wraps a transport: each script runs twice with the very same arguments, and must not notice."""
+
+    def __init__(self, inner: Transport, server: RedisServer) -> None:
+        self.inner, self.client = inner, server.client()
+        self.seen: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def run(self, script: scripts.Script, keys: list[str], args: tuple[object, ...]) -> object:
+        first = self.inner.run(script, keys, args)
+        once = dump(self.client)
+        second = self.inner.run(script, keys, args)
+        changed = difference(once, dump(self.client))
+        self.seen[script.name] += 1
+        assert not changed, f"{script.name}{args!r} sent twice changed {changed!r}"
+        if script.name not in COUNTS_ITS_WORK:
+            assert first == second, f"{script.name}{args!r} answered {first!r}, then {second!r}"
+        return first
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("K06")
+def test_sent_twice_every_script_answers_the_same_and_leaves_the_same(
+    law_store: RedisStore, virtual: Clock, quiet_server: RedisServer
+) -> None:
+    twice = Twice(law_store.transport, quiet_server)
+    law_store.transport = twice
+    for seed in SEEDS:
+        twice.client.flushall()
+        walk = Walk(law_store, virtual, seed)
+        for _ in range(STEPS):
+            walk.step()
+    assert set(scripts.names()) == set(twice.seen), "the walk has not reached every script"
+    twice.client.close()
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("K02", "R14", "R15", "O15")
+def test_every_state_a_random_walk_reaches_is_sound(law_store: RedisStore, virtual: Clock) -> None:
+    for seed in SEEDS:
+        law_store.transport.client.flushall()
+        walk = Walk(law_store, virtual, seed)
+        for _ in range(STEPS):
+            walk.step()
+            problems = fsck(law_store, QUEUE)
+            problems += Snapshot(law_store, QUEUE).holdings()
+            assert not problems, f"seed {seed}, after {walk.log[-8:]}: {problems[:5]}"
+            assert law_store.faults(QUEUE) == ({}, True), f"seed {seed}, after {walk.log[-8:]}"
+
+
+def settle_in_every_way(store: RedisStore, claim: Claim) -> dict[str, object]:
+    """Each call that ends or extends an attempt, with this claim."""
+    return {
+        "complete": store.complete(QUEUE, [Done(claim, b"1")]) == [claim.id],
+        "retry": store.retry(claim, FAILED, 10) is None,
+        "snooze": not store.snooze(claim, 10),
+        "park": not store.park(claim, "digest"),
+        "bury": not store.bury(claim, FAILED),
+        "discard": not store.discard(claim, FAILED),
+        "release": store.release(QUEUE, [claim]) == [claim.id],
+        "transfer": not store.transfer(claim, "thief", 9_999),
+        "begin": not store.begin(claim),
+        "checkin": not store.checkin(claim, b'{"message":"late"}'),
+    }
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("R13", "R04")
+def test_a_stale_token_changes_no_byte(law_store: RedisStore, virtual: Clock) -> None:
+    refused = 0
+    for seed in SEEDS:
+        law_store.transport.client.flushall()
+        walk = Walk(law_store, virtual, seed)
+        for _ in range(STEPS):
+            walk.step()
+            live = {(c.id, c.token) for c in walk.held}
+            before = dump(law_store.transport.client)
+            for claim in [c for c in walk.past[-3:] if (c.id, c.token) not in live]:
+                stored = law_store.get(QUEUE, claim.id)
+                if stored is not None and stored.token == claim.token:
+                    continue  # a transferred claim keeps its token
+                answers = settle_in_every_way(law_store, claim)
+                assert all(answers.values()), f"seed {seed}: {claim} was accepted: {answers}"
+                refused += 1
+            changed = difference(before, dump(law_store.transport.client))
+            assert not changed, f"seed {seed}: stale claims changed {changed}"
+    assert refused > 50
+
+
+def kept(record: bytes) -> tuple[object, ...]:
+    """What stays whatever arguments replace those of the record."""
+    _, name, options, line, at, meta, _ = record.split(b"\n", 6)
+    controls = json.loads(line or b"{}").items()
+    changing = {"limit_key", "limit", "expires_at"}
+    return name, options, tuple(sorted((k, v) for k, v in controls if k not in changing)), at, meta
+
+
+@pytest.mark.redis
+def test_no_script_rewrites_a_payload(law_store: RedisStore, virtual: Clock) -> None:
+    """Replaced arguments are the bytes the caller sent; beside them only the limit changes, and the expiry."""
+    for seed in SEEDS:
+        law_store.transport.client.flushall()
+        walk = Walk(law_store, virtual, seed)
+        for _ in range(STEPS):
+            walk.step()
+        arguments = {record.split(b"\n", 6)[6] for record in walk.sent}
+        heads = {kept(record) for record in walk.sent}
+        for id, record in law_store.transport.client.hgetall(law_store.keys.of(QUEUE)["jobs"]).items():
+            assert kept(record) in heads, (seed, id, record)
+            assert record.split(b"\n", 6)[6] in arguments, (seed, id, record)

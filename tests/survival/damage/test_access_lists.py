@@ -1,0 +1,83 @@
+"""The Redis users of docs/howto/security.md under every verb there is, and under every command they must not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from django_jobs.core.values import State
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.redis import RedisStore
+from tests.docs.pages import ROOT, blocks
+from tests.support.backends.redis_process import RedisServer
+from tests.support.faults.walking import QUEUE, Walk
+from tests.survival.conftest import Clock
+
+USERS = ("worker", "producer", "viewer")
+
+
+@pytest.fixture
+def users(quiet_server: RedisServer) -> Iterator[None]:
+    """The three users of the document, on a server that is otherwise open to the test."""
+    quiet_server.program.need_rules_for_parts_of_commands()
+    (block,) = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
+    with quiet_server.client() as client:
+        client.flushall()
+        for line in block.code.splitlines():
+            client.execute_command(*line.split())
+        yield
+        client.execute_command("ACL", "DELUSER", *USERS)
+
+
+def store_of(server: RedisServer, user: str, clock: Clock) -> RedisStore:
+    url = f"redis://{user}:PASSWORD@127.0.0.1:{server.port}/0"
+    return RedisStore.from_setting(url, options=StoreOptions(clock=clock, history=20, dead=20, archive=True))
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+def test_a_worker_may_do_all_of_its_work(quiet_server: RedisServer, virtual: Clock) -> None:
+    store = store_of(quiet_server, "worker", virtual)
+    walk = Walk(store, virtual, seed=2)
+    for _ in range(400):
+        walk.step()
+    store.wait_for_work([QUEUE], 0.01)
+    store.describe()
+    store.update_document("schedules", {"a": 1})
+    assert store.get_document("schedules") == {"a": 1}
+    store.close()
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+@pytest.mark.parametrize(
+    "command",
+    ["FLUSHALL", "CONFIG GET *", "KEYS *", "SCRIPT FLUSH", "CLIENT KILL TYPE normal", "GET session:1", "ACL LIST",
+     "EVAL return{redis.call('GET','session:1')} 0", "SHUTDOWN NOSAVE", "DEBUG SLEEP 0", "FUNCTION LIST"],
+)  # fmt: skip
+@pytest.mark.parametrize("user", USERS)
+def test_nobody_may_touch_the_server_or_foreign_keys(quiet_server: RedisServer, user: str, command: str) -> None:
+    client = redis.Redis(port=quiet_server.port, username=user, password="PASSWORD", protocol=2)
+    with pytest.raises(redis.ResponseError, match=r"(?i)permission|noperm|acl|user executing the script"):
+        client.execute_command(*command.split())
+    client.close()
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+def test_a_viewer_sees_exactly_what_a_worker_sees(quiet_server: RedisServer, virtual: Clock) -> None:
+    worker = store_of(quiet_server, "worker", virtual)
+    walk = Walk(worker, virtual, seed=4)
+    for _ in range(200):
+        walk.step()
+    store = store_of(quiet_server, "viewer", virtual)
+    for state in State:
+        assert store.page(QUEUE, state) == worker.page(QUEUE, state)
+    assert store.stats([QUEUE]) == worker.stats([QUEUE])
+    assert store.queues() == worker.queues()
+    assert store.workers() == worker.workers()
+    assert store.series(QUEUE, 0) == worker.series(QUEUE, 0)
+    store.close()
+    worker.close()
