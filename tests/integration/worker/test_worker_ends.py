@@ -104,7 +104,7 @@ def test_one_stop_that_arrives_by_several_ways_is_one_stop(site: WorkerSite) -> 
 
     assert pool.process.wait(60) == 0
     assert site.info(id).state is State.SUCCEEDED
-    assert "told twice" not in pool.text()
+    assert "told to stop twice" not in pool.text()
 
 
 @pytest.mark.accepts("O10")

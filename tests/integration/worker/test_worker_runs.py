@@ -251,7 +251,7 @@ def test_a_quiet_worker_lives_and_claims_nothing(site: WorkerSite) -> None:
         (["--exclude-queues", "default"], "No queue is left"),
         (["--processes", "0"], "whole number from 1"),
         (["--drain-timeout", "soon"], "is not a number of seconds"),
-        (["--name", "one\ttwo"], "is no name"),
+        (["--name", "one\ttwo"], "is not a valid name"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_with_a_reason(tmp_path: Path, arguments: list[str], words: str) -> None:

@@ -218,6 +218,7 @@ UNNUMBERED = {
     "stats": "reads only; its libraries could write",
     "promote": "moves what is due",
     "prune": "forgets what is old",
+    "refusal": "takes nothing out: no member has that name",
     "repair": "looks again at what it repairs",
     "sweep": "looks again at what it drops",
     "set_aside": "looks again at the type of the key",

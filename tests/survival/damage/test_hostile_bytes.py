@@ -42,7 +42,7 @@ def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock)
     client = law_store.transport.client
     for seed in range(dose(12, ci=200, long=200)):
         client.flushall()
-        walk = Walk(law_store, virtual, seed)
+        walk = Walk(law_store, virtual, seed, damaged=True)
         corruptor = Corruptor(client, law_store.keys.of(QUEUE), seed)
         for _ in range(25):
             for act in (walk.step, walk.step, walk.step, lambda: look(law_store, QUEUE)):
