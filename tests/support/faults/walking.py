@@ -269,5 +269,6 @@ class Walk:
         self.store.find([QUEUE], f"job-{self.made}")
         self.store.sums([QUEUE], self.clock() - 600_000)
         self.store.holdings(QUEUE, "w1")
+        self.store.refusal(QUEUE)
         self.store.waiting(QUEUE, self.store.last_arrival(QUEUE))
         return self.store.publish_worker("parent", {"pid": 1}, 2_000)

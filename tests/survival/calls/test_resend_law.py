@@ -10,7 +10,7 @@ import pytest
 from django_jobs.core.values import Claim, Done
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection import scripts
-from django_jobs.stores.redis.connection.transport import Transport
+from django_jobs.stores.redis.connection.transport import Call, Transport
 from django_jobs.stores.redis.fsck import Snapshot, fsck
 from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
@@ -44,6 +44,9 @@ class Twice:
         if script.name not in COUNTS_ITS_WORK:
             assert first == second, f"{script.name}{args!r} answered {first!r}, then {second!r}"
         return first
+
+    def run_together(self, calls: list[Call]) -> list[object]:
+        return [self.run(script, list(keys), tuple(args)) for script, keys, args in calls]
 
 
 @pytest.mark.redis

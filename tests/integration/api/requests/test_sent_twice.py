@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_jobs.api.urls import api as the_api
 from django_jobs.core.values import Attempt, State
@@ -75,6 +76,8 @@ class Row:
     headers: dict[str, str] = field(default_factory=dict)
     #: makes something: 201 the first time, 200 after that.
     makes: bool = False
+    #: makes it in Django's database.
+    makes_a_row: bool = False
     #: parts of the answer that may differ: times of the answer itself, and what the first answer does not know yet.
     differs: frozenset[str] = frozenset()
 
@@ -119,7 +122,9 @@ TABLE: dict[str, Row] = {
     ),
     "GET v1/job-types": Row("v1/job-types", {"types": 1, "queued": 1, "ever enqueued": 1}, needs=World.remote),
     "GET v1/job-types/{name}": Row("v1/job-types/tests.greet"),
-    "POST v1/job-types": Row("v1/job-types", {"types": 1}, {"name": "php.new", "queue": "pull"}, makes=True),
+    "POST v1/job-types": Row(
+        "v1/job-types", {"types": 1}, {"name": "php.new", "queue": "pull"}, makes=True, makes_a_row=True
+    ),
     "GET v1/queues": Row("v1/queues"),
     "POST v1/queues/{name}/pause": Row("v1/queues/default/pause", {"paused": 1}, {"reason": "no"}),
     "POST v1/queues/{name}/resume": Row("v1/queues/default/resume", {}, {}, needs=World.paused),
@@ -157,6 +162,8 @@ def alike(answer: Any, row: Row) -> Any:
 @pytest.mark.parametrize("way", ["one after the other", "at the same moment"])
 def test_a_call_that_is_sent_again_has_the_effect_of_one(world: World, call: str, way: str) -> None:
     row, method = TABLE[call], call.split()[0]
+    if row.makes_a_row and way == "at the same moment" and connection.vendor == "sqlite":
+        pytest.skip("Threads share one connection to a database in memory; test_again_on_postgres.py has the test.")
     more = row.needs(world) or {}
 
     def send(_: int) -> tuple[int, Any]:
