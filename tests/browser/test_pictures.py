@@ -85,8 +85,10 @@ def work(store: SqliteStore, filler: Filler, chance: Any, kind: Any, *, fails: b
 
 def leave(store: SqliteStore, filler: Filler, now: int) -> None:
     """What waits, runs and is closed at this moment."""
-    store.publish_worker("web-1:4711", worker_info(started_at=now - 9 * 60 * MINUTE), 3_600_000)
-    store.publish_worker("web-2:1822", worker_info(host="web-2", started_at=now - 3 * 60 * MINUTE), 3_600_000)
+    queues = ["default", "mail", "payments", "photos", "reports", "webhooks"]
+    for name, hours in (("web-1:4711", 9), ("web-2:1822", 3)):
+        info = worker_info(host=name[:5], queues=queues, started_at=now - hours * 60 * MINUTE)
+        store.publish_worker(name, info, 3_600_000)
     for i in range(5):
         id = filler.add("shop.export_orders", [[2026], {"month": i + 1}], queue="reports")
         claim = filler.run(id, queue="reports")
