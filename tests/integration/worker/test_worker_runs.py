@@ -249,7 +249,7 @@ def test_a_quiet_worker_lives_and_claims_nothing(site: WorkerSite) -> None:
     [
         (["--queues", "nope"], "There is no queue 'nope'"),
         (["--exclude-queues", "default"], "No queue is left"),
-        (["--processes", "0"], "whole number from 1"),
+        (["--processes", "0"], "is not a whole number"),
         (["--drain-timeout", "soon"], "is not a number of seconds"),
         (["--name", "one\ttwo"], "is not a valid name"),
     ],
