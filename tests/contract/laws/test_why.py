@@ -24,7 +24,7 @@ from tests.support.console_data import worker_info
 from tests.support.dose import dose
 
 SETTINGS = settings(
-    max_examples=dose(40, quick=10, ci=200, long=1500),
+    max_examples=dose(40, quick=10, ci=100, long=1500),
     stateful_step_count=dose(50, long=100),
     deadline=None,
     suppress_health_check=list(HealthCheck),

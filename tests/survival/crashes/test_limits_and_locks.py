@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 
-JOBS = dose(600, ci=20_000, long=20_000)
+JOBS = dose(600, ci=10_000, long=20_000)
 KILLS = dose(8, ci=30, long=60)
 
 

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 #: How often a worker is told to stop at a random moment.
-STOPS = dose(10, ci=50, long=200)
+STOPS = dose(10, ci=25, long=200)
 
 
 def ready(pool: Pool) -> None:
