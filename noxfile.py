@@ -32,8 +32,11 @@ OLDEST = [
     *(f"tests/integration/{room}" for room in ("enqueue", "processes", "project", "schedules", "stores", "worker")),
     *SERVERS,
 ]
-#: A few minutes' worth: what talks to a server, and where versions of Django and redis-py differ first.
+#: A few minutes' worth: what talks to a server, and where versions of Django and redis-py differ first; nothing that
+#: measures time.
 SHORT = [
+    "-m",
+    "not timed",
     "tests/unit",
     "tests/contract",
     "tests/integration/project/test_tasks_backend.py",
