@@ -212,6 +212,12 @@ def make_sqlite_store(clock: Clock) -> Iterator[Callable[..., SqliteStore]]:
     yield make
     for store in made:
         store.close()
+    # A thread that was listening for ends may have opened a connection again before it saw that nobody waits.
+    for thread in threading.enumerate():
+        if thread.name.startswith("ends of "):
+            thread.join(5)
+    for store in made:
+        store.close()
 
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.redis] * (name == "redis")) for name in STORES])
