@@ -56,4 +56,6 @@ class Counter:
             self._numbers[i] = 0
 
 
-counter = Counter(os.environ.get("BENCH_COUNTER", Path(tempfile.gettempdir()) / "django-jobs-bench-counter"))
+counter = Counter(
+    os.environ.get("BENCH_COUNTER", Path(tempfile.gettempdir()) / f"django-jobs-bench-counter-{os.getuid()}")
+)

@@ -77,7 +77,9 @@ def _cancelled_after(handler: Handler, seconds: float) -> Handler:
             async with limit:
                 return await handler(job)
         except TimeoutError as error:
-            if not limit.expired() or not isinstance(error.__cause__, asyncio.CancelledError):
+            # An error of asyncio has no text.  In the first Pythons 3.11 it names the cancellation only as its context.
+            origin = error.__cause__ or error.__context__
+            if error.args or not limit.expired() or not isinstance(origin, asyncio.CancelledError):
                 raise
             raise TimeoutError(
                 f"The attempt ran longer than its soft_timeout of {seconds:g} s and was cancelled."
