@@ -59,7 +59,8 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             for (place, belongs), column in zip(places, scores, strict=True):
                 if column[i] is not None:
                     state, at = belongs, 0 if belongs is State.QUEUED else read_number(column[i])
-                    kept |= {id} if place == "kept" else set()
+                    if place == "kept":
+                        kept.add(id)
             if waits[i] is not None:
                 state, at = State.BLOCKED, 0
             if claims[i] is not None:
@@ -163,7 +164,8 @@ class RedisBrowsing(RedisStats, BrowsingStore):
             flat = self.transport.command(verb, names[place], offset, offset + wanted - 1, "WITHSCORES")
             some = [(_id_of(state, flat[i]), _time_of(state, flat[i + 1])) for i in range(0, len(flat), 2)]
             out += some
-            kept |= {id for id, _ in some} if place == "kept" else set()
+            if place == "kept":
+                kept.update(id for id, _ in some)
             offset = 0
             if len(out) >= limit:
                 break

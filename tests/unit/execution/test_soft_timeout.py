@@ -38,10 +38,10 @@ def test_a_coroutine_is_cancelled_and_that_is_a_failure_like_any(bench: Bench) -
         finally:
             tidied.append(True)
 
-    info = bench.run(work, soft_timeout=0.5)
+    info = bench.run(work, soft_timeout=0.05)
     (attempt,) = info.attempts
     assert (info.state, attempt.outcome, attempt.error_name) == (State.RETRY, "failed", "TimeoutError")
-    assert "soft_timeout of 0.5 s" in attempt.error
+    assert "soft_timeout of 0.05 s" in attempt.error
     assert tidied
 
 
@@ -53,7 +53,7 @@ def test_a_coroutine_that_returns_all_the_same_has_succeeded(bench: Bench) -> No
             return "what was done so far"
         return "all"
 
-    info = bench.run(work, soft_timeout=0.5)
+    info = bench.run(work, soft_timeout=0.05)
     assert (info.state, info.result) == (State.SUCCEEDED, b'"what was done so far"')
 
 
