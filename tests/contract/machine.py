@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
+
+import redis
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import rule, run_state_machine_as_test
 
 from django_jobs.core.values import (
     FINISHED,
@@ -21,6 +24,7 @@ from django_jobs.core.values import (
 )
 from django_jobs.serialization.record import encode
 from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.sqlite import SqliteStore
 from tests.contract.invariants import IDS, CheckedMachine, Q
 from tests.contract.modelled import Entry, Model
@@ -287,3 +291,23 @@ class StoreMachine(CheckedMachine):
         del found["waiter_without_limit"]
         assert set(found.values()) == {0}, found
         self._see_blocked()
+
+
+def run_on_redis(machine, settings, url):
+    """Run this machine on the Redis of that address, each example in a namespace of its own, and clear them away."""
+    namespaces = []
+
+    class RedisMachine(machine):
+        @staticmethod
+        def make(options):
+            namespaces.append(f"m{uuid.uuid4().hex[:12]}")
+            options = StoreOptions(clock=options.clock, max_crashes=options.max_crashes, namespace=namespaces[-1])
+            return RedisStore.from_setting(url, options=options)
+
+    try:
+        run_state_machine_as_test(RedisMachine, settings=settings)
+    finally:
+        with redis.Redis.from_url(url) as client:
+            for namespace in namespaces:
+                for key in client.scan_iter(match=f"{{{namespace}*", count=1000):
+                    client.delete(key)

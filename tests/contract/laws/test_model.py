@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
-import redis
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from tests.contract.machine import StoreMachine
+from tests.contract.machine import StoreMachine, run_on_redis
 from tests.support.dose import dose
 
 SETTINGS = settings(
@@ -28,19 +23,4 @@ def test_the_sqlite_store_does_as_the_model():
 
 @pytest.mark.redis
 def test_the_redis_store_does_as_the_model(redis_server):
-    namespaces = []
-
-    class RedisMachine(StoreMachine):
-        @staticmethod
-        def make(options):
-            namespaces.append(f"m{uuid.uuid4().hex[:12]}")
-            options = StoreOptions(clock=options.clock, max_crashes=options.max_crashes, namespace=namespaces[-1])
-            return RedisStore.from_setting(redis_server, options=options)
-
-    try:
-        run_state_machine_as_test(RedisMachine, settings=SETTINGS)
-    finally:
-        with redis.Redis.from_url(redis_server) as client:
-            for namespace in namespaces:
-                for key in client.scan_iter(match=f"{{{namespace}*", count=1000):
-                    client.delete(key)
+    run_on_redis(StoreMachine, SETTINGS, redis_server)

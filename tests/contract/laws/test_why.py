@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
-import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
@@ -16,10 +13,8 @@ from django_jobs.browse.why import facts_of, why
 from django_jobs.core.values import WAITING, Lane, State
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
 from tests.contract.invariants import IDS, Q
-from tests.contract.machine import DIGESTS, LEASE, StoreMachine
+from tests.contract.machine import DIGESTS, LEASE, StoreMachine, run_on_redis
 from tests.support.console_data import worker_info
 from tests.support.dose import dose
 
@@ -127,19 +122,4 @@ def test_every_job_has_a_true_answer_on_sqlite():
 
 @pytest.mark.redis
 def test_every_job_has_a_true_answer_on_redis(redis_server):
-    namespaces = []
-
-    class RedisMachine(WhyMachine):
-        @staticmethod
-        def make(options):
-            namespaces.append(f"w{uuid.uuid4().hex[:12]}")
-            options = StoreOptions(clock=options.clock, max_crashes=options.max_crashes, namespace=namespaces[-1])
-            return RedisStore.from_setting(redis_server, options=options)
-
-    try:
-        run_state_machine_as_test(RedisMachine, settings=SETTINGS)
-    finally:
-        with redis.Redis.from_url(redis_server) as client:
-            for namespace in namespaces:
-                for key in client.scan_iter(f"{{{namespace}*", 1000):
-                    client.delete(key)
+    run_on_redis(WhyMachine, SETTINGS, redis_server)
