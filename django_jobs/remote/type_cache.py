@@ -176,9 +176,9 @@ def be_told() -> None:
     _known.is_told = True
 
 
-def learn(at: float, rows: Iterable[Sequence[Any]]) -> None:
-    """Take over types from another process: the arguments of a listener, after a round trip through JSON."""
-    _known.learn(at, [RemoteType(*row) for row in rows])
+def learn(at: float, types: Iterable[Mapping[str, Any]]) -> None:
+    """Take over types from another process: what its listener was given, each type as a mapping of its fields."""
+    _known.learn(at, [RemoteType(**fields) for fields in types])
 
 
 def tell(listener: Listener) -> None:

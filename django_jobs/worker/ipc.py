@@ -1,22 +1,13 @@
-"""How parent and child exchange messages: JSON lines over a socket pair.
-
-Parent → child: {"do": "drain" | "retire" | "close" | "open"}, {"do": "ping" | "stop" | "learn" | "check" | "held", …}.
-Child → parent: {"is": "started" | "ended", …} (alone children), {"is": "pong" | "checked", …}, {"is": "retiring"},
-{"is": "learnt" | "agreed"}.  Parent → alone child: {"do": "try"} (it may run suspects) and {"do": "yield"} (it may no
-longer), which it answers with {"is": "yielded"}.  Alone child → parent: {"is": "waits", …} (it may not begin its claim
-yet), which the parent answers with {"do": "begin" | "back", …}.
-Parent → maintenance process: {"do": "spare" | "announce", …}, {"do": "retire"}.
-Maintenance process → parent: {"is": "types", …}, {"is": "alive" | "begun" | "telling" | "told"}.
-If the other end is closed, its process is gone.
+"""How the processes of one worker exchange messages: JSON lines over a socket pair between the parent and each other
+process.  If the other end is closed, its process is gone.
 """
 
 from __future__ import annotations
 
-import json
 import socket
-from collections.abc import Mapping
 from threading import Lock
-from typing import Any
+
+from django_jobs.worker.messages import Message, decode, encode
 
 #: Bytes of unread messages that a socket holds for a child that does not read: further messages are dropped.
 _BUFFER = 1 << 18
@@ -46,9 +37,9 @@ class Channel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, message: Mapping[str, Any]) -> bool:
+    def send(self, message: Message) -> bool:
         """Send one message.  False: the other end is gone or (only in the parent) does not read."""
-        data = json.dumps(message).encode() + b"\n"
+        data = encode(message)
         with self._lock:
             try:
                 if self._unsent:
@@ -61,7 +52,7 @@ class Channel:
                 return False
         return True
 
-    def receive(self) -> list[dict[str, Any]]:
+    def receive(self) -> list[Message]:
         """Return the messages that have arrived; set `is_open` to False at the end of the stream."""
         try:
             data = self._socket.recv(1 << 16)
@@ -75,7 +66,7 @@ class Channel:
             self.is_open = False
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [decode(line) for line in lines]
 
     def close(self) -> None:
         self._socket.close()

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
 from queue import SimpleQueue
 from threading import Thread
 from time import monotonic
-from typing import Any
 
 from django_jobs.events.signal_events import SignalEvent, from_words, send, to_words
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import faults_end_process
 from django_jobs.worker.ipc import Channel
+from django_jobs.worker.messages import SendSignal, SignalBegun, SignalSent
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -54,16 +53,19 @@ class SignalOutbox:
     def give(self, channel: Channel) -> None:
         """Give the maintenance process at the other end as many events as its channel has room for."""
         while self._given < min(len(self._waiting), AT_ONCE):
-            if not channel.send({"do": "announce", "signal_event": to_words(self._waiting[self._given])}):
+            if not channel.send(SendSignal(to_words(self._waiting[self._given]))):
                 break
             self._given += 1
 
-    def hear(self, word: str) -> None:
-        """Note what the maintenance process reports for the first event: "telling", then "told"."""
-        self._telling, self.moved_at = word == "telling", monotonic()
-        if self._telling:
-            self._waiting.popleft()
-            self._given -= 1
+    def begun(self) -> None:
+        """The maintenance process begins to send the first event."""
+        self._telling, self.moved_at = True, monotonic()
+        self._waiting.popleft()
+        self._given -= 1
+
+    def sent(self) -> None:
+        """The maintenance process has sent that event."""
+        self._telling, self.moved_at = False, monotonic()
 
     def maintenance_died(self) -> None:
         """The next maintenance process gets the events that this one had not begun."""
@@ -81,9 +83,9 @@ class SignalSender:
         self.since: float | None = None
         self.thread = Thread(target=self._run, name="signal sender", daemon=True)
 
-    def take(self, words: Mapping[str, Any]) -> None:
+    def take(self, message: SendSignal) -> None:
         """Send an event that came from the parent."""
-        self._signal_events.put((from_words(words), True))
+        self._signal_events.put((from_words(message.signal_event), True))
 
     def deliver(self, signal_event: SignalEvent) -> None:
         """Send an event of this process.  If too many wait, log an error and drop it."""
@@ -100,10 +102,10 @@ class SignalSender:
     def _send(self, signal_event: SignalEvent, is_parents: bool) -> None:
         self.since = monotonic()
         if is_parents:
-            self.channel.send({"is": "telling"})
+            self.channel.send(SignalBegun())
         database_connections.before_job()
         send(signal_event)
         database_connections.after_job()
         if is_parents:
-            self.channel.send({"is": "told"})
+            self.channel.send(SignalSent())
         self.since = None

@@ -24,6 +24,7 @@ from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.child.trial import Trial
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
+from django_jobs.worker.messages import EndedJob, Retiring, StartedJob
 from django_jobs.worker.os_signals import Signals
 from django_jobs.worker.retry import RetryState
 from django_jobs.worker.shared_memory import SharedMemory
@@ -48,25 +49,15 @@ class Reports:
         now, limit = monotonic(), job.options.timeout
         self._shared.may_run_until(None if limit is None else now + limit / 1000)
         self._channel.send(
-            {
-                "is": "started",
-                "queue": claim.queue,
-                "id": claim.id,
-                "token": claim.token,
-                "timeout": limit,
-                # Monotonic time is one clock for all processes of a machine.
-                "at": now,
-                "left": left,
-                "suspect": claim.suspect,
-            }
+            StartedJob(claim.queue, claim.id, claim.token, timeout=limit, at=now, left=left, suspect=claim.suspect)
         )
 
     def returned(self) -> None:
         """The job's function has returned: the time limit does not include settling, which may wait for the store."""
         self._shared.may_run_until(None)
 
-    def ended(self, claims: Sequence[Claim]) -> None:
-        self._channel.send({"is": "ended", "ids": [claim.id for claim in claims]})
+    def ended(self) -> None:
+        self._channel.send(EndedJob())
 
 
 class Parts:
@@ -130,5 +121,5 @@ class Parts:
             claimed = counted(self.claimed, "job")
             logger.info("%s has claimed %s; when they are done, it is replaced", self.name, claimed)
             self.gate.retire()
-            self.channel.send({"is": "retiring"})
+            self.channel.send(Retiring())
             self.signals.wake()

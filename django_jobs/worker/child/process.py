@@ -8,7 +8,7 @@ import select
 import sys
 from threading import Lock
 from time import monotonic, time
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django_jobs import remote
 from django_jobs.core.context import RunningJob
@@ -23,12 +23,33 @@ from django_jobs.worker.child.parts import Parts
 from django_jobs.worker.child.thread import Runner
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
+from django_jobs.worker.messages import (
+    CheckClaims,
+    ChildStatus,
+    ClaimsChecked,
+    ClaimsCompared,
+    ClaimsInStore,
+    Close,
+    Drain,
+    MayBegin,
+    MayRunSuspects,
+    Message,
+    Open,
+    Ping,
+    RemoteTypes,
+    Retire,
+    Retiring,
+    Stop,
+    TypesReceived,
+    Yielded,
+    YieldSuspects,
+)
 from django_jobs.worker.os_signals import die_with_parent
 from django_jobs.worker.shared_memory import SharedMemory
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Jobs that a pong describes at most; the admin shows no more per process.
+#: Jobs that a status describes at most; the admin shows no more per process.
 _DESCRIBED = 50
 #: Seconds between two checks whether the last job has ended, while the process waits to end or to give up suspects.
 _LEAVING_INTERVAL = 0.01
@@ -68,16 +89,16 @@ class Child(Parts):
                 self.signals.clear()
             if self.signals.stops and not self.gate.final:
                 self.gate.retire()
-                self.channel.send({"is": "retiring"})
+                self.channel.send(Retiring())
             if self.channel.fileno() in ready:
                 for message in self.channel.receive():
                     self._obey(message)
                 if not self.channel.is_open:
                     os._exit(1)  # the parent, which renews our leases, is gone
             if self.trial.yields(self.fetcher.claiming):
-                self.channel.send({"is": "yielded"})
+                self.channel.send(Yielded())
             for queue, lost in self.lease_check.settle():
-                self.channel.send({"is": "checked", "queue": queue, "lost": lost})
+                self.channel.send(ClaimsChecked(queue, lost))
             if self.gate.final and self.is_idle:
                 self.settler.telling.finish(receivers.LAST_TIME)
                 return
@@ -101,43 +122,43 @@ class Child(Parts):
             and self.settler.is_idle
         )
 
-    def _obey(self, message: dict[str, Any]) -> None:
-        match message["do"]:
-            case "drain":
+    def _obey(self, message: Message) -> None:
+        match message:
+            case Drain():
                 self.stops.everybody = True
                 self.gate.drain()
                 self.trial.give_up()
-            case "retire":
+            case Retire():
                 self.gate.retire()
-            case "close":
+            case Close():
                 self.gate.close()
-            case "open":
+            case Open():
                 self.gate.open()
-            case "stop":
-                self.stops.jobs.add((message["queue"], message["id"]))
-                self.trial.give_up(message["queue"], message["id"])
-            case "held":
-                self.agreement.told(message["held"], message["unasked"])
-                self.channel.send({"is": "agreed"})
-            case "try":
+            case Stop(queue=queue, id=id):
+                self.stops.jobs.add((queue, id))
+                self.trial.give_up(queue, id)
+            case ClaimsInStore(held=held, unasked=unasked):
+                self.agreement.told(held, unasked)
+                self.channel.send(ClaimsCompared())
+            case MayRunSuspects():
                 self.trial.may_try, self.fetcher.lane = True, Lane.ALONE
-            case "yield":
+            case YieldSuspects():
                 self.trial.must_yield, self.fetcher.lane = True, Lane.CLEAR
-            case "begin" | "back":
-                self.trial.answer(message["claim"], message["do"] == "begin")
-            case "check":
-                self.lease_check.queues.add(message["queue"])
-            case "learn":
-                remote.learn(message["at"], message["types"])
-                self.channel.send({"is": "learnt"})
-            case "ping":
-                self.channel.send(self._pong(message["serial"]))
+            case MayBegin():
+                self.trial.answer(message)
+            case CheckClaims(queue=queue):
+                self.lease_check.queues.add(queue)
+            case RemoteTypes(at=at, types=types):
+                remote.learn(at, types)
+                self.channel.send(TypesReceived())
+            case Ping(serial=serial):
+                self.channel.send(self._status(serial))
 
     def _running(self) -> list[RunningJob]:
         here = [current.running for runner in self.runners if (current := runner.current) is not None]
         return here if self.loop is None else here + list(self.loop.running.values())
 
-    def _pong(self, serial: int) -> dict[str, Any]:
+    def _status(self, serial: int) -> ChildStatus:
         now, wall = monotonic(), time()
         jobs = [
             {
@@ -154,13 +175,7 @@ class Child(Parts):
                 {"id": job.id, "name": job.name, "queue": job.queue, "since": job.claimed_ms}
                 for job in list(self.loop.running.values())[:_DESCRIBED]
             ]
-        return {
-            "is": "pong",
-            "serial": serial,
-            "idle": self.is_idle,
-            "claimed": self.claimed,
-            "jobs": jobs[:_DESCRIBED],
-        }
+        return ChildStatus(serial=serial, idle=self.is_idle, claimed=self.claimed, jobs=jobs[:_DESCRIBED])
 
 
 def run_child(

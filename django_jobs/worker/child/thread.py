@@ -132,7 +132,7 @@ class Runner:
         self.give_back()
         self.settle_done()
         if child.reports is not None:
-            child.reports.ended(claimed.claims)
+            child.reports.ended()
 
     def _may_begin(self, claim: Claim) -> bool:
         self.batch_since = inf  # the batch monitor hands back what waits for long

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
 
 from django_jobs.core.values import Claim
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.ipc import Channel
+from django_jobs.worker.messages import ClaimId, MayBegin, Waits
 
 logger = logging.getLogger("django_jobs.worker")
-
-#: Identifies one claim in messages: queue, id, token.
-Key = tuple[str, str, int]
 
 
 class Trial:
@@ -27,10 +24,9 @@ class Trial:
         self.store, self.gate, self.channel, self.wake = store, gate, channel, wake
         #: this child may run suspects; its parent has asked it to stop running them; it runs one.
         self.may_try = self.must_yield = self.is_on = False
-        #: the claim that waits until nothing else runs in this worker, and answers to it: (claim, may it begin).  None
-        #: is any claim.
-        self._waits: Key | None = None
-        self._answers = SimpleQueue[tuple[Key | None, bool]]()
+        #: the claim that waits until nothing else runs in this worker, and answers to it.  None: no claim begins.
+        self._waits: ClaimId | None = None
+        self._answers = SimpleQueue[MayBegin | None]()
 
     def admits(self) -> bool:
         """May the runner, which holds the fetch lock, run the suspect it has claimed?  False: this child lost the right
@@ -43,30 +39,31 @@ class Trial:
 
         A claim that has to wait is answered by the parent, when nothing else runs in this worker or when it has waited
         for too long, and by `give_up`."""
-        self._waits = key = (claim.queue, claim.id, claim.token)
-        self.channel.send({"is": "waits", "claim": key})
-        answer: tuple[Key | None, bool] = None, False
+        self._waits = waits = ClaimId(claim.queue, claim.id, claim.token)
+        self.channel.send(Waits(waits))
+        answer: MayBegin | None = None
         while not self.gate.draining:
             answer = self._answers.get()
-            if answer[0] in (None, key):  # else: for an earlier claim, which was given up at the same moment
+            if answer is None or answer.claim == waits:  # else: for an earlier claim, given up at the same moment
                 break
         self._waits = None
         try:
-            return answer[1] and self.store.begin(claim)
+            return answer is not None and answer.begins and self.store.begin(claim)
         except StoreError as error:
             logger.warning("Job %s cannot begin, and is handed back: %s", claim.id, error)
             return False
 
-    def answer(self, claim: Sequence[Any], begins: bool) -> None:
-        """Pass on the parent's answer to that claim (queue, id, token)."""
-        queue, id, token = claim
-        self._answers.put(((queue, id, token), begins))
+    def answer(self, message: MayBegin) -> None:
+        """Pass on the parent's answer."""
+        self._answers.put(message)
 
     def give_up(self, queue: str = "", id: str = "") -> None:
         """The job was asked to stop, or (without an id) this process begins nothing any more: do not wait longer."""
-        key = self._waits
-        if not id or (key is not None and key[:2] == (queue, id)):
-            self._answers.put((key if id else None, False))
+        waits = self._waits
+        if not id:
+            self._answers.put(None)
+        elif waits is not None and (waits.queue, waits.id) == (queue, id):
+            self._answers.put(MayBegin(waits, begins=False))
 
     def is_over(self) -> None:
         """The suspect has ended: tell the main thread."""

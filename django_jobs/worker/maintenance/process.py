@@ -21,6 +21,7 @@ from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
 from django_jobs.worker.maintenance.tasks import MaintenanceTasks, Task
+from django_jobs.worker.messages import Alive, RemoteTypes, Retire, SendSignal, SpareExpiredLeases, TaskHasRun
 from django_jobs.worker.os_signals import STOPS, die_with_parent
 from django_jobs.worker.signal_sender import SignalSender
 
@@ -48,7 +49,7 @@ class TaskThread:
 
     def _run(self) -> None:
         self._work()
-        self.channel.send({"is": "begun"})
+        self.channel.send(TaskHasRun())
         while True:
             sleep(max(self.tasks.due - monotonic(), 0.0))
             if self.retired:
@@ -86,19 +87,19 @@ class MaintenanceProcess:
             now = monotonic()
             if now - said >= SIGN:
                 said = now
-                self.channel.send({"is": "alive"})
+                self.channel.send(Alive())
             self._look_at_task_threads(now)
             if not self.retired:
                 self.tasks.step(now)
 
     def _obey(self) -> None:
         for message in self.channel.receive():
-            match message["do"]:
-                case "spare":
-                    self.tasks.spare_expired_leases(message["seconds"])
-                case "announce":
-                    self.signal_sender.take(message["signal_event"])
-                case "retire":
+            match message:
+                case SpareExpiredLeases(seconds=seconds):
+                    self.tasks.spare_expired_leases(seconds)
+                case SendSignal():
+                    self.signal_sender.take(message)
+                case Retire():
                     self._retire()
         if not self.channel.is_open:
             os._exit(1)
@@ -132,7 +133,7 @@ def run_maintenance(
             signal.signal(number, lambda number, frame: None)
         forks.guard(channel.close)
         die_with_parent(parent)
-        remote.tell(lambda at, types: channel.send({"is": "types", "at": at, "types": types}))
+        remote.tell(lambda at, types: channel.send(RemoteTypes(at, [each._asdict() for each in types])))
         MaintenanceProcess(store, config, extra_tasks, channel).serve()
     except BaseException:
         logger.critical("The maintenance process failed", exc_info=True)

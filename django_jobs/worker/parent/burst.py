@@ -45,14 +45,14 @@ class Burst:
             self._ask()
             self._claimed = None
             return False
-        pongs = [child.pong for child in children]
-        if any(pong.get("serial", 0) < self._serial for pong in pongs):
+        statuses = [child.status for child in children]
+        if any(status.serial < self._serial for status in statuses):
             return False
-        if not all(pong["idle"] for pong in pongs):
+        if not all(status.idle for status in statuses):
             self._claimed = None
             self._ask()
             return False
-        claimed = sum(pong["claimed"] for pong in pongs)
+        claimed = sum(status.claimed for status in statuses)
         if self._claimed == claimed:
             return True
         self._claimed = claimed if self._store_is_empty() else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
 from time import monotonic
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django_jobs.core.values import Lane
 from django_jobs.runtime import database_connections, forks
@@ -20,30 +20,29 @@ from django_jobs.stores.contract.store import Store
 from django_jobs.worker.child.process import run_child
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel, pair
+from django_jobs.worker.messages import (
+    CheckClaims,
+    ChildStatus,
+    ClaimId,
+    ClaimsChecked,
+    ClaimsCompared,
+    ClaimsInStore,
+    EndedJob,
+    Message,
+    Ping,
+    RemoteTypes,
+    Retire,
+    Retiring,
+    StartedJob,
+    Stop,
+    TypesReceived,
+    Waits,
+    Yielded,
+)
 from django_jobs.worker.os_signals import Signals, kill_group
 from django_jobs.worker.shared_memory import SharedMemory
 
 logger = logging.getLogger("django_jobs.worker")
-
-
-@dataclass(slots=True)
-class StartedJob:
-    """The job that an alone child has reported as started."""
-
-    queue: str
-    id: str
-    token: int
-    #: ms, or None.
-    timeout: int | None
-    #: monotonic seconds.
-    at: float
-    left: int
-    #: a whole worker, parent and children, died while it held this job.
-    suspect: bool = False
-
-    @property
-    def deadline(self) -> float | None:
-        return None if self.timeout is None else self.at + self.timeout / 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +61,8 @@ class ChildHandle:
     retiring: bool = False
     #: why the parent killed it: "" | "timeout" | "drain" | "fenced" | "killed"
     killed_for: str = ""
-    pong: dict[str, Any] = field(default_factory=dict)
+    #: its last answer to a ping.
+    status: ChildStatus = field(default_factory=ChildStatus)
     #: since when it has not answered a ping (monotonic); None while no ping is unanswered.
     pinged_at: float | None = None
     #: it did not answer for so long that the jobs it had not begun were taken back (see frozen.py).
@@ -73,34 +73,34 @@ class ChildHandle:
     listens: bool = True
     #: it has confirmed that it runs no suspects and will claim none.
     has_yielded: bool = False
-    #: the claim (queue, id, token) that it will not begin before we answer.
-    waits: list[Any] | None = None
+    #: the claim that it will not begin before we answer.
+    waits: ClaimId | None = None
     #: it has compared the store's last list of its claims with its own.
     agrees: bool = True
 
     def read(self) -> None:
         """Read the child's messages and update this object."""
         for message in self.channel.receive():
-            match message.pop("is"):
-                case "started":
-                    self.job = StartedJob(**message)
-                case "waits":
-                    self.waits = message["claim"]
-                case "ended":
+            match message:
+                case StartedJob():
+                    self.job = message
+                case Waits(claim=claim):
+                    self.waits = claim
+                case EndedJob():
                     self.job, self.waits, self.idle_since = None, None, monotonic()
-                case "retiring":
+                case Retiring():
                     self.retiring = True
-                case "checked":
-                    self.in_doubt.discard(message["queue"])
-                    if message["lost"]:
-                        self.has_lost(message["lost"])
-                case "agreed":
+                case ClaimsChecked(queue=queue, lost=lost):
+                    self.in_doubt.discard(queue)
+                    if lost:
+                        self.has_lost(lost)
+                case ClaimsCompared():
                     self.agrees = True
-                case "pong":
-                    self.pong, self.pinged_at = message, None
-                case "learnt":
+                case ChildStatus():
+                    self.status, self.pinged_at = message, None
+                case TypesReceived():
                     self.listens = True
-                case "yielded":
+                case Yielded():
                     self.has_yielded = True
 
     def job_is_over_time(self, now: float) -> bool:
@@ -111,18 +111,18 @@ class ChildHandle:
         """Tell it to check whether its claims are still valid.  Not twice: it may be frozen and read nothing."""
         if queue not in self.in_doubt:
             self.in_doubt.add(queue)
-            self.tell("check", queue=queue)
+            self.tell(CheckClaims(queue))
 
     def end_attempt(self, queue: str, id: str, token: int) -> None:
         """A person killed the job: kill the process.  Its other jobs are handed back and run again, uncharged.
         Do nothing if the attempt is known to have ended (alone children only)."""
         self.read()
-        job = self.job
-        if self.lane is Lane.SHARED or (job is not None and (job.queue, job.id, job.token) == (queue, id, token)):
+        claim, job = ClaimId(queue, id, token), self.job
+        if self.lane is Lane.SHARED or (job is not None and ClaimId(job.queue, job.id, job.token) == claim):
             logger.warning("Job %s was killed by a user: its process %s is ended", id, self.name)
             self.kill("killed")
-        elif self.waits == [queue, id, token]:
-            self.tell("stop", queue=queue, id=id)
+        elif self.waits == claim:
+            self.tell(Stop(queue, id))
 
     def has_lost(self, ids: Sequence[str]) -> None:
         """Other workers may run these jobs now: kill the process.  Its other jobs are handed back."""
@@ -133,29 +133,29 @@ class ChildHandle:
         """Ask it what it is doing."""
         if self.pinged_at is None:
             self.pinged_at = monotonic()
-        self.tell("ping", serial=serial)
+        self.tell(Ping(serial))
 
-    def tell(self, what: str, **more: Any) -> None:
-        self.channel.send({"do": what, **more})
+    def tell(self, message: Message) -> None:
+        self.channel.send(message)
 
-    def learn(self, at: float, types: list[list[Any]]) -> None:
+    def learn(self, types: RemoteTypes) -> None:
         """Send the remote job types, unless the last ones are unconfirmed: the channel of a frozen child must keep room
         for the message that tells it to end."""
         if self.listens:
             self.listens = False
-            self.tell("learn", at=at, types=types)
+            self.tell(types)
 
     def hold(self, held: Mapping[str, Mapping[int, int]], unasked: Sequence[str]) -> None:
         """Send what the store has for it (queue → token → number of claims), unless the last such message is
         unconfirmed."""
         if self.agrees:
             self.agrees = False
-            self.tell("held", held=held, unasked=unasked)
+            self.tell(ClaimsInStore(held, unasked))
 
     def retire(self) -> None:
         """Tell it to take no more jobs, and to end when its running jobs have ended."""
         self.retiring = True
-        self.tell("retire")
+        self.tell(Retire())
 
     def kill(self, reason: str) -> None:
         """SIGKILL it and the processes its jobs have started.  Its jobs are dealt with when it is reaped."""
@@ -185,7 +185,7 @@ class ChildProcesses:
         self.closed: frozenset[str] = frozenset()
         #: process id → our end of the channel, for every living process that was forked here.
         self._channels: dict[int, Channel] = {}
-        #: number of the last ping; a pong with this number was sent after it.
+        #: number of the last ping; a status with this number was sent after it.
         self.serial = 0
 
     def __iter__(self) -> Iterator[ChildHandle]:

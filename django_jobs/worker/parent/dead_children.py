@@ -20,7 +20,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.execution.settle import end, failed_elsewhere
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.parent.children import StartedJob
+from django_jobs.worker.messages import StartedJob
 from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")

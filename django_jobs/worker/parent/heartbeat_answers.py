@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django_jobs.core.values import Killed, Lane, State
 from django_jobs.stores.contract.store import Store
+from django_jobs.worker.messages import Stop
 from django_jobs.worker.parent.children import ChildProcesses
 
 
@@ -21,7 +22,7 @@ class Told:
             if isinstance(job_id, Killed):
                 child.end_attempt(queue, job_id, job_id.token)
             else:
-                child.tell("stop", queue=queue, id=job_id)
+                child.tell(Stop(queue, job_id))
 
     def holds_nothing(self, worker: str, queue: str, asked_at: float) -> None:
         """The worker was stopped, or cut off without noticing, for longer than a lease: find jobs whose claims were

@@ -7,13 +7,20 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from time import monotonic
-from typing import Any
 
 from django_jobs import remote
 from django_jobs.events.signal_events import SignalEvent
 from django_jobs.worker.ipc import Channel
 from django_jobs.worker.maintenance.process import STUCK, run_maintenance
 from django_jobs.worker.maintenance.tasks import Task
+from django_jobs.worker.messages import (
+    RemoteTypes,
+    Retire,
+    SignalBegun,
+    SignalSent,
+    SpareExpiredLeases,
+    TaskHasRun,
+)
 from django_jobs.worker.os_signals import kill
 from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.retry import RetryState
@@ -66,20 +73,22 @@ class MaintenanceMonitor:
             return
         for message in self.channel.receive():
             self._heard = monotonic()
-            match message["is"]:
-                case "begun":
+            match message:
+                case TaskHasRun():
                     self.begun += 1
-                case "types":
-                    self._pass_on(message["at"], message["types"])
-                case "telling" | "told" as word:
-                    self.signal_outbox.hear(word)
+                case RemoteTypes():
+                    self._pass_on(message)
+                case SignalBegun():
+                    self.signal_outbox.begun()
+                case SignalSent():
+                    self.signal_outbox.sent()
         self.signal_outbox.give(self.channel)
 
-    def _pass_on(self, at: float, types: list[list[Any]]) -> None:
+    def _pass_on(self, types: RemoteTypes) -> None:
         """Pass remote job types on to the living children, and keep them for children that are forked later."""
-        remote.learn(at, types)
+        remote.learn(types.at, types.types)
         for child in self.child_processes:
-            child.learn(at, types)
+            child.learn(types)
 
     def fileno(self) -> int | None:
         """Return the file descriptor that has its messages; None if there is none."""
@@ -103,13 +112,13 @@ class MaintenanceMonitor:
         """Have no expired leases recovered for that many seconds."""
         self._spare_until = max(self._spare_until, monotonic() + seconds)
         if self.channel is not None:
-            self.channel.send({"do": "spare", "seconds": seconds})
+            self.channel.send(SpareExpiredLeases(seconds))
 
     def retire(self) -> None:
         """The worker stops: from now on, only send the signals about jobs that die."""
         self._retired = True
         if self.channel is not None:
-            self.channel.send({"do": "retire"})
+            self.channel.send(Retire())
 
     def end(self) -> None:
         """Kill it now: its tasks may be interrupted anywhere."""
@@ -138,7 +147,7 @@ class MaintenanceMonitor:
         if self._retired:
             self.retire()
         if (rest := self._spare_until - monotonic()) > 0:
-            self.channel.send({"do": "spare", "seconds": rest})
+            self.channel.send(SpareExpiredLeases(rest))
 
     def _died(self, status: int, now: float) -> None:
         # Its last messages: they say which signals it has begun to send.

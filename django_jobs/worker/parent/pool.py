@@ -10,6 +10,7 @@ from time import monotonic
 from django_jobs.core.values import Lane
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
+from django_jobs.worker.messages import Close
 from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.parent.dead_children import DeadChildren
 from django_jobs.worker.retry import RetryState
@@ -89,7 +90,7 @@ class ChildPool:
             return False
         self._no_room.worked()
         if self.quiet:
-            child.tell("close")
+            child.tell(Close())
         return True
 
     def reap(self, now: float) -> None:

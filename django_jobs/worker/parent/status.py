@@ -44,15 +44,14 @@ class WorkerStatus:
         self._is_new = True
         children = []
         for child in self.child_processes:
-            jobs = child.pong.get("jobs", [])
             children.append(
                 {
                     "name": child.name,
                     "pid": child.pid,
                     "lane": child.lane.value,
                     "memory": child.memory(),
-                    "claimed": child.pong.get("claimed", 0),
-                    "jobs": jobs,
+                    "claimed": child.status.claimed,
+                    "jobs": child.status.jobs,
                 }
             )
         self.child_processes.ping()

@@ -22,6 +22,7 @@ from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.maintenance.tasks import Task
+from django_jobs.worker.messages import Close, Drain, Message, Open
 from django_jobs.worker.os_signals import Signals
 from django_jobs.worker.parent import reload
 from django_jobs.worker.parent.alarm import Alarm
@@ -202,7 +203,7 @@ class Supervisor:
         self.maintenance.retire()
         for child in self.child_processes:
             child.retiring = True
-            child.tell("drain")
+            child.tell(Drain())
 
     def _give_up(self) -> None:
         logger.critical("Worker processes of %s die as soon as they start: the worker gives up", self.name)
@@ -235,7 +236,7 @@ class Supervisor:
             self.maintenance.spare_expired_leases(heartbeat.interval)
         if was_out and not heartbeat.retry_state.is_on and self.child_pool.fenced:
             self.child_pool.fenced = False
-            self._tell_all("close" if self.child_pool.quiet or self.child_pool.reserved else "open")
+            self._tell_all(Close() if self.child_pool.quiet or self.child_pool.reserved else Open())
         if heartbeat.should_fence:
             self._fence()
         # Without --burst the worker waits for the store and runs nothing.  With --burst its caller waits for its end.
@@ -249,7 +250,7 @@ class Supervisor:
         if not self.child_pool.fenced:
             self.child_pool.fenced = True
             logger.error("Worker %s cannot renew its leases: its jobs are ended, and it waits for the store", self.name)
-            self._tell_all("close")
+            self._tell_all(Close())
         for child in self.child_processes:
             if child.lane is Lane.ALONE or self.heartbeat.has_lost_leases:
                 child.kill("fenced")
@@ -272,13 +273,13 @@ class Supervisor:
             case "quiet":
                 self.child_pool.quiet = True
                 self.worker_status.state = "quiet"
-                self._tell_all("close")
+                self._tell_all(Close())
             case _:
                 logger.warning("Worker %s does not know the command %r", self.name, word)
 
-    def _tell_all(self, what: str) -> None:
+    def _tell_all(self, message: Message) -> None:
         for child in self.child_processes:
-            child.tell(what)
+            child.tell(message)
 
     def _burst_may_end(self, now: float) -> bool:
         """False while jobs of dead children are not settled, a maintenance task has not run once, or signal receivers

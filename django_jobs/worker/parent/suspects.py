@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 from math import inf
-from typing import Any
 
 from django_jobs.core.values import Lane
+from django_jobs.worker.messages import ClaimId, Close, MayBegin, MayRunSuspects, Open, YieldSuspects
 from django_jobs.worker.parent.children import ChildHandle
 from django_jobs.worker.parent.pool import ChildPool
 
@@ -42,7 +42,7 @@ class Suspects:
         self._holder: ChildHandle | None = None
         self._wanted_back = False
         #: the claim that waits for its turn or has begun alone; since when, and may it begin.
-        self._claim: list[Any] | None = None
+        self._claim: ClaimId | None = None
         self._since, self._has_begun = 0.0, False
         #: number and time of the last ping to all children.
         self._serial, self._asked_at = 0, -inf
@@ -82,11 +82,11 @@ class Suspects:
             # An idle child, or the one whose job started last: most jobs are short.
             self._holder = child = max(others, key=lambda child: child.job.at if child.job else float("inf"))
             self._wanted_back = child.has_yielded = False
-            child.tell("try")
+            child.tell(MayRunSuspects())
 
     def _take_back(self, holder: ChildHandle) -> None:
         self._wanted_back = True
-        holder.tell("yield")
+        holder.tell(YieldSuspects())
 
     # -- the last crash ----------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Suspects:
             self._claim, self._since, self._has_begun = holder.waits, now, False
             self.child_pool.reserved = True
             text = "Job %s was lost with several workers: %s runs nothing else until it has ended"
-            logger.warning(text, self._claim[1] if self._claim else "", self.child_processes.name)
+            logger.warning(text, self._claim.id if self._claim else "", self.child_processes.name)
             self._ask(holder, now)
         elif not self._has_begun:
             if self._nothing_else_runs(holder, now):
@@ -117,10 +117,10 @@ class Suspects:
 
     def _nothing_else_runs(self, holder: ChildHandle, now: float) -> bool:
         """A closed child that has answered once that it runs nothing will not run anything."""
-        pongs = [child.pong for child in self.child_processes if child is not holder]
-        if any(pong.get("serial", 0) < self._serial for pong in pongs):
+        statuses = [child.status for child in self.child_processes if child is not holder]
+        if any(status.serial < self._serial for status in statuses):
             return False
-        if all(pong["idle"] for pong in pongs):
+        if all(status.idle for status in statuses):
             return True
         if now - self._asked_at >= self._interval(now):
             self._ask(holder, now)
@@ -129,16 +129,20 @@ class Suspects:
     def _ask(self, holder: ChildHandle, now: float) -> None:
         for child in self.child_processes:
             if child is not holder:
-                child.tell("close")  # each time: a child that does not read its messages misses some
+                child.tell(Close())  # each time: a child that does not read its messages misses some
         self.child_processes.ping()
         self._serial, self._asked_at = self.child_processes.serial, now
 
     def _begin(self, holder: ChildHandle) -> None:
         self._has_begun = True
-        holder.tell("begin", claim=self._claim)
+        self._answer(holder, begins=True)
+
+    def _answer(self, holder: ChildHandle, *, begins: bool) -> None:
+        if self._claim is not None:
+            holder.tell(MayBegin(self._claim, begins=begins))
 
     def _lose_patience(self, holder: ChildHandle, now: float) -> None:
-        id = holder.waits[1] if holder.waits else ""
+        id = holder.waits.id if holder.waits else ""
         logger.warning(
             "Job %s has waited %.0f s for the other jobs of %s", id, self._patience, self.child_processes.name
         )
@@ -148,7 +152,7 @@ class Suspects:
         self._patience *= 2
         self._rests_until = now + REST
         self._take_back(holder)
-        holder.tell("back", claim=self._claim)
+        self._answer(holder, begins=False)
         holder.waits = None
         self._go_on()
 
@@ -159,4 +163,4 @@ class Suspects:
             self.child_pool.reserved = False
             if not (self.child_pool.quiet or self.child_pool.fenced):
                 for child in self.child_processes:
-                    child.tell("open")
+                    child.tell(Open())

@@ -15,6 +15,7 @@ from django_jobs.remote.type_cache import MISSED, MOST_MISSED, Known
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.ipc import pair
+from django_jobs.worker.messages import RemoteTypes, TypesReceived
 from django_jobs.worker.parent.children import ChildHandle
 from django_jobs.worker.shared_memory import SharedMemory
 from tests.conftest import Seconds
@@ -99,12 +100,12 @@ def test_a_child_that_does_not_listen_is_not_told_again_until_it_does() -> None:
     """What it is told when it has to end must find room in its channel."""
     ours, theirs = pair()
     child = ChildHandle("w", Lane.SHARED, 0, ours, SharedMemory([], 0))
-    child.learn(1.0, [list(PUSHED)])
-    child.learn(2.0, [])
-    assert [message["at"] for message in theirs.receive()] == [1.0]
-    theirs.send({"is": "learnt"})
+    child.learn(RemoteTypes(1.0, [PUSHED._asdict()]))
+    child.learn(RemoteTypes(2.0, []))
+    assert theirs.receive() == [RemoteTypes(1.0, [PUSHED._asdict()])]
+    theirs.send(TypesReceived())
     child.read()
-    child.learn(3.0, [])
-    assert [message["at"] for message in theirs.receive()] == [3.0]
+    child.learn(RemoteTypes(3.0, []))
+    assert theirs.receive() == [RemoteTypes(3.0, [])]
     for end in (ours, theirs):
         end.close()

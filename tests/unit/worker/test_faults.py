@@ -26,7 +26,8 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance.tasks import RECONCILE, MaintenanceTasks
-from django_jobs.worker.parent.children import ChildHandle, StartedJob
+from django_jobs.worker.messages import StartedJob
+from django_jobs.worker.parent.children import ChildHandle
 from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.supervisor import Supervisor
 from django_jobs.worker.shared_memory import SharedMemory

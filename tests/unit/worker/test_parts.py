@@ -22,6 +22,18 @@ from django_jobs.worker.child.queue_selector import BatchSizer
 from django_jobs.worker.child.settler import Settler, calls_of
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance.tasks import MaintenanceTasks
+from django_jobs.worker.messages import (
+    ChildStatus,
+    ClaimId,
+    ClaimsChecked,
+    ClaimsInStore,
+    Drain,
+    MayBegin,
+    StartedJob,
+    Waits,
+    decode,
+    encode,
+)
 from tests.support.waiting import wait_until
 
 # -- the batch monitor -------------------------------------------------------------------
@@ -234,33 +246,47 @@ def test_a_full_batch_of_recoveries_is_followed_by_the_next_at_once() -> None:
 def test_messages_arrive_whole_and_the_end_of_a_process_is_seen() -> None:
     parent, child = pair()
     for n in range(50):
-        assert child.send({"is": "started", "n": n, "text": "x" * 1000})
-    got: list[dict[str, Any]] = []
+        assert child.send(ClaimsChecked("x" * 1000, [str(n)]))
+    got: list[Any] = []
     while not parent.is_dry:
         got += parent.receive()
-    assert [message["n"] for message in got] == list(range(50))
+    assert got == [ClaimsChecked("x" * 1000, [str(n)]) for n in range(50)]
 
     child.close()
     assert parent.receive() == []
     assert not parent.is_open
-    assert not parent.send({"do": "drain"})
+    assert not parent.send(Drain())
     parent.close()
 
 
 def test_a_parent_never_waits_for_a_child_that_does_not_read() -> None:
     parent, child = pair()
-    sent = [parent.send({"do": "ping", "serial": n, "text": "x" * 10_000}) for n in range(500)]
+    sent = [parent.send(ChildStatus(n, jobs=[{"id": "x" * 10_000}])) for n in range(500)]
 
     assert sent[0] is True
     assert sent[-1] is False
     # What did get through can be read, and once there is room so can what follows.
-    got: list[dict[str, Any]] = []
-    while not got or got[-1]["serial"] < 500:
+    got: list[Any] = []
+    while not got or got[-1].serial < 500:
         got += child.receive()
-        parent.send({"do": "ping", "serial": 500 + len(got)})
-    assert [message["serial"] for message in got if message["serial"] < 500] == [n for n, ok in enumerate(sent) if ok]
+        parent.send(ChildStatus(500 + len(got)))
+    assert [message.serial for message in got if message.serial < 500] == [n for n, ok in enumerate(sent) if ok]
     parent.close()
     child.close()
+
+
+def test_a_message_comes_out_as_it_went_in() -> None:
+    """Messages may hold other messages' parts; names of queues and jobs never look like a message."""
+    claim = ClaimId("q", "a", 7)
+    for message in (
+        Drain(),
+        Waits(claim),
+        MayBegin(claim, begins=False),
+        StartedJob("q", "a", 7, None, 1.5, 0, suspect=True),
+        ChildStatus(3, idle=True, claimed=2, jobs=[{"id": "a", "name": "shop.pay", "queue": "q", "since": 4}]),
+        ClaimsInStore({"_": {"7": 2}, "Drain": {}}, ["other"]),
+    ):
+        assert decode(encode(message)) == message
 
 
 def test_long_results_are_told_in_several_calls() -> None:

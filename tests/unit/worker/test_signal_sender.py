@@ -9,6 +9,7 @@ import pytest
 
 from django_jobs.events.signal_events import SignalEvent, from_words, to_words
 from django_jobs.worker import signal_sender
+from django_jobs.worker.messages import SendSignal
 from django_jobs.worker.signal_sender import SignalOutbox
 
 
@@ -18,10 +19,10 @@ class Line:
     def __init__(self, room: int = 100) -> None:
         self.room, self.ids = room, []  # type: ignore[var-annotated]
 
-    def send(self, message: dict[str, Any]) -> bool:
+    def send(self, message: SendSignal) -> bool:
         if len(self.ids) >= self.room:
             return False
-        self.ids.append(message["signal_event"]["id"])
+        self.ids.append(message.signal_event["id"])
         return True
 
 
@@ -42,7 +43,7 @@ def test_notices_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch
     waiting.give(line)  # type: ignore[arg-type]
     waiting.give(line)  # type: ignore[arg-type]
     assert line.ids == ["a", "b"]
-    waiting.hear("telling")
+    waiting.begun()
     waiting.give(line)  # type: ignore[arg-type]
     assert line.ids == ["a", "b", "c"]
 
@@ -57,15 +58,16 @@ def test_notices_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch
 def test_what_a_dead_clerk_had_not_begun_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, next_maintenance = signal_outbox("a", "b", "c"), Line()
     waiting.give(Line())  # type: ignore[arg-type]
-    for word in ("telling", "told", "telling"):
-        waiting.hear(word)
+    waiting.begun()
+    waiting.sent()
+    waiting.begun()
     waiting.maintenance_died()
     assert waiting
     waiting.give(next_maintenance)  # type: ignore[arg-type]
     assert next_maintenance.ids == ["c"]
-    waiting.hear("telling")
+    waiting.begun()
     assert waiting, "it is being told"
-    waiting.hear("told")
+    waiting.sent()
     assert not waiting
 
 

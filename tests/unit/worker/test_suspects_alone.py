@@ -15,12 +15,19 @@ from django_jobs.worker.child.trial import Trial
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import Channel, pair
+from django_jobs.worker.messages import ChildStatus, ClaimId, EndedJob, MayBegin, Message, Ping, Waits, Yielded
 from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
 from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.suspects import LONGEST, PATIENCE, REST, Suspects
 from django_jobs.worker.shared_memory import SharedMemory
 
-KEY = ["q", "a", 7]
+KEY = ClaimId("q", "a", 7)
+
+
+def _word(message: Message) -> str:
+    if isinstance(message, MayBegin):
+        return "begin" if message.begins else "back"
+    return type(message).__name__
 
 
 class Worker:
@@ -39,7 +46,7 @@ class Worker:
         self["other"].retiring = True  # so that the right goes to the third
         self.step()
         self["other"].retiring = False
-        assert self.told("tries") == ["try"]
+        assert self.told("tries") == ["MayRunSuspects"]
 
     def __getitem__(self, name: str) -> ChildHandle:
         return next(child for child in self.processes if child.name == name)
@@ -49,20 +56,20 @@ class Worker:
         self.suspects.step(self.now)
 
     def told(self, name: str) -> list[str]:
-        self[name].tell("nothing")  # or there would be nothing to receive
-        return [m["do"] for m in self.ends[name].receive() if m["do"] not in {"nothing", "ping"}]
+        self[name].tell(Ping(0))  # or there would be nothing to receive
+        return [_word(message) for message in self.ends[name].receive() if not isinstance(message, Ping)]
 
-    def say(self, name: str, **message: Any) -> None:
+    def say(self, name: str, message: Message) -> None:
         self.ends[name].send(message)
         self[name].read()
 
     def wait(self) -> None:
         """The child that may run suspects has a claim that waits."""
-        self.say("tries", **{"is": "waits", "claim": KEY})
+        self.say("tries", Waits(KEY))
         self.step()
 
     def pong(self, name: str, *, idle: bool) -> None:
-        self.say(name, **{"is": "pong", "serial": self.processes.serial, "idle": idle, "claimed": 0, "jobs": []})
+        self.say(name, ChildStatus(self.processes.serial, idle=idle))
 
 
 @pytest.fixture
@@ -80,7 +87,7 @@ def test_it_begins_when_every_other_child_runs_nothing(worker: Worker, monkeypat
     worker.pong("shared", idle=True)
     worker.pong("other", idle=True)
     worker.wait()
-    assert [worker.told(name) for name in ("shared", "other", "tries")] == [["close"], ["close"], []]
+    assert [worker.told(name) for name in ("shared", "other", "tries")] == [["Close"], ["Close"], []]
     worker.step()
     assert worker.told("tries") == [], "they said so before they were closed"
     worker.pong("shared", idle=True)
@@ -96,9 +103,9 @@ def test_it_begins_when_every_other_child_runs_nothing(worker: Worker, monkeypat
     [worker.told(name) for name in ("shared", "other")]
     worker.step(10 * LONGEST)
     assert [worker.told(name) for name in ("shared", "other", "tries")] == [[], [], []], "for as long as it runs"
-    worker.say("tries", **{"is": "ended", "ids": ["a"]})
+    worker.say("tries", EndedJob())
     worker.step()
-    assert [worker.told(name) for name in ("shared", "other")] == [["open"], ["open"]]
+    assert [worker.told(name) for name in ("shared", "other")] == [["Open"], ["Open"]]
 
 
 def test_if_its_process_dies_the_others_go_on(worker: Worker) -> None:
@@ -106,7 +113,7 @@ def test_if_its_process_dies_the_others_go_on(worker: Worker) -> None:
     worker.told("shared")
     worker.processes.children.pop(worker["tries"].pid).channel.close()
     worker.step()
-    assert worker.told("shared") == ["open"]
+    assert worker.told("shared") == ["Open"]
     assert not worker.pool.reserved
 
 
@@ -115,7 +122,7 @@ def test_if_its_process_is_frozen_before_it_began_the_others_go_on(worker: Worke
     worker.told("shared")
     worker["tries"].is_frozen = True
     worker.step()
-    assert worker.told("shared") == ["open"]
+    assert worker.told("shared") == ["Open"]
 
 
 @pytest.mark.parametrize("why", ["quiet", "fenced"])
@@ -123,7 +130,7 @@ def test_what_is_closed_for_another_reason_stays_closed(worker: Worker, why: str
     worker.wait()
     worker.told("shared")
     setattr(worker.pool, why, True)
-    worker.say("tries", **{"is": "ended", "ids": ["a"]})
+    worker.say("tries", EndedJob())
     worker.step()
     assert worker.told("shared") == []
 
@@ -131,32 +138,32 @@ def test_what_is_closed_for_another_reason_stays_closed(worker: Worker, why: str
 def test_who_waits_in_vain_gives_it_away_for_a_while(worker: Worker) -> None:
     worker.wait()
     worker.step(PATIENCE)
-    assert worker.told("tries") == ["yield", "back", "open"], "in this order, or it could claim the job again"
-    assert worker.told("shared") == ["close", "open"]
-    worker.say("tries", **{"is": "ended", "ids": ["a"]})
-    worker.say("tries", **{"is": "yielded"})
+    assert worker.told("tries") == ["YieldSuspects", "back", "Open"], "in this order, or it could claim the job again"
+    assert worker.told("shared") == ["Close", "Open"]
+    worker.say("tries", EndedJob())
+    worker.say("tries", Yielded())
     worker.step()
     worker.step(REST - 0.1)
-    assert (worker.told("tries"), worker.told("other")) == ([], ["close", "open"])
+    assert (worker.told("tries"), worker.told("other")) == ([], ["Close", "Open"])
     worker.step(0.1)
-    assert [*worker.told("tries"), *worker.told("other")] == ["try"]
+    assert [*worker.told("tries"), *worker.told("other")] == ["MayRunSuspects"]
 
 
 def test_in_a_worker_that_is_never_idle_it_begins_after_an_hour(worker: Worker) -> None:
     began = worker.now
     name = "tries"
     for token in range(100):
-        worker.say(name, **{"is": "waits", "claim": ["q", "a", token]})
+        worker.say(name, Waits(ClaimId("q", "a", token)))
         worker.step()
         while not worker.told(name):
             worker.step(PATIENCE / 2)
         if worker.suspects.due(worker.now) == float("inf") and worker.pool.reserved:
             break
-        worker.say(name, **{"is": "ended", "ids": ["a"]})
-        worker.say(name, **{"is": "yielded"})
+        worker.say(name, EndedJob())
+        worker.say(name, Yielded())
         worker.step()
         worker.step(REST)
-        name = next(name for name in ("tries", "other") if "try" in worker.told(name))
+        name = next(name for name in ("tries", "other") if "MayRunSuspects" in worker.told(name))
     assert worker.now - began <= 3600 + 300
 
 
@@ -166,7 +173,7 @@ def test_a_person_who_kills_it_ends_the_wait(worker: Worker, monkeypatch: pytest
     worker["tries"].end_attempt("q", "a", 6)
     assert worker.told("tries") == [], "another attempt"
     worker["tries"].end_attempt("q", "a", 7)
-    assert worker.told("tries") == ["stop"]
+    assert worker.told("tries") == ["Stop"]
 
 
 class Store:
@@ -196,20 +203,20 @@ CLAIM = Claim("a", "q", 7, b"", suspect=True, has_to_wait=True)
 def test_it_begins_when_the_store_says_so(channels: tuple[Channel, Channel], answer: bool | None, begins: bool) -> None:
     store: Any = Store(answer)
     trial = Trial(store, Gate(), channels[1], lambda: None)
-    trial.answer(["q", "a", 6], False)  # for an earlier claim of the same job
-    trial.answer(KEY, True)
+    trial.answer(MayBegin(ClaimId("q", "a", 6), begins=False))  # for an earlier claim of the same job
+    trial.answer(MayBegin(KEY, begins=True))
     assert trial.may_begin(CLAIM) is begins
-    assert channels[0].receive() == [{"is": "waits", "claim": KEY}]
+    assert channels[0].receive() == [Waits(KEY)]
 
 
 def test_it_goes_back_when_it_is_given_back_and_when_the_worker_stops(channels: tuple[Channel, Channel]) -> None:
     store: Any = Store()
     gate = Gate()
     trial = Trial(store, gate, channels[1], lambda: None)
-    trial.answer(KEY, False)
+    trial.answer(MayBegin(KEY, begins=False))
     assert not trial.may_begin(CLAIM)
     trial.give_up("q", "a")  # nothing waits: this is about another attempt
-    trial.answer(KEY, True)
+    trial.answer(MayBegin(KEY, begins=True))
     assert trial.may_begin(CLAIM)
     gate.drain()
     trial.give_up()
