@@ -44,19 +44,21 @@ class RedisStanding(RedisPart, BrowsingStore):
             return found._replace(state=State.BLOCKED, blocked_by=kind, stopping=_holder_in(stop))
         if shared is not None or alone is not None:
             place, score = ("queued", shared) if shared is not None else ("alone", alone)
-            return self._in_lane(found, names[place], place, float(score))
+            return self._in_lane(found, id, names[place], place, float(score))
         return found
 
-    def _in_lane(self, found: Standing, key: str, place: str, score: float) -> Standing:
+    def _in_lane(self, found: Standing, id: str, key: str, place: str, score: float) -> Standing:
         suspect = score < 0 and place == "alone"
         base = -SUSPECT if suspect else 0
         first = base + int((score - base) // STEP) * STEP  # the first score of its priority
         lowest = "-inf" if suspect or place == "queued" else 0  # the others of this lane do not wait for suspects
-        ahead, higher = self.transport.pipeline(
-            [("ZCOUNT", key, lowest, f"({score:.0f}"), ("ZCOUNT", key, lowest, f"({first:.0f}")]
+        # Not the score alone: jobs that came back together have the same one, and are claimed in order of their ids.
+        rank, others, higher = self.transport.pipeline(
+            [("ZRANK", key, id), ("ZCOUNT", key, "-inf", f"({lowest}"), ("ZCOUNT", key, lowest, f"({first:.0f}")]
         )
+        ahead = 0 if rank is None else int(rank) - int(others)
         lane = "suspect" if suspect else "shared" if place == "queued" else "alone"
-        return found._replace(state=State.QUEUED, lane=lane, ahead=int(ahead), higher=int(higher))
+        return found._replace(state=State.QUEUED, lane=lane, ahead=max(0, ahead), higher=int(higher))
 
     def refusal(self, queue: str) -> str:
         try:

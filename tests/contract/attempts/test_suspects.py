@@ -265,3 +265,15 @@ def test_a_machine_that_dies_whole_buries_the_guilty_and_nobody_else(
                     store.recover(Q)
         assert {id for id in ids if state_of(store, id) is State.DEAD} == guilty
         assert deaths <= 3 * poisonous
+
+
+def test_each_waiting_job_knows_how_many_are_claimed_before_it(store: Store, make_job: Any, clock: Any) -> None:
+    """Also jobs that came back together: the store has them at one place, and claims them by their ids."""
+    ids = [f"j{n}" for n in range(5)]
+    start(store, *(make_job(id, alone=True) for id in ids))
+    lose_whole(store, clock)
+    enqueue(store, *(make_job(id, alone=True) for id in ("new", "newer")))
+    suspects = sorted(ids, key=lambda id: store.standing(Q, id).ahead)
+    assert [store.standing(Q, id).ahead for id in suspects] == [0, 1, 2, 3, 4]
+    assert [store.standing(Q, id).ahead for id in ("new", "newer")] == [0, 1], "nobody waits for a suspect"
+    assert [claim_alone(store)[0].id for _ in ids] == suspects
