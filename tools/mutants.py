@@ -3,9 +3,9 @@
 A mutant is a file `tests/mutants/NAME.patch`: lines `Promise: …` and `Caught by: …` (pytest's test ids, separated by
 spaces), an empty line, and a unified diff that breaks the promise.  Each diff is applied to a copy of the tree, and the
 named tests are run there.  A mutant is *caught* when one of them fails.  First, all named tests run on an unchanged
-copy: a test that fails there catches nothing.
+copy: what fails there catches nothing.
 
-Ends with 0 if every mutant is caught, else with 1.
+Ends with 0 if every mutant is caught and every named test passes without one, else with 1.
 """
 
 from __future__ import annotations
@@ -96,15 +96,15 @@ def run(tests: Iterable[str], folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def verdict(mutant: Mutant) -> tuple[bool, str]:
-    """Return whether this mutant is caught, and by which test (or why not)."""
+def verdict(mutant: Mutant, broken: set[str]) -> tuple[bool, str]:
+    """Return whether this mutant is caught, and by which test (or why not).  `broken`: tests that fail without it."""
     with copied() as folder:
         if not applies(mutant, folder):
             return False, "the patch does not fit the code any more: make it again"
         status, output = run(mutant.tests, folder)
-    if status == FAILED and (failures := FAILURE.findall(output)):
+    if failures := [test for test in FAILURE.findall(output) if test not in broken] if status == FAILED else []:
         return True, failures[0]
-    if status == 0:
+    if status in (0, FAILED):
         return False, f"SURVIVED: {output.strip().splitlines()[-1]}"
     return False, f"pytest could not run (status {status}): {output.strip()[-400:]}"
 
@@ -116,19 +116,21 @@ def main(names: list[str]) -> int:
     print(f"{len(chosen)} mutants; first their {len(tests)} tests on the code as it is …", flush=True)
     with copied() as folder:
         status, output = run(tests, folder)
-    if status != 0:
-        print(output[-3000:])
-        print("These tests must pass before a mutant can be judged.", file=sys.stderr)
+    broken = set(FAILURE.findall(output))
+    if status not in (0, FAILED) or (status == FAILED and not broken):
+        print(f"pytest could not run (status {status}):\n{output[-3000:]}", file=sys.stderr)
         return 1
+    for test in sorted(broken):
+        print(f"fails on the code as it is, and catches nothing: {test}", flush=True)
     missed = 0
     for mutant in chosen:
         began = monotonic()
-        caught, by = verdict(mutant)
+        caught, by = verdict(mutant, broken)
         missed += not caught
         word, took = "caught" if caught else "MISSED", monotonic() - began
         print(f"{word}  {mutant.name}  {took:.0f} s  {by}\n        {mutant.promise}", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} caught.")
-    return 1 if missed else 0
+    return 1 if missed or broken else 0
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
 from tests.support.checker import Verdict, judge
 from tests.support.ledger import Ledger
+from tests.support.prepared import Process, start
 from tests.support.processes import catches, children_of, die_with_parent, is_alive, send_signal
 from tests.support.waiting import wait_until
 
@@ -29,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Pool:
     """One `runworkers` parent with its children."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: Process, log: Path) -> None:
         self.process, self.log = process, log
         #: every child it ever had that we saw.
         self.seen: set[int] = set()
@@ -117,14 +118,9 @@ class Site:
         size = ["--processes", str(processes), "--threads", str(threads)]
         arguments = ["runworkers", *size, *([] if periodic else ["--no-periodic"]), "--verbosity", "0", *options]
         with path.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "django", *arguments],
-                env=self.environment(DJANGO_JOBS_CRASH=crash, **(extra or {})),
-                stdout=file,
-                stderr=file,
-                cwd=ROOT,
-                preexec_fn=die_with_parent,
-            )
+            environment = self.environment(DJANGO_JOBS_CRASH=crash, **(extra or {}))
+            new = bool(crash) or "SURVIVAL_CLOCK" in environment
+            process = start(arguments, environment, file.fileno(), new=new)
         self.pools.append(Pool(process, path))
         return self.pools[-1]
 
