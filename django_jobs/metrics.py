@@ -34,7 +34,7 @@ COUNTERS = (
     ("retried", "django_jobs_retries", "Attempts that will be retried.", ""),
     ("dead", "django_jobs_dead", "Jobs that became dead.", ""),
 )
-QUEUE_COUNTERS = ("cancelled", "expired", "recovered", "trimmed_dead")
+QUEUE_COUNTERS = ("cancelled", "expired", "recovered", "trimmed_dead", "not_archived")
 
 
 class JobsCollector:
@@ -126,6 +126,12 @@ def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:
         "1 while the queue is paused.",
         ["queue"],
         [([q.queue], int(bool(q.paused))) for q in queues],
+    )
+    yield _gauge(
+        "django_jobs_archive_backlog",
+        "Finished jobs that wait for the archive.",
+        ["queue"],
+        [([q.queue], q.unarchived) for q in queues],
     )
     yield _gauge(
         "django_jobs_jobs",

@@ -61,6 +61,8 @@ class ArchiveWaiting(NamedTuple):
     number: int
     #: ms: when the first of them ended.
     since: int
+    #: how many may wait.
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +138,13 @@ def archive_waiting(counted: browse.JobCounts) -> list[ArchiveWaiting]:
     """Return the queues whose finished jobs wait for the archiver, most first."""
     if get_settings().archive is None:
         return []
+    store = get_store()
     waiting = sorted((stats.unarchived, name) for name, stats in counted.queues.items() if stats.unarchived)
     found = []
     for number, queue in waiting[: -QUEUES - 1 : -1]:
-        first = get_store().archive_batch(queue, 1)
+        first = store.archive_batch(queue, 1)
         if first:
-            found.append(ArchiveWaiting(queue, number, first[0][1].at))
+            found.append(ArchiveWaiting(queue, number, first[0][1].at, store.options.backlog))
     return found
 
 

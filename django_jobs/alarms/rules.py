@@ -179,8 +179,17 @@ def late_schedules(facts: Facts) -> Iterator[Alarm]:
 def archive(facts: Facts) -> Iterator[Alarm]:
     """Finished jobs that wait for the archive too long, or too many of them."""
     for each in facts.archive or ():
-        if each.number >= ARCHIVE or (each.since and facts.now - each.since >= ARCHIVE_AGE):
+        if each.number >= each.most:
+            yield Alarm("archive_full", CRITICAL, each.since, each.queue, each.number)
+        elif each.number >= ARCHIVE or (each.since and facts.now - each.since >= ARCHIVE_AGE):
             yield Alarm("archive", WARNING, each.since, each.queue, each.number)
+
+
+def not_archived(facts: Facts) -> Iterator[Alarm]:
+    """Finished jobs that are in no archive, because too many waited for it."""
+    found = [stats for stats in facts.counted.queues.values() if stats.totals.get("not_archived")]
+    for stats in most(found, lambda stats: stats.totals["not_archived"]):
+        yield Alarm("not_archived", NOTICE, 0, stats.queue, stats.totals["not_archived"])
 
 
 def narrow(facts: Facts) -> Iterator[Alarm]:
@@ -222,5 +231,5 @@ def most(found: Sequence[QueueStats], key: Callable[[QueueStats], int]) -> list[
 
 RULES: tuple[Callable[[Facts], Iterator[Alarm]], ...] = (
     without_worker, server, overdue, late_schedules, unknown, failing, latency, retries, archive, narrow, dead, paused,
-    trimmed,
+    trimmed, not_archived,
 )  # fmt: skip

@@ -21,7 +21,8 @@ KINDS = {
     "overdue": "scheduled", "latency": "latency", "unknown": "names", "failing": "failures", "retries": "retries",
     "dead": "dead", "paused": "queues", "type_paused": "queues", "trimmed": "queues",
     "schedule_missed": "schedules", "schedule_broken": "schedules", "schedules_idle": "schedules",
-    "archive": "archive", "read_only": "role", "not_saved": "persistence", "not_persistent": "persistence",
+    "archive": "archive", "archive_full": "archive", "not_archived": "archive",
+    "read_only": "role", "not_saved": "persistence", "not_persistent": "persistence",
     "evicts": "eviction", "full": "memory", "nearly_full": "memory", "disk_full": "disk",
 }  # fmt: skip
 
@@ -84,6 +85,18 @@ COUNTED: dict[str, Callable[[int], str]] = {
     "archive": lambda n: ngettext(
         "%(n)s finished job of %(queue)s has not been written to the archive.",
         "%(n)s finished jobs of %(queue)s have not been written to the archive.",
+        n,
+    ),
+    "archive_full": lambda n: ngettext(
+        "%(n)s finished job of %(queue)s waits for the archive, as many as ARCHIVE['BACKLOG'] allows: "
+        "jobs that end now are not archived.",
+        "%(n)s finished jobs of %(queue)s wait for the archive, as many as ARCHIVE['BACKLOG'] allows: "
+        "jobs that end now are not archived.",
+        n,
+    ),
+    "not_archived": lambda n: ngettext(
+        "%(n)s finished job of %(queue)s is in no archive: too many waited for it.",
+        "%(n)s finished jobs of %(queue)s are in no archive: too many waited for it.",
         n,
     ),
     "schedules_idle": lambda n: ngettext(

@@ -1,7 +1,6 @@
 """Finished jobs in the database, for as long as ARCHIVE["DAYS"] says."""
 
 from django_jobs.archive.rows import (
-    BATCH,
     Cursor,
     at,
     find,
@@ -9,17 +8,20 @@ from django_jobs.archive.rows import (
     info_of,
     page,
     prune,
-    write,
 )
+from django_jobs.archive.writing import BATCH, Rows, prepare, write, write_rows
 
 __all__ = [
     "BATCH",
     "Cursor",
+    "Rows",
     "at",
     "find",
     "found",
     "info_of",
     "page",
+    "prepare",
     "prune",
     "write",
+    "write_rows",
 ]

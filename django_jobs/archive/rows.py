@@ -1,25 +1,21 @@
-"""Finished jobs in the database: JobInfo → row when they end, row → JobInfo when they are read."""
+"""Finished jobs in the database: found, listed page by page, and deleted when they are old."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from django.db import router, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from django_jobs.archive.models import ArchivedJob
+from django_jobs.archive.values import as_stored
+from django_jobs.archive.writing import BATCH
 from django_jobs.core.values import Attempt, JobInfo, State
-from django_jobs.exceptions import CorruptRecord
-from django_jobs.serialization.record import decode, name_of
-from django_jobs.serialization.results import without_worker, worker_of
 
-#: Rows per INSERT or DELETE: transactions stay short, and below every database's limit of variables.
-BATCH = 500
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -39,39 +35,6 @@ class Cursor(NamedTuple):
 
     def __str__(self) -> str:
         return f"{(as_aware(self.ended_at) - EPOCH) // timedelta(microseconds=1)}_{self.pk}"
-
-
-def write(infos: Sequence[JobInfo]) -> int:
-    """Write finished jobs.  Keeps existing rows, unless the job ended again later.  Returns the number of new rows."""
-    latest = {(info.queue, info.id): row_of(info) for info in sorted(infos, key=lambda info: info.at)}
-    written = 0
-    rows = list(latest.values())
-    for start in range(0, len(rows), BATCH):
-        # Rows written a moment ago must be visible, so never read from a replica.
-        alias = router.db_for_write(ArchivedJob)
-        with transaction.atomic(using=alias):
-            written += _write_batch(ArchivedJob.objects.using(alias), rows[start : start + BATCH])
-    return written
-
-
-def _write_batch(table: QuerySet[ArchivedJob], rows: list[ArchivedJob]) -> int:
-    wanted = {(row.queue, row.job_id): row for row in rows}
-    found = table.filter(queue__in={row.queue for row in rows}, job_id__in=[row.job_id for row in rows]).values_list(
-        "queue", "job_id", "pk", "ended_at"
-    )
-    older = []
-    for queue, job_id, pk, ended_at in found:
-        row = wanted.pop((queue, job_id), None)
-        if row is not None and row.ended_at > ended_at:
-            # A person revived the job, and it has ended again.
-            row.pk = pk
-            older.append(row)
-    # Another archiver may be writing the same jobs: the constraint decides, and both rows are right.
-    table.bulk_create(list(wanted.values()), ignore_conflicts=True)
-    if older:
-        fields = [field.name for field in ArchivedJob._meta.concrete_fields if not field.primary_key]
-        table.bulk_update(older, fields)
-    return len(wanted)
 
 
 def prune(days: float, limit: int = BATCH) -> int:
@@ -114,32 +77,6 @@ def page(
     return [info_of(row) for row in found[:limit]], after
 
 
-def row_of(info: JobInfo) -> ArchivedJob:
-    """Return an unsaved row whose values all fit their columns, whatever is in the record."""
-    last = info.attempts[-1] if info.attempts else None
-    try:
-        enqueued_at = moment(decode(info.id, info.queue, info.record).enqueued_at)
-    except CorruptRecord:
-        enqueued_at = None
-    return ArchivedJob(
-        job_id=text(info.id, 255),
-        queue=text(info.queue, 128),
-        name=text(name_of(info.record), 255),
-        status=info.state.value,
-        record=info.record,
-        result=text(without_worker(info.result or b"").decode(errors="replace")),
-        failures=min(info.failures, 2**31 - 1),
-        crashes=min(info.crashes, 2**31 - 1),
-        log=text(json.dumps([list(attempt) for attempt in info.attempts])) if info.attempts else "",
-        error_type=text(last.error_type, 255) if last else "",
-        error=text(last.error) if last else "",
-        worker=text(info.worker or worker_of(info.result or b"") or (last.worker if last else ""), 255),
-        run_ms=info.run_ms,
-        enqueued_at=enqueued_at,
-        ended_at=moment(info.at) or timezone.now(),
-    )
-
-
 def info_of(row: ArchivedJob) -> JobInfo:
     """Return the job as the store described it when it ended."""
     return JobInfo(
@@ -157,26 +94,6 @@ def info_of(row: ArchivedJob) -> JobInfo:
     )
 
 
-def as_stored(value: datetime) -> datetime:
-    """Return a time as the database needs it: without a zone if the project sets USE_TZ = False."""
-    if timezone.is_aware(timezone.now()):
-        return value
-    return timezone.make_naive(value, timezone.get_default_timezone())
-
-
 def as_aware(value: datetime) -> datetime:
     """Return a time from the database with its zone."""
     return value if timezone.is_aware(value) else timezone.make_aware(value, timezone.get_default_timezone())
-
-
-def text(value: str, limit: int | None = None) -> str:
-    """Return text that a database accepts: PostgreSQL refuses NUL."""
-    return value.replace("\x00", "\ufffd")[:limit]
-
-
-def moment(ms: int) -> datetime | None:
-    """Return a stored time, or None for 0 and for times that no calendar can represent."""
-    try:
-        return as_stored(datetime.fromtimestamp(ms / 1000, UTC)) if ms > 0 else None
-    except (ValueError, OverflowError, OSError):
-        return None

@@ -30,7 +30,7 @@ PERIODS = {"hour": (60 * MINUTE, MINUTE), "day": (96 * QUARTER, QUARTER)}
 EVENTS = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 #: Totals and numbers of a queue that the snapshot has: the totals per job type would make it large.
-TOLD = ("trimmed_dead",)
+TOLD = ("trimmed_dead", "not_archived")
 NUMBERS = ("overdue", "overdue_since", "dead_since", "unarchived")
 
 Buckets = dict[int, dict[str, int]]

@@ -145,6 +145,6 @@ SECRET = frozenset({"STORE", "API", "CREDENTIALS"})
 PARTS: dict[str, dict[str, Judge]] = {
     "HISTORY": {"succeeded": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
     "DEAD": {"max": whole(0, 1_000_000_000), "ttl": seconds(1, 100 * YEAR)},
-    "ARCHIVE": {"DAYS": whole(1, 36_500)},
+    "ARCHIVE": {"DAYS": whole(1, 36_500), "BACKLOG": whole(1000, 1_000_000_000)},
     "API": {"AUTHORIZER": text, "REQUIRE_HTTPS": truth, "REMOTE_HOSTS": host_names, "CREDENTIALS": credentials},
 }

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_jobs.conf import Settings, get_settings
-from django_jobs.stores.contract.store import Store, StoreOptions
+from django_jobs.stores.contract.store import BACKLOG, Store, StoreOptions
 
 _lock = Lock()
 _current: Store | None = None
@@ -61,6 +61,7 @@ def store_options(settings: Settings) -> StoreOptions:
         dead_ttl=int(settings.dead_ttl * 1000),
         idempotency=int(settings.idempotency * 1000),
         archive=settings.archive is not None,
+        backlog=int((settings.archive or {}).get("BACKLOG", BACKLOG)),
     )
 
 

@@ -65,6 +65,7 @@ def stats(request: HttpRequest) -> JsonResponse:
                     **{state: queue.counts.get(state, 0) for state in State},
                     "latency": queue.latency / 1000,
                     "paused": queue.paused is not None,
+                    "unarchived": queue.unarchived,
                 }
                 for queue in queues
             },

@@ -43,7 +43,7 @@ def stats(options: Mapping[str, Any]) -> Answer:
         "states": states,
         "queues": {
             entry.queue: {state.value: entry.counts.get(state, 0) for state in State}
-            | {"latency": entry.latency / 1000, "paused": entry.paused is not None}
+            | {"latency": entry.latency / 1000, "paused": entry.paused is not None, "unarchived": entry.unarchived}
             for entry in found
         },
         "totals": {event: sum(entry.totals.get(event, 0) for entry in found) for event in TOTALS},
@@ -54,6 +54,8 @@ def stats(options: Mapping[str, Any]) -> Answer:
     totals = ", ".join(f"{event} {total}" for event, total in data["totals"].items())  # type: ignore[attr-defined]
     text = table(["queue", *(state.value for state in State), "latency", ""], rows)
     said = [line for entry in found for line in pause_lines(entry)]
+    if unarchived := sum(entry.unarchived for entry in found):
+        said.append(f"Waiting for the archive: {unarchived}.")
     return Answer(data, "\n".join([text, "", *said, f"Since counting began: {totals}.", f"Workers: {workers}."]))
 
 

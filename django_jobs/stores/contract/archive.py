@@ -10,16 +10,29 @@ from django_jobs.stores.contract.batches import MAX_BATCH
 
 
 class ArchiveStore(ABC):
-    """How finished jobs leave the store for the archive."""
+    """How finished jobs leave the store for the archive.
+
+    With `StoreOptions.archive`, every job that ends is also added to the end of its queue's outbox.  If the outbox
+    holds `StoreOptions.backlog` jobs, the job is not added, and the total "not_archived" counts it."""
 
     @abstractmethod
-    def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
-        """With `StoreOptions.archive`: return jobs that finished and wait for the archiver, oldest first, each with
-        its key; fewer than `limit` if they together reach MAX_BYTES.
+    def archive_turns(self, queues: Sequence[str], archiver: str, lease: int) -> list[str]:
+        """Return those of the queues whose outbox is not empty and that this archiver may now empty.
+
+        It has the turn for `lease` ms from now.  A queue is left out while another archiver has its turn.  A turn only
+        keeps archivers from doing the same work twice: without one, `archive_batch` and `archive_done` do no harm."""
+
+    @abstractmethod
+    def archive_batch(self, queue: str, limit: int = MAX_BATCH, skip: int = 0) -> list[tuple[int | str, JobInfo]]:
+        """Return jobs of the outbox after the first `skip`, oldest first, each with its key; fewer than `limit` if they
+        together reach MAX_BYTES.
 
         The jobs are only read; `archive_done` removes them.  Each info has state, end, result and attempts as they
         were at the end; a job that is revived and finishes again is returned again."""
 
     @abstractmethod
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
-        """Remove what `archive_batch` returned and the archiver has written.  Keys that are gone are ignored."""
+        """Remove from the outbox what one `archive_batch` returned and the archiver has written.
+
+        `keys` are all its keys, in order.  A call that arrives twice or late removes no job that was not written, also
+        if another archiver has emptied a part of the outbox, or a server has lost its last second."""

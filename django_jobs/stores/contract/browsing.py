@@ -102,7 +102,7 @@ class BrowsingStore(ABC):
         round trip.
 
         `counts` has all nine states.  `totals`: "enqueued", "succeeded", "failed", "retried", "dead", "cancelled",
-        "expired", "recovered", "trimmed_dead", and "<event>:<job name>" for the first five."""
+        "expired", "recovered", "trimmed_dead", "not_archived", and "<event>:<job name>" for the first five."""
 
     @abstractmethod
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:

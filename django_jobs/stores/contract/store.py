@@ -15,6 +15,9 @@ from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 __all__ = ["MAX_BATCH", "Store", "StoreOptions"]
 
 DAY = 86_400_000
+#: Jobs of one queue that may wait for the archiver, if ARCHIVE["BACKLOG"] does not say it: an hour
+#: without a database at 280 jobs per second, and less than 1 GB of memory with small arguments.
+BACKLOG = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,9 @@ class StoreOptions:
     idempotency: int = DAY
     #: a job is dead when its worker has died this many times.  No setting: it is a promise, the same in every process.
     max_crashes: int = 3
-    #: finished jobs are also put into the archiver's list.
+    #: finished jobs are also put into the archiver's outbox, which holds at most `backlog` jobs of each queue.
     archive: bool = False
+    backlog: int = BACKLOG
     #: for tests: a clock in ms that replaces the store's own.
     clock: Callable[[], int] | None = None
 

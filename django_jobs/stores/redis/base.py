@@ -95,7 +95,8 @@ class RedisPart:
 
     @property
     def _archiving(self) -> str:
-        return "archive" if self.options.archive else ""
+        """How many jobs the outbox may hold; "" if nothing is archived."""
+        return str(self.options.backlog) if self.options.archive else ""
 
 
 # -- idempotency keys --------------------------------------------------------------

@@ -46,6 +46,7 @@ QUEUE_KEYS = {
     "offer": "list",
     "offer_alone": "list",
     "archive": "list",
+    "archiver": "string",
     "holdings": "hash",
     "waiters": "hash",
     "ends": "stream",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha1
 from time import monotonic
 from typing import Any
 
@@ -57,19 +58,23 @@ class RedisUpkeep(RedisPart, RunningStore, ArchiveStore):
 
     # -- archive --------------------------------------------------------------
 
-    def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
+    def archive_turns(self, queues: Sequence[str], archiver: str, lease: int) -> list[str]:
+        turns = self._run_over("archive_turns", queues, archiver, lease)
+        return [queue for queue, mine in zip(queues, turns, strict=True) if mine]
+
+    def archive_batch(self, queue: str, limit: int = MAX_BATCH, skip: int = 0) -> list[tuple[int | str, JobInfo]]:
         entries, size, most = list[bytes](), 0, FIRST_READ
         while size < MAX_BYTES and (wanted := min(most, limit - len(entries))) > 0:
-            at = len(entries)
+            at = skip + len(entries)
             entries += self.transport.command("LRANGE", self.keys.of(queue)["archive"], at, at + wanted - 1)
-            if len(entries) < at + wanted:
+            if skip + len(entries) < at + wanted:
                 break
             size, most = sum(map(len, entries)), most * READ_MORE
-        return [(entry.hex(), _from_archive(queue, entry)) for entry in entries]
+        return [(sha1(entry, usedforsecurity=False).hexdigest(), _from_archive(queue, entry)) for entry in entries]
 
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
-        for key in keys:  # by value: two archivers may have read the same entries
-            self.transport.command("LREM", self.keys.of(queue)["archive"], 1, bytes.fromhex(str(key)))
+        if keys:
+            self._run("archive_done", queue, len(keys), keys[0], keys[-1])
 
     # -- doctor ---------------------------------------------------------------
 

@@ -23,7 +23,8 @@ _INFO = (
 _FROM = "FROM jobs JOIN records USING (job) LEFT JOIN results USING (job) LEFT JOIN logs USING (job)"
 #: bytes of a result that a page shows.
 _SHORT = 1024
-_TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead", "cancelled", "expired", "recovered", "trimmed_dead")
+_TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead", "cancelled", "expired", "recovered", "trimmed_dead",
+           "not_archived")  # fmt: skip
 #: Every version of SQLite accepts this many values in one statement.
 _MOST_VALUES = 900
 #: bytes: with less room on its disk the file counts as full; a batch of jobs and its log need up to twice MAX_BYTES.

@@ -25,6 +25,14 @@ _SERIES_KEPT = 25 * 3_600_000
 _LIMITS = 100
 
 
+_WAITING = "SELECT 1 FROM archive WHERE queue = ? LIMIT 1"
+_TAKE_TURN = (
+    "INSERT INTO archivers VALUES (?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET archiver = excluded.archiver, until = excluded.until"
+    " WHERE archiver = excluded.archiver OR until <= ?"
+)
+
+
 class SqliteRepairing(SqlitePart, RunningStore, ArchiveStore):
     """See stores/contract/running.py and archive.py for the contract of each method."""
 
@@ -114,15 +122,25 @@ class SqliteRepairing(SqlitePart, RunningStore, ArchiveStore):
         self._waited[move.queue] = waited[-1] if len(waited) == limit else "limit:"
         return sum(move.admit(by.removeprefix("limit:")) for by in waited)
 
-    def archive_batch(self, queue: str, limit: int = MAX_BATCH) -> list[tuple[int | str, JobInfo]]:
+    def archive_turns(self, queues: Sequence[str], archiver: str, lease: int) -> list[str]:
+        now = self.now()
+        with self.database.read() as connection:
+            waiting = [queue for queue in queues if connection.execute(_WAITING, (queue,)).fetchone()]
+        if not waiting:
+            return []
+        with self.database.write() as connection:
+            taken = [connection.execute(_TAKE_TURN, (queue, archiver, now + lease, now)).rowcount for queue in waiting]
+        return [queue for queue, mine in zip(waiting, taken, strict=True) if mine]
+
+    def archive_batch(self, queue: str, limit: int = MAX_BATCH, skip: int = 0) -> list[tuple[int | str, JobInfo]]:
         sql = (
             "SELECT key, id, queue, record, state, failures, crashes, at, result, run_ms, lines"
-            " FROM archive WHERE queue = ? ORDER BY key LIMIT ?"
+            " FROM archive WHERE queue = ? ORDER BY key LIMIT ? OFFSET ?"
         )
         with self.database.read() as connection:
             found: list[tuple[Any, ...]] = []
             size = 0
-            for columns in connection.execute(sql, (queue, limit)):
+            for columns in connection.execute(sql, (queue, limit, skip)):
                 found.append(columns)
                 size += len(columns[3]) + len(columns[8] or b"") + len(columns[10])
                 if size >= MAX_BYTES:
@@ -130,9 +148,11 @@ class SqliteRepairing(SqlitePart, RunningStore, ArchiveStore):
         return [(key, _archived(*columns)) for key, *columns in found]
 
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
-        with self.writing(queue) as move:
-            for key in keys:
-                move.execute("DELETE FROM archive WHERE key = ? AND queue = ?", (int(key), queue))
+        if keys:
+            # A key is never used twice, and the queue has no other entry between two of a batch.
+            with self.database.write() as connection:
+                sql = "DELETE FROM archive WHERE queue = ? AND key BETWEEN ? AND ?"
+                connection.execute(sql, (queue, int(keys[0]), int(keys[-1])))
 
 
 def _archived(

@@ -17,7 +17,7 @@ from django_jobs.worker.maintenance.eviction import EvictionWatch
 from django_jobs.worker.maintenance.tasks import Task
 
 #: Seconds until a task runs again after it found nothing to do.
-ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION = 5.0, 4.0, 5.0, 5.0, 45.0
+ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION = 4.0, 4.0, 5.0, 5.0, 45.0
 #: Seconds until a task runs again after it found something to do: a short pause for everything else.
 SOON = 0.05
 
@@ -44,7 +44,9 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
         RepeatedTask(EvictionWatch(store).tick, EVICTION),
     ]
     if settings.archive is not None:
-        wanted.append(RepeatedTask(Archiver(store, lambda: {*config.queue_names, *pull_queues()}).tick, ARCHIVE))
+        wanted.append(
+            RepeatedTask(Archiver(store, lambda: {*config.queue_names, *pull_queues()}, config.lease).tick, ARCHIVE)
+        )
     if settings.api is not None:
         watch = RemoteWatch(store, lambda: {*config.queue_names, *pull_queues()})
         wanted.append(RepeatedTask(watch.tick, REMOTE))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic
+from typing import NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections
@@ -15,24 +18,42 @@ from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: Jobs of one queue that one tick moves at most: this limits the cost of a tick, and the next one moves the rest.
-BATCH = 500
+#: Jobs per transaction: enough to make its fixed costs small, and a fraction of a second of the database's time.
+BATCH = 2000
+#: Seconds that one tick spends on one queue, and on all: then other queues have their turn, in the next tick.
+SLICE, TICK = 1.0, 10.0
 #: Seconds between two searches for rows that are too old.
 PRUNE_EVERY = 60.0
 
 
+class Batch(NamedTuple):
+    """Jobs of the outbox, ready for the database."""
+
+    keys: list[int | str]
+    rows: archive.Rows
+
+
 class Archiver:
-    """A maintenance task.  Several machines may run it at the same time: writing a job again changes nothing."""
+    """A maintenance task of every worker.  Each queue has one archiver at a time, for a lease that it renews.
+
+    Nothing depends on the lease but speed: writing a job again changes nothing, and only written jobs are removed."""
 
     def __init__(
-        self, store: Store, queues: Callable[[], Iterable[str]], clock: Callable[[], float] = monotonic
+        self,
+        store: Store,
+        queues: Callable[[], Iterable[str]],
+        lease: int = 30_000,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.store, self.queues, self.clock = store, queues, clock
+        """`lease` in ms: when an archiver has died, another one takes over so long after its last batch."""
+        self.store, self.queues, self.lease, self.clock = store, queues, lease, clock
+        self.name = os.urandom(9).hex()
+        self.last = ""
         self.pruned_at: float | None = None
 
     def tick(self) -> int:
-        """Move one batch per queue, and delete one batch of old rows.  Returns the number of jobs that were moved,
-        and of rows if more are left; call again soon while it is not 0.
+        """Move jobs of each queue for at most SLICE seconds, and delete one batch of old rows.  Returns the number of
+        jobs that were moved, and of rows if more are left; call again soon while it is not 0.
 
         A database that cannot be reached delays only the archive: jobs that were not written stay in the store.
         """
@@ -41,7 +62,8 @@ class Archiver:
             return 0
         _tidy()
         try:
-            carried = sum(self._carry(queue) for queue in self.queues())
+            mine = self.store.archive_turns(sorted(self.queues()), self.name, self.lease)
+            carried = self._carry_some(mine)
             pruned = self._prune(float(settings.get("DAYS", 180)))
         except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
             logger.warning("Finished jobs cannot be archived now; they wait in the store: %s", error)
@@ -50,12 +72,36 @@ class Archiver:
             _tidy()
         return carried + pruned
 
+    def _carry_some(self, queues: list[str]) -> int:
+        """Move jobs of these queues, beginning with the one after the last tick's last."""
+        carried, until = 0, self.clock() + TICK
+        for queue in [each for each in queues if each > self.last] + [each for each in queues if each <= self.last]:
+            if self.clock() >= until:
+                break
+            carried += self._carry(queue)
+            self.last = queue
+        return carried
+
     def _carry(self, queue: str) -> int:
-        batch = self.store.archive_batch(queue, BATCH)
-        if batch:
-            archive.write([info for _, info in batch])
-            self.store.archive_done(queue, [key for key, _ in batch])
-        return len(batch)
+        """Write batch after batch.  A thread reads the next one while the database works."""
+        carried, until = 0, self.clock() + SLICE
+        with ThreadPoolExecutor(1, "archive reader") as reader:
+            batch = self._read(queue)
+            while batch.keys:
+                following: Future[Batch] | None = None
+                if self.clock() < until and self.store.archive_turns([queue], self.name, self.lease):
+                    following = reader.submit(self._read, queue, len(batch.keys))
+                archive.write_rows(batch.rows)
+                self.store.archive_done(queue, batch.keys)
+                carried += len(batch.keys)
+                if following is None:
+                    break
+                batch = following.result()
+        return carried
+
+    def _read(self, queue: str, skip: int = 0) -> Batch:
+        found = self.store.archive_batch(queue, BATCH, skip)
+        return Batch([key for key, _ in found], archive.prepare([info for _, info in found]))
 
     def _prune(self, days: float) -> int:
         now = self.clock()

@@ -157,6 +157,49 @@ class TestTheWayToTheArchive:
         complete(archiving, *claim(archiving))
         assert [job.state for _, job in archiving.archive_batch(Q, 10)] == [State.DEAD, State.SUCCEEDED]
 
+    def test_loses_nothing_to_a_late_word_of_another_archiver(self, archiving, make_job):
+        complete(archiving, *start(archiving, *[make_job(id) for id in "abc"]))
+        late = [key for key, _ in archiving.archive_batch(Q, 2)]
+        archiving.archive_done(Q, [key for key, _ in archiving.archive_batch(Q, 3)])
+        complete(archiving, *start(archiving, *[make_job(id) for id in "xyz"]))
+        archiving.archive_done(Q, late)
+        assert [job.id for _, job in archiving.archive_batch(Q, 9)] == ["x", "y", "z"]
+
+    def test_is_read_on_while_the_first_jobs_are_written(self, archiving, make_job):
+        complete(archiving, *start(archiving, *[make_job(id) for id in "abc"]))
+        first = archiving.archive_batch(Q, 2)
+        assert archiving.archive_batch(Q, 2, skip=2) == archiving.archive_batch(Q, 3)[2:]
+        following = archiving.archive_batch(Q, 2, skip=2)
+        archiving.archive_done(Q, [key for key, _ in first])
+        archiving.archive_done(Q, [key for key, _ in following])
+        assert archiving.archive_batch(Q, 2) == []
+
+    def test_is_open_to_one_archiver_at_a_time(self, archiving, make_job, clock):
+        assert archiving.archive_turns([Q], "one", 1000) == []
+        complete(archiving, *start(archiving, make_job("a")))
+        assert archiving.archive_turns(["other", Q], "one", 1000) == [Q]
+        assert archiving.archive_turns([Q], "two", 1000) == []
+        clock.advance(999)
+        assert archiving.archive_turns([Q], "one", 1000) == [Q]
+        clock.advance(999)
+        assert archiving.archive_turns([Q], "two", 1000) == []
+        clock.advance(1)
+        assert archiving.archive_turns([Q], "two", 1000) == [Q]
+        assert archiving.archive_turns([Q], "one", 1000) == []
+
+    def test_is_bounded_and_counts_what_is_left_out(self, make_store, make_job):
+        store = make_store(archive=True, backlog=3)
+        complete(store, *start(store, *[make_job(id) for id in "ab"]))
+        store.bury(start(store, make_job("c"))[0], FAILED)
+        complete(store, *start(store, *[make_job(id) for id in "de"]))
+        store.bury(start(store, make_job("f"))[0], FAILED)
+        assert [job.id for _, job in store.archive_batch(Q, 9)] == ["a", "b", "c"]
+        assert (totals(store)["not_archived"], store.stats([Q])[0].unarchived) == (3, 3)
+        assert (state_of(store, "d"), state_of(store, "f")) == (State.SUCCEEDED, State.DEAD)
+        store.archive_done(Q, [key for key, _ in store.archive_batch(Q, 1)])
+        finish(store, State.SUCCEEDED, make_job("g"))
+        assert [job.id for _, job in store.archive_batch(Q, 9)] == ["b", "c", "g"]
+
     def test_is_empty_where_nobody_archives(self, store, make_job):
         finish(store, State.DEAD, make_job())
         assert store.archive_batch(Q, 10) == []

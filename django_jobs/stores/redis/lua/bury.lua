@@ -1,6 +1,7 @@
 -- bury: running → dead
 --
--- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 failures to add   8 name   9 "archive"
+-- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 failures to add   8 name
+--       9 most jobs in the outbox, or ""
 -- Returns 1, or 0 if the claim is stale.
 --! use clock attempt_end bury
 local id, token, attempt, add, name = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
@@ -16,6 +17,6 @@ if add > 0 then
     count('failed:' .. name, add)
     count_minute('failed', add)
 end
-bury(id, record, controls, attempt, ARGV[9] == 'archive', holder)
+bury(id, record, controls, attempt, tonumber(ARGV[9]), holder)
 answer('1')
 return 1

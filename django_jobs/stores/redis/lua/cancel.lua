@@ -1,6 +1,6 @@
 -- cancel: waiting → cancelled; a running job is asked to stop
 --
--- ARGV  1 clock   2 channel   3 number   4 "archive"   then the ids
+-- ARGV  1 clock   2 channel   3 number   4 most jobs in the outbox, or ""   then the ids
 -- Returns id, state after the call, flat; unknown ids are left out.
 --! use clock answers lines record places count finish
 --! keys stops
@@ -9,7 +9,7 @@ if before then
     return lines_of(before)
 end
 redis.call('HDEL', stops, '') -- first write: needs no memory, so that jobs can be stopped when Redis is full
-local archiving = ARGV[4] == 'archive'
+local archiving = tonumber(ARGV[4])
 local out, changed = {}, false
 for i = 5, #ARGV do
     local id = ARGV[i]

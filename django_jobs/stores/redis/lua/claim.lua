@@ -4,7 +4,8 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects
---       8 most running in the queue (0 = any)   9 "each": every job gets its own holder "worker:id"   10 "archive" or ""
+--       8 most running in the queue (0 = any)   9 "each": every job gets its own holder "worker:id"
+--       10 most jobs in the outbox, or ""
 --       11 only jobs that had arrived by this number of the queue, or ""
 --       12 digest of the names that this worker knows, "" = jobs of any name   13 number of crashes at which a job is dead
 --       14 a name a line: only jobs of these names, "" = any   15 rank in the lane from which they are looked for
@@ -18,7 +19,7 @@
 --! use chosen recent
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
-local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', ARGV[10] == 'archive'
+local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', tonumber(ARGV[10])
 local up_to, knows = tonumber(ARGV[11]), ARGV[12]
 local rank, request = ARGV[14] ~= '' and tonumber(ARGV[15]) or -1, ARGV[16]
 local place, kind = lane == 'shared' and queued or alone, lane == 'shared' and 's' or 'a'

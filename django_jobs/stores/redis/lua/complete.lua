@@ -1,7 +1,7 @@
 -- complete: running → succeeded, in batches
 --
 -- ARGV  1 clock   2 channel   3 number
---       4 succeeded jobs kept   5 "archive" or ""   6 sum of run times   7 sum of waiting times (ms)
+--       4 succeeded jobs kept   5 most jobs in the outbox, or ""   6 sum of run times   7 sum of waiting times (ms)
 --       then per job: id, what, result ("run ms:JSON"); `what` has the lines token, flag, name; the flag means:
 --         "-"  there is nothing to free except the claim
 --         "c"  two more arguments: digest of its lock or "", limit key or ""
@@ -9,7 +9,7 @@
 --
 -- Returns the ids whose claim is stale; these jobs are not changed.
 --! use clock answers lines claim_end count finish trim returned
-local history, archiving = tonumber(ARGV[4]), ARGV[5] == 'archive'
+local history, archiving = tonumber(ARGV[4]), tonumber(ARGV[5])
 local FIRST = 8
 
 local before = answered()
@@ -122,7 +122,7 @@ if #done > 0 then
     redis.call('HSET', results, unpack(values))
     if archiving then
         for i, record in ipairs(redis.call('HMGET', jobs, unpack(done))) do
-            to_archive('succeeded', done[i], record, '')
+            to_archive(archiving, 'succeeded', done[i], record, '')
         end
     end
 end
@@ -151,7 +151,7 @@ for _, entry in ipairs(slow) do
         redis.call('ZADD', kept, now + keep, id)
         unlock(id, controls)
         if archiving then
-            to_archive('succeeded', id, record, '')
+            to_archive(archiving, 'succeeded', id, record, '')
         end
     else
         finish('succeeded', id, record, controls, archiving)

@@ -1,9 +1,10 @@
 -- kill: waiting or running → dead, by a person
 --
--- ARGV  1 clock   2 channel   3 number   4 attempt (JSON, without number and worker)   5 "archive"   then the ids
+-- ARGV  1 clock   2 channel   3 number   4 attempt (JSON, without number and worker)
+--       5 most jobs in the outbox, or ""   then the ids
 -- Returns the ids that moved.
 --! use clock answers lines places claim_end bury
-local attempt, archiving = ARGV[4], ARGV[5] == 'archive'
+local attempt, archiving = ARGV[4], tonumber(ARGV[5])
 local before = answered()
 if before then
     return lines_of(before)

@@ -1,6 +1,7 @@
 -- park: running → blocked, until a worker that knows the name claims; or → cancelled if the job was asked to stop
 --
--- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 digest of the names that this worker knows   7 "archive"
+-- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 digest of the names that this worker knows
+--       7 most jobs in the outbox, or ""
 -- Returns the new state, or "" if the claim is stale.
 --! use clock attempt_end unique unknown
 local id, token, knows = ARGV[4], ARGV[5], ARGV[6]
@@ -13,7 +14,7 @@ if not record then
 end
 local state = 'blocked'
 if stopped then
-    state = stop_here(id, record, controls, ARGV[7] == 'archive', holder)
+    state = stop_here(id, record, controls, tonumber(ARGV[7]), holder)
 else
     local crashed = has_crashed(redis.call('HGET', tries, id))
     local letter = crashed == 'suspect' and 'x' or (crashed or is_alone(controls)) and 'a' or 's'

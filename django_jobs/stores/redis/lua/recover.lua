@@ -3,7 +3,8 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 "recover" | "release"
 --       5 worker that has the claims ("" = any whose lease has expired)   6 number of crashes at which a job is dead
---       7 attempt (JSON, without number and worker)   8 "archive"   9 "last": the worker has no other claims   then the ids
+--       7 attempt (JSON, without number and worker)   8 most jobs in the outbox, or ""
+--       9 "last": the worker has no other claims   then the ids
 --
 -- If the lease has expired, all processes of the worker are gone, and any of its jobs may have been the cause: they become
 -- suspects, of which each worker runs one at a time.  The last crash of a job is counted only if the job had begun alone
@@ -14,7 +15,7 @@
 --! use clock answers lines claim_end bury unique since bytes last_crash
 --! keys scheduled retry
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
-local attempt, archiving, last = ARGV[7], ARGV[8] == 'archive', ARGV[9] == 'last'
+local attempt, archiving, last = ARGV[7], tonumber(ARGV[8]), ARGV[9] == 'last'
 local out, told, bytes = {}, {}, 0
 local front -- all jobs that come back get the same score and are ordered by id, which means by age
 

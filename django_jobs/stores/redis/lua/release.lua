@@ -1,6 +1,6 @@
 -- release: running → queued, at the front, not counted; or → cancelled if the job was asked to stop
 --
--- ARGV  1 clock   2 channel   3 number   4 "archive"   then per job: id, token
+-- ARGV  1 clock   2 channel   3 number   4 most jobs in the outbox, or ""   then per job: id, token
 -- Returns the ids whose claim is stale.
 --! use clock answers lines claim_end count finish unique
 local before = answered()
@@ -16,7 +16,7 @@ for i = #ARGV - 1, 5, -2 do -- backwards, because each job goes before the one h
         local controls = controls_of(record)
         local stopped, holder = end_claim(id, claim, controls)
         if stopped then
-            finish('cancelled', id, record, controls, ARGV[4] == 'archive', holder)
+            finish('cancelled', id, record, controls, tonumber(ARGV[4]), holder)
             count('cancelled', 1)
         else
             make_ready(id, controls, -next_number(1), has_crashed(redis.call('HGET', tries, id)), now)

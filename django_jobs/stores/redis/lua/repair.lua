@@ -1,14 +1,15 @@
 -- repair: repair what no transition should leave behind, or only report it.  This script checks each entry again, so
 -- that an entry that has moved since the survey is left alone.
 --
--- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt (JSON) of a job that goes to dead   5 "archive"
+-- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt (JSON) of a job that goes to dead
+--       5 most jobs in the outbox, or ""
 --       6 "look": change nothing   then the entries to check; for each kind:
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members
 --       "waiters": members
 -- Returns {entries that were repaired, or would be; id, record of each job that went to dead}
 --! use clock places bury pauses endings holdings bytes
 --! keys leases checkins
-local kind, grace, attempt, archiving, looking = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'archive', ARGV[6] == 'look'
+local kind, grace, attempt, archiving, looking = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6] == 'look'
 local repaired, died, bytes = {}, {}, 0
 
 -- A write; in a dry run, report that there would have been one.

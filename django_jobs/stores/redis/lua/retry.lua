@@ -1,6 +1,7 @@
 -- retry: running → retry, or → cancelled if the job was asked to stop
 --
--- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 delay (ms)   8 name   9 "archive"
+-- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 attempt (JSON)   7 delay (ms)   8 name
+--       9 most jobs in the outbox, or ""
 -- Returns the new state, or "" if the claim is stale.
 --! use clock attempt_end log
 --! keys retry
@@ -19,7 +20,7 @@ count('failed:' .. name, 1)
 count_minute('failed', 1)
 local state = 'retry'
 if stopped then
-    state = stop_here(id, record, controls, ARGV[9] == 'archive', holder)
+    state = stop_here(id, record, controls, tonumber(ARGV[9]), holder)
 else
     redis.call('ZADD', retry, now + delay, id)
     relock(id, controls)

@@ -1,6 +1,6 @@
 -- snooze: running → scheduled, not a failure; or → cancelled if the job was asked to stop
 --
--- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 delay (ms)   7 "archive"
+-- ARGV  1 clock   2 channel   3 number   4 id   5 token   6 delay (ms)   7 most jobs in the outbox, or ""
 -- Returns the new state, or "" if the claim is stale.
 --! use clock attempt_end log unique
 --! keys scheduled
@@ -12,7 +12,7 @@ if not record then
 end
 local state = 'scheduled'
 if stopped then
-    state = stop_here(id, record, controls, ARGV[7] == 'archive', holder)
+    state = stop_here(id, record, controls, tonumber(ARGV[7]), holder)
 else
     never_expires(id, controls)
     redis.call('ZADD', scheduled, now + delay, id)

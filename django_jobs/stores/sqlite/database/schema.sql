@@ -113,6 +113,10 @@ CREATE TABLE archive (
     result BLOB, run_ms INTEGER NOT NULL, lines TEXT NOT NULL
 );
 CREATE INDEX outbox ON archive (queue);
+-- Which archiver empties the outbox of a queue, and until when (ms).
+CREATE TABLE IF NOT EXISTS archivers (
+    queue TEXT PRIMARY KEY, archiver TEXT NOT NULL, until INTEGER NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE workers (
     name TEXT PRIMARY KEY, info TEXT NOT NULL, seen_at INTEGER NOT NULL, until INTEGER NOT NULL

@@ -25,7 +25,7 @@ ADMIT = 100
 MINUTE = 60_000
 _NAMED = frozenset({"enqueued", "succeeded", "failed", "retried", "dead"})
 _SERIES = frozenset({"enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms"})
-_TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead"}
+_TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead", "not_archived"}
 
 
 class Transaction(Lookup):
@@ -232,6 +232,9 @@ class Transaction(Lookup):
             self.events[f"{event}:{name}"] += n
 
     def _archive(self, job: int) -> None:
+        if self._outbox_is_full():
+            self.count("not_archived")
+            return
         self.execute(
             "INSERT INTO archive (queue, id, record, state, failures, crashes, at, result, run_ms, lines)"
             " SELECT queue, id, record, state, failures, crashes, at, result, run_ms, ifnull(lines, '')"
@@ -239,6 +242,15 @@ class Transaction(Lookup):
             " WHERE job = ?",
             (job,),
         )
+
+    def _outbox_is_full(self) -> bool:
+        # Two look-ups in an index, and as a rule that is enough: keys grow, but those of all queues mix.
+        ends = (f"SELECT {end}(key) FROM archive WHERE queue = ?" for end in ("min", "max"))
+        first, last = (self.value(sql, self.queue) for sql in ends)
+        if first is None or last - first + 1 < self.options.backlog:
+            return False
+        number: int = self.value("SELECT count(*) FROM archive WHERE queue = ?", self.queue)
+        return number >= self.options.backlog
 
     def finish(self) -> None:
         """Write what was postponed to the end: admissions and counters."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError
+from django.db import OperationalError, connections
 from django.test import Client
 from django.utils import timezone
 
@@ -54,9 +54,9 @@ def test_writing_a_job_again_changes_nothing_and_a_later_end_replaces_it(
     api.put("v1/jobs/tests.greet/1", {"data": ["Ada"], "run_after": "2035-01-01T00:00:00Z"})
     store.kill("default", ["1"], "wrong")
     batch = [info for _, info in store.archive_batch("default", 10)]
-    assert archive.write(batch) == 1
+    archive.write(batch)
     before = ArchivedJob.objects.values().get()
-    assert archive.write(batch + batch) == 0
+    archive.write(batch + batch)
     assert ArchivedJob.objects.values().get() == before
 
     archiver.tick()
@@ -65,7 +65,7 @@ def test_writing_a_job_again_changes_nothing_and_a_later_end_replaces_it(
     work_off()
     archiver.tick()
     assert ArchivedJob.objects.get().status == "succeeded"
-    assert archive.write(batch) == 0
+    archive.write(batch)
     assert ArchivedJob.objects.get().status == "succeeded"
 
 
@@ -78,7 +78,7 @@ def test_a_database_that_is_away_delays_the_archive_and_nothing_else(
         raise OperationalError("no database")
 
     with monkeypatch.context() as broken:
-        broken.setattr(archive, "write", away)
+        broken.setattr(archive, "write_rows", away)
         assert work_off() == 1
         assert archiver.tick() == 0
     assert archiver.tick() == 1
@@ -96,6 +96,51 @@ def test_a_crash_between_writing_and_telling_the_store_writes_nothing_twice(
             archiver.tick()
     assert archiver.tick() == 1
     assert ArchivedJob.objects.count() == 1
+
+
+@pytest.mark.parametrize("vendor", ["", "another database"])
+def test_every_value_is_written_and_read_again(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, vendor: str, store: Store
+) -> None:
+    if vendor:
+        monkeypatch.setattr(connections["default"], "vendor", vendor)
+    record = b'-\ntests.greet\n\n\n1790000000000\n\n[["\\u0000", "\xc3\xa4"],{}]\xff\x00'
+    failed = Attempt(
+        2,
+        "failed",
+        clock.now,
+        worker="w-1",
+        error_type="ValueError",
+        error='half \ud800 a pair, "quotes" and a NUL \x00',
+    )
+    odd = JobInfo("odd'%s", "default", record, State.DEAD, 2, 3, clock.now, result=b'"\xff"', attempts=(failed,))
+    huge = JobInfo("x" * 300, "default", b"nothing", State.EXPIRED, 2**40, run_ms=2**70, at=clock.now)
+    archive.write([odd, huge, huge._replace(id="x" * 299)])
+    kept = archive.at("default", "odd'%s")
+    assert kept is not None
+    assert (kept.record, kept.failures, kept.crashes, kept.at, kept.state) == (record, 2, 3, clock.now, State.DEAD)
+    assert kept.attempts[0].error_type == "ValueError"
+    row = ArchivedJob.objects.get(job_id="odd'%s")
+    assert (row.error, row.worker) == ('half ? a pair, "quotes" and a NUL \ufffd', "w-1")
+    assert row.enqueued_at is not None
+    assert ArchivedJob.objects.get(job_id="x" * 255).enqueued_at is None
+    archive.write([odd._replace(at=clock.now + 1, state=State.SUCCEEDED), huge])
+    assert ArchivedJob.objects.get(job_id="odd'%s").status == "succeeded"
+    assert ArchivedJob.objects.count() == 2
+
+
+def test_a_second_archiver_leaves_the_queue_to_the_first_until_its_lease_has_ended(
+    api: Api, store: Store, clock: Clock, work_off: Callable[..., int]
+) -> None:
+    first, second = (Archiver(store, lambda: ["default"], lease=30_000) for _ in range(2))
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    work_off()
+    assert (first.tick(), second.tick()) == (1, 0)
+    api.put("v1/jobs/tests.greet/2", {"data": ["Ada"]})
+    work_off()
+    assert second.tick() == 0
+    clock.advance(30_001)
+    assert (second.tick(), ArchivedJob.objects.count()) == (1, 2)
 
 
 @pytest.mark.accepts("K30")

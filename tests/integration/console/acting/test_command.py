@@ -48,7 +48,7 @@ def test_stats_has_the_shape_that_is_documented(console_store: Store) -> None:
     assert set(stats) == {"states", "queues", "totals", "workers"}
     assert set(stats["states"]) == set(State)
     assert stats["states"]["dead"] == 10
-    assert set(stats["queues"]["default"]) == {*State, "latency", "paused"}
+    assert set(stats["queues"]["default"]) == {*State, "latency", "paused", "unarchived"}
     assert stats["queues"]["default"]["paused"] is False
     assert set(stats["totals"]) == {"enqueued", "succeeded", "failed", "retried", "dead"}
     assert stats["workers"] == 1

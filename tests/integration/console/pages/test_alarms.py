@@ -83,7 +83,9 @@ CASES: dict[str, tuple[alarms.Facts, str, int]] = {
     "schedule_missed": (facts(late=[LateSchedule("nightly", NOW - 5)]), "critical", NOW - 5),
     "schedule_broken": (facts(late=[LateSchedule("nightly", problem="no such job")]), "warning", 0),
     "schedules_idle": (replace(facts(schedules=2), workers=[]), "warning", 0),
-    "archive": (facts(archive=[ArchiveWaiting("mail", 3, NOW - 10 * MINUTE)]), "warning", NOW - 10 * MINUTE),
+    "archive": (facts(archive=[ArchiveWaiting("mail", 3, NOW - 10 * MINUTE, 9)]), "warning", NOW - 10 * MINUTE),
+    "archive_full": (facts(archive=[ArchiveWaiting("mail", 9, NOW - 1, 9)]), "critical", NOW - 1),
+    "not_archived": (facts(mail(totals={"not_archived": 4})), "notice", 0),
     "narrow": (replace(facts(), workers=[WorkerInfo("w", NOW, {"closed": 2})]), "warning", 0),
 }  # fmt: skip
 

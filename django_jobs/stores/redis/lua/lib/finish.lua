@@ -1,11 +1,12 @@
 -- → succeeded, dead, cancelled or expired: the place, the lock, and the copy for the archiver.
 --! keys jobs succeeded kept dead cancelled expired results attempts tries archive
---! use unique remembered waiters since
+--! use unique remembered waiters since count
 
 local PLACES = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
 
 -- A finished job for the archiver, as netstrings: state, id, at, worker, tries, result, attempts, record.
-local function to_archive(state, id, record, worker)
+-- `most`: so many jobs the outbox may hold.  In a full outbox this job is left out, and counted.
+local function to_archive(most, state, id, record, worker)
     local fields = {
         state, id, string.format('%.0f', now), worker or '', redis.call('HGET', tries, id) or '',
         redis.call('HGET', results, id) or '', redis.call('HGET', attempts, id) or '', record or '',
@@ -13,14 +14,17 @@ local function to_archive(state, id, record, worker)
     for i, field in ipairs(fields) do
         fields[i] = #field .. ':' .. field
     end
-    redis.call('RPUSH', archive, table.concat(fields))
+    if redis.call('RPUSH', archive, table.concat(fields)) > most then
+        redis.call('RPOP', archive)
+        count('not_archived', 1)
+    end
 end
 
 local function finish(state, id, record, controls, archiving, worker)
     redis.call('ZADD', PLACES[state], now, id)
     unlock(id, controls)
     if archiving then
-        to_archive(state, id, record, worker)
+        to_archive(archiving, state, id, record, worker)
     end
     tell_end(id)
 end

@@ -1,0 +1,126 @@
+"""Finished jobs → rows, many at a time: one statement per batch, which inserts new rows and replaces older ones.
+
+The archiver must keep up with workers, and a model instance per row would cost more than the database needs.  SQLite
+and PostgreSQL have a statement each; every other database goes through the ORM.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from django.db import connections, models, router, transaction
+from django.db.models import QuerySet
+
+from django_jobs.archive.models import ArchivedJob
+from django_jobs.archive.values import columns_of
+from django_jobs.core.values import JobInfo
+
+#: Rows per statement of the ORM: below every database's limit of variables.
+BATCH = 500
+#: Column types of PostgreSQL for the rows that arrive as JSON; `record` is text there, in base64.
+_TYPES: dict[type[models.Field[Any, Any]], str] = {
+    models.CharField: "text",
+    models.BinaryField: "text",
+    models.TextField: "text",
+    models.PositiveIntegerField: "integer",
+    models.BigIntegerField: "bigint",
+    models.DateTimeField: "timestamptz",
+}
+
+Rows = list[dict[str, Any]]
+
+
+def prepare(infos: Sequence[JobInfo]) -> Rows:
+    """Return the column values of these jobs, one row per job: its last end.  Needs no database, so that a thread can
+    do it while another one writes."""
+    rows = map(columns_of, sorted(infos, key=lambda info: info.at))
+    latest = {(row["job_id"], row["queue"]): row for row in rows}
+    # In the order of the index: neighbours share its pages, and two archivers cannot wait for each other's rows.
+    return [latest[key] for key in sorted(latest)]
+
+
+def write(infos: Sequence[JobInfo]) -> None:
+    """Write finished jobs.  Keeps existing rows, unless the job ended again later."""
+    write_rows(prepare(infos))
+
+
+def write_rows(rows: Rows) -> None:
+    """Write what `prepare` returned, in one transaction."""
+    if not rows:
+        return
+    # Rows written a moment ago must be visible, so never read from a replica.
+    alias = router.db_for_write(ArchivedJob)
+    with transaction.atomic(using=alias):
+        match connections[alias].vendor:
+            case "sqlite":
+                _on_sqlite(alias, rows)
+            case "postgresql":
+                _on_postgresql(alias, rows)
+            case _:
+                for start in range(0, len(rows), BATCH):
+                    _with_orm(ArchivedJob.objects.using(alias), rows[start : start + BATCH])
+
+
+def _on_sqlite(alias: str, rows: Rows) -> None:
+    connection = connections[alias]
+    adapt, names = connection.ops.adapt_datetimefield_value, _names()
+    for row in rows:
+        row["enqueued_at"], row["ended_at"] = adapt(row["enqueued_at"]), adapt(row["ended_at"])
+    sql = _upsert(alias, f"VALUES ({', '.join(['%s'] * len(names))})")
+    with connection.cursor() as cursor:
+        cursor.executemany(sql, [tuple(row.values()) for row in rows])
+
+
+def _on_postgresql(alias: str, rows: Rows) -> None:
+    # JSON, because both drivers send a string as it is: they would take longer to quote each value than to write it.
+    for row in rows:
+        row["record"] = b64encode(row["record"]).decode()
+        row["enqueued_at"] = row["enqueued_at"] and row["enqueued_at"].isoformat()
+        row["ended_at"] = row["ended_at"].isoformat()
+    fields = [(field.column, _TYPES[type(field)]) for field in _fields()]
+    picked = ", ".join("decode(record, 'base64')" if name == "record" else f'"{name}"' for name, _ in fields)
+    typed = ", ".join(f'"{name}" {kind}' for name, kind in fields)
+    sql = _upsert(alias, f"SELECT {picked} FROM json_to_recordset(%s::json) AS given({typed})")
+    with connections[alias].cursor() as cursor:
+        cursor.execute(sql, [json.dumps(rows)])
+
+
+def _upsert(alias: str, source: str) -> str:
+    quote = connections[alias].ops.quote_name
+    table, names = quote(ArchivedJob._meta.db_table), [quote(name) for name in _names()]
+    changed = ", ".join(f"{name} = excluded.{name}" for name in names)
+    return (
+        f"INSERT INTO {table} ({', '.join(names)}) {source} ON CONFLICT (job_id, queue) DO UPDATE SET {changed}"
+        # A person revived the job, and it has ended again; otherwise the row stays as it is.
+        f" WHERE excluded.ended_at > {table}.ended_at"
+    )
+
+
+def _with_orm(table: QuerySet[ArchivedJob], rows: Rows) -> None:
+    wanted = {(row["queue"], row["job_id"]): ArchivedJob(**row) for row in rows}
+    ids = [row["job_id"] for row in rows]
+    found = table.filter(queue__in={row["queue"] for row in rows}, job_id__in=ids)
+    older = []
+    for queue, job_id, pk, ended_at in found.values_list("queue", "job_id", "pk", "ended_at"):
+        row = wanted.pop((queue, job_id), None)
+        if row is not None and row.ended_at > ended_at:
+            row.pk = pk
+            older.append(row)
+    # Another archiver may be writing the same jobs: the constraint decides, and both rows are right.
+    table.bulk_create(list(wanted.values()), ignore_conflicts=True)
+    if older:
+        table.bulk_update(older, _names())
+
+
+@cache
+def _fields() -> list[models.Field[Any, Any]]:
+    """Return the columns in the order of `columns_of`, which the primary key is not among."""
+    return [field for field in ArchivedJob._meta.concrete_fields if not field.primary_key]
+
+
+def _names() -> list[str]:
+    return [str(field.column) for field in _fields()]
