@@ -52,7 +52,7 @@ ABSTRACT_METHODS = {
     "EndsStore": 2,
     "FleetStore": 4,
     "DocumentStore": 2,
-    "ArchiveStore": 2,
+    "ArchiveStore": 3,
 }
 
 
