@@ -18,10 +18,10 @@ LONGEST_PAUSE = 5.0
 class RetryState:
     """The state of one caller of the store: each failure makes its pause longer, and an outage is logged once.
 
-    `who` names the caller in the log."""
+    `who` names the caller in the log.  `of_store`: what it calls is the store."""
 
-    def __init__(self, who: str) -> None:
-        self.who = who
+    def __init__(self, who: str, *, of_store: bool = True) -> None:
+        self.who, self.of_store = who, of_store
         #: the last call failed.
         self.is_on = False
         self._pause = 0.0
@@ -41,6 +41,8 @@ class RetryState:
     def worked(self) -> bool:
         """Note that the call worked.  Returns whether this ends an outage."""
         if not self.is_on:
+            if self.of_store and not cut_off.has_answered:
+                cut_off.note_answer()
             return False
         self.is_on, self._pause = False, 0.0
         if not cut_off.remove(self):
@@ -57,6 +59,8 @@ class CutOff:
     def __init__(self) -> None:
         self._who: set[RetryState] = set()
         self._lock = Lock()
+        #: a caller in this process has reached the store: before that, nothing can answer again.
+        self.has_answered = False
 
     def add(self, retry_state: RetryState, error: StoreUnavailable) -> None:
         with self._lock:
@@ -76,12 +80,15 @@ class CutOff:
                 return False
             self._who.remove(retry_state)
             is_last = not self._who
-        logger.log(
-            logging.WARNING if is_last else logging.DEBUG,
-            "%s: the store answers again, and work continues",
-            retry_state.who,
-        )
+            is_first, self.has_answered = not self.has_answered, self.has_answered or is_last
+        what = "answers, and work begins" if is_first else "answers again, and work continues"
+        logger.log(logging.WARNING if is_last else logging.DEBUG, "%s: the store %s", retry_state.who, what)
         return True
+
+    def note_answer(self) -> None:
+        """A caller that had no failure has reached the store.  While another one is cut off, that says nothing."""
+        with self._lock:
+            self.has_answered = not self._who
 
     def forget(self) -> None:
         """Start anew in a forked child, which logs for itself.  A thread that it does not have may hold the lock."""

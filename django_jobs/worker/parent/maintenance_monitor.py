@@ -51,7 +51,7 @@ class MaintenanceMonitor:
         #: signals that are not sent to their receivers yet.
         self.signal_outbox = SignalOutbox()
         self._retired = False
-        self._no_room = RetryState("Starting the maintenance process")
+        self._no_room = RetryState("Starting the maintenance process", of_store=False)
 
     def look_after(self, now: float) -> None:
         """Start a maintenance process if there is none, notice its end, and kill one that is silent."""

@@ -48,7 +48,7 @@ class ChildPool:
         self.reserved = False
         #: monotonic: no child is started before this time, after a crash loop or a failed fork.
         self.no_spawn_before = 0.0
-        self._no_room = RetryState("Starting a process that runs jobs")
+        self._no_room = RetryState("Starting a process that runs jobs", of_store=False)
 
     def fill_up(self, now: float) -> None:
         """Start missing children; retire an idle child that is not needed."""

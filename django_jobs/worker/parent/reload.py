@@ -39,7 +39,7 @@ class Watcher:
         #: process id of the watcher; 0 while there is none.
         self.pid = 0
         self._due = 0.0
-        self._no_room = RetryState("Starting the process that watches the code")
+        self._no_room = RetryState("Starting the process that watches the code", of_store=False)
 
     def has_seen_a_change(self, now: float) -> bool:
         """Start or replace the watcher.  Returns True once if the code has changed; the watcher has then ended."""
@@ -112,7 +112,7 @@ def _fork_watcher() -> int:
 
 def _when_there_is_room(start: Callable[[], T]) -> T:
     """Call `start()` until the system can start the process.  Blocks: this process has nothing else to do."""
-    no_room = RetryState("Starting a process for the changed code")
+    no_room = RetryState("Starting a process for the changed code", of_store=False)
     while True:
         try:
             started = start()

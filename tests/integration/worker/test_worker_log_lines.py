@@ -29,6 +29,22 @@ def by_process(pool: Pool, text: str) -> Counter[str]:
 
 
 @pytest.mark.redis
+def test_a_store_that_comes_after_the_worker_is_not_said_to_be_back(server: RedisServer, tmp_path: Path) -> None:
+    site = WorkerSite(tmp_path, server.url, NAMESPACE=f"w{uuid4().hex[:10]}", LEASE=30)
+    server.shutdown()
+    try:
+        pool = site.pool()
+        wait_until(lambda: by_process(pool, "does not answer")[str(pool.pid)], "the parent notices", seconds=30)
+        server.start()
+        wait_until(lambda: by_process(pool, "answers, and work begins")[str(pool.pid)], "it begins", seconds=30)
+        site.wait(site.put("work"), seconds=30)
+        assert "again" not in pool.text().replace("is tried again", "")
+        assert pool.stop() == 0
+    finally:
+        site.close()
+
+
+@pytest.mark.redis
 def test_each_process_says_once_that_the_store_is_away_and_once_that_it_is_back(
     server: RedisServer, tmp_path: Path
 ) -> None:
