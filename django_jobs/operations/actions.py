@@ -43,7 +43,7 @@ class Done:
 
 #: verb → the states it applies to, in display order.
 VERBS: Mapping[str, frozenset[State]] = {
-    "retry": frozenset(
+    "revive": frozenset(
         {State.SCHEDULED, State.RETRY, State.BLOCKED, State.DEAD, State.CANCELLED, State.EXPIRED},
     ),
     "cancel": frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED, State.RUNNING}),
@@ -51,6 +51,20 @@ VERBS: Mapping[str, frozenset[State]] = {
     "delete": frozenset(State) - {State.RUNNING},
     "reschedule": frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED}),
 }
+
+#: The word for a verb in commands, forms and stored bulk operations, where it is not the verb itself: what operators
+#: call "Retry now" is the transition `revive`.  `retry` is the transition after a failed attempt.
+_WORDS = {"retry": "revive"}
+
+
+def verb_of(word: str) -> str:
+    """Return the verb that operators, and stored bulk operations, call by this word."""
+    return _WORDS.get(word, word)
+
+
+def word_of(verb: str) -> str:
+    """Return the word that `verb_of` turns into this verb."""
+    return next((word for word, meant in _WORDS.items() if meant == verb), verb)
 
 
 class Details(NamedTuple):
@@ -60,7 +74,7 @@ class Details(NamedTuple):
     run_at: int = 0
     #: for "kill".
     reason: str = ""
-    #: for "retry": also jobs that are delivered at most once and may have been started.
+    #: for "revive": also jobs that are delivered at most once and may have been started.
     start_again: bool = False
 
 
@@ -68,7 +82,7 @@ def act(
     verb: str, queue: str, ids: Sequence[str], *, run_at: int = 0, reason: str = "", start_again: bool = False
 ) -> Done:
     """Apply `verb` to these jobs of one queue, in batches.  `run_at` (ms) is for "reschedule", `reason` for "kill",
-    `start_again` for "retry"."""
+    `start_again` for "revive"."""
     total, details = Done(), Details(run_at, reason, start_again)
     for batch in batches(ids):
         done = ACTS[verb](queue, batch, details)
@@ -76,12 +90,12 @@ def act(
     return total
 
 
-def retry(queue: str, ids: Sequence[str], *, start_again: bool = False) -> Done:
+def revive(queue: str, ids: Sequence[str], *, start_again: bool = False) -> Done:
     """Queue these jobs now.  Jobs that had ended start again with all their attempts.
 
     A job that is delivered at most once and may have been started stays where it is (`Done.held`), because it may do a
     second time what it has done already.  Find out what it did; `start_again` starts it all the same."""
-    return act("retry", queue, ids, start_again=start_again)
+    return act("revive", queue, ids, start_again=start_again)
 
 
 def may_have_started(info: JobInfo) -> bool:
@@ -114,7 +128,7 @@ def reschedule(queue: str, ids: Sequence[str], run_at: int) -> Done:
     return act("reschedule", queue, ids, run_at=run_at)
 
 
-def _retry(queue: str, ids: Sequence[str], details: Details) -> Done:
+def _revive(queue: str, ids: Sequence[str], details: Details) -> Done:
     moved = get_store().revive(queue, ids, start_again=details.start_again)
     left = [id for id in ids if id not in set(moved)] if not details.start_again else []
     held = [info.id for info in get_store().get_many(queue, left) if may_have_started(info)] if left else []
@@ -147,7 +161,7 @@ def _reschedule(queue: str, ids: Sequence[str], details: Details) -> Done:
 
 
 ACTS: Mapping[str, Callable[[str, Sequence[str], Details], Done]] = {
-    "retry": _retry,
+    "revive": _revive,
     "cancel": _cancel,
     "kill": _kill,
     "delete": _delete,
@@ -197,7 +211,7 @@ def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     raise JobMoved(f"Job {id!r} was changed by other users again and again. Try again.")
 
 
-def edit_and_retry(
+def edit_and_revive(
     queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, start_again: bool = False
 ) -> None:
     """Queue a job now with other arguments, given as for `edit`.
@@ -207,7 +221,7 @@ def edit_and_retry(
     been started, CorruptRecord, UnknownJob."""
     store = get_store()
     info = store.get(queue, id)
-    if info is None or info.state not in VERBS["retry"]:
+    if info is None or info.state not in VERBS["revive"]:
         raise JobNotFound(f"Job {id!r} in queue {queue!r} is not in a state that can be retried.")
     record = edited.record_with(decode(id, queue, info.record), [list(args), dict(kwargs)])
     if not store.revive(queue, [id], record=record, start_again=start_again):
@@ -216,7 +230,7 @@ def edit_and_retry(
         raise JobNotFound(f"Job {id!r} in queue {queue!r} has changed its state in the meantime.")
 
 
-def retry_as_seen(info: JobInfo, *, start_again: bool = False) -> bool:
+def revive_as_seen(info: JobInfo, *, start_again: bool = False) -> bool:
     """Queue a job now if it has not changed since it was read.  False: it has moved on, and perhaps come back; or,
     without `start_again`, it is delivered at most once and may have been started."""
     return bool(get_store().revive(info.queue, [info.id], at=info.at, start_again=start_again))

@@ -51,7 +51,7 @@ class Operation:
     total: int
     run_at: int = 0
     reason: str = ""
-    #: "retry" also starts jobs again that are delivered at most once and may have been started.
+    #: "revive" also starts jobs again that are delivered at most once and may have been started.
     start_again: bool = False
     #: position: index of the queue, and the cursor in it.
     index: int = 0
@@ -88,14 +88,14 @@ def start(
 ) -> Operation:
     """Start an operation that applies `verb` to every matching job in `state`.  No job has moved when this returns."""
     if state not in operations.VERBS[verb]:
-        raise ValueError(f"{verb!r} does not apply to jobs that are {state}.")
+        raise ValueError(f"{operations.word_of(verb)!r} does not apply to jobs that are {state}.")
     if match.queue:
         operations.check_queue(match.queue)
     queues = [match.queue] if match.queue else queue_names()
     total = sum(stats.counts.get(state, 0) for stats in job_counts(queues).queues.values())
     store, id = get_store(), uuid4().hex
     task: dict[str, Any] = {
-        "verb": verb,
+        "verb": operations.word_of(verb),
         "state": state.value,
         "match": _filters(match),
         "queues": queues,
@@ -264,6 +264,7 @@ def _read(id: str, document: dict[str, Any]) -> Operation:
     index, cursor = document.get(f"{id}/at", (0, ""))
     driver, until = document.get(f"{id}/driver", ("", 0))
     sums = [entry for key, entry in document.items() if key.startswith(f"{id}/by/")]
+    task["verb"] = operations.verb_of(task["verb"])
     task["match"] = Match(**task["match"])
     task["state"] = State(task["state"])
     return Operation(

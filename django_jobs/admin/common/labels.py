@@ -64,7 +64,7 @@ class VerbWords(NamedTuple):
 
 
 VERBS: dict[str, VerbWords] = {
-    "retry": VerbWords(
+    "revive": VerbWords(
         _("Run now"),
         _("Run these jobs now?"),
         _("They are queued at once. Jobs that had ended get all their attempts again."),
@@ -96,8 +96,8 @@ VERBS: dict[str, VerbWords] = {
 
 
 def verb_label(verb: str, state: State | None = None) -> Text:
-    """Return the label of the button; for jobs that failed, "retry" has a label of its own."""
-    if verb == "retry" and state in {State.DEAD, State.RETRY}:
+    """Return the label of the button; for jobs that failed, "revive" has a label of its own."""
+    if verb == "revive" and state in {State.DEAD, State.RETRY}:
         return _("Retry now")
     return VERBS[verb].label
 
@@ -105,7 +105,7 @@ def verb_label(verb: str, state: State | None = None) -> Text:
 def report(verb: str, moved: int, asked: int = 0, held: int = 0) -> str:
     """Return one sentence that reports the result."""
     texts = {
-        "retry": ngettext("%(n)s job was queued.", "%(n)s jobs were queued.", moved),
+        "revive": ngettext("%(n)s job was queued.", "%(n)s jobs were queued.", moved),
         "reschedule": ngettext("%(n)s job was rescheduled.", "%(n)s jobs were rescheduled.", moved),
         "cancel": ngettext("%(n)s job was cancelled.", "%(n)s jobs were cancelled.", moved),
         "kill": ngettext("%(n)s job was moved to dead.", "%(n)s jobs were moved to dead.", moved),

@@ -12,7 +12,7 @@ WORKERS = "manage_workers"
 SCHEDULES = "run_schedules"
 #: verb of operations.VERBS → permission.
 VERBS = {
-    "retry": "retry_jobs",
+    "revive": "retry_jobs",
     "reschedule": "retry_jobs",
     "edit": "retry_jobs",
     "cancel": "delete_jobs",

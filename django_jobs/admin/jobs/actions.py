@@ -33,7 +33,7 @@ FIRST_STRETCH = 1.0
 def post(console: Console, state: State, match: Match, *, only: tuple[str, str] | None = None) -> HttpResponse:
     """Apply a verb to the ticked jobs, to all that match, or to the one job `only` (queue, id)."""
     data = console.request.POST
-    verb = data.get("verb", "")
+    verb = operations.verb_of(data.get("verb", ""))
     if verb not in operations.VERBS or state not in operations.VERBS[verb]:
         return HttpResponseBadRequest(_("There is no such action for these jobs."), content_type="text/plain")
     console.require(permissions.VERBS[verb])
@@ -44,7 +44,7 @@ def post(console: Console, state: State, match: Match, *, only: tuple[str, str] 
         return console.back(here, messages.WARNING, _("Select the jobs first, then an action."))
     once = started_once(verb, state, chosen)
     kind = FORMS.get(verb)
-    if verb == "retry" and state in MAY_HAVE_STARTED and (everything or once):
+    if verb == "revive" and state in MAY_HAVE_STARTED and (everything or once):
         kind = OnceForm if len(once) == len(chosen) and not everything else AgainForm
     form = kind(data if "confirmed" in data else None) if kind else None
     asks = everything or form is not None or labels.VERBS[verb].destructive
@@ -57,8 +57,8 @@ def post(console: Console, state: State, match: Match, *, only: tuple[str, str] 
 
 
 def started_once(verb: str, state: State, chosen: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the chosen jobs that a retry may start a second time although they are delivered at most once."""
-    if verb != "retry" or state not in MAY_HAVE_STARTED:
+    """Return the chosen jobs that `revive` may start a second time although they are delivered at most once."""
+    if verb != "revive" or state not in MAY_HAVE_STARTED:
         return []
     found = []
     for queue in dict.fromkeys(queue for queue, _id in chosen):
@@ -89,7 +89,7 @@ def confirm(
     else:
         what = ngettext("%(n)s job is selected.", "%(n)s jobs are selected.", len(chosen)) % {"n": number(len(chosen))}
     context: dict[str, Any] = {
-        "verb": verb,
+        "verb": operations.word_of(verb),
         "words": labels.VERBS[verb],
         "label": labels.verb_label(verb, state),
         "what": what,
@@ -100,7 +100,7 @@ def confirm(
         "everything": everything,
         "form": form,
         "once": len(once),
-        "perhaps_once": everything and verb == "retry" and state in MAY_HAVE_STARTED,
+        "perhaps_once": everything and verb == "revive" and state in MAY_HAVE_STARTED,
         "back": console.request.get_full_path(),
     }
     return console.render("confirm.html", str(labels.VERBS[verb].question), context, here=state.value)

@@ -66,7 +66,8 @@ def show(console: Console, state: State) -> HttpResponse:
         "queues": console.counted.names,
         "names": registry.names(),
         "verbs": [
-            (verb, labels.verb_label(verb, state), labels.VERBS[verb].destructive) for verb in console.allowed(verbs)
+            (operations.word_of(verb), labels.verb_label(verb, state), labels.VERBS[verb].destructive)
+            for verb in console.allowed(verbs)
         ],
     }
     if grouped:

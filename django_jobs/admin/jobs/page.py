@@ -36,7 +36,7 @@ from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
 
 #: States in which arguments can be edited: the job is waiting, or can be run again.
-EDITABLE = WAITING | operations.VERBS["retry"]
+EDITABLE = WAITING | operations.VERBS["revive"]
 #: At most this many raw bytes are shown of a record that cannot be read.
 RAW = 20_000
 
@@ -67,7 +67,7 @@ def post(console: Console, queue: str, id: str) -> HttpResponse:
     info = get_store().get(queue, id)
     if info is None:
         return gone(console, queue, id)
-    verb = console.request.POST.get("verb", "")
+    verb = operations.verb_of(console.request.POST.get("verb", ""))
     if verb in operations.VERBS and info.state not in operations.VERBS[verb]:
         return console.back(
             console.url("job", queue, id), messages.WARNING, _("The job has changed its state in the meantime.")
@@ -88,7 +88,7 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
         "state_label": labels.STATES[info.state],
         "explained": labels.EXPLAINED[info.state],
         "verbs": [
-            (verb, labels.verb_label(verb, info.state), labels.VERBS[verb].destructive)
+            (operations.word_of(verb), labels.verb_label(verb, info.state), labels.VERBS[verb].destructive)
             for verb in console.allowed(verbs)
         ],
         "checkin": checkin(info) if info.checkin else None,
@@ -187,7 +187,7 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
         "job": job,
         "signature": str(definition.signature) if definition else "",
         "may_wait": info.state in WAITING,
-        "may_run": info.state in operations.VERBS["retry"],
+        "may_run": info.state in operations.VERBS["revive"],
         "once": operations.may_have_started(info),
     }
     return console.render("edit.html", _("Edit arguments"), context, here=info.state.value)
@@ -196,7 +196,7 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
 def edit(queue: str, id: str, call: tuple[list[Any], dict[str, Any]], *, run: bool, start_again: bool) -> str:
     """Save the arguments, and return a sentence that reports it."""
     if run:
-        operations.edit_and_retry(queue, id, *call, start_again=start_again)
+        operations.edit_and_revive(queue, id, *call, start_again=start_again)
         return _("The job was queued with new arguments.")
     operations.edit(queue, id, *call)
     return _("The job has new arguments and is still waiting.")

@@ -43,7 +43,7 @@ def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryReq
     # `finished_at` names an end of the job: if the job waits, it has left that end already.
     if info.state not in UNDER_WAY and (body.finished_at is None or info.state in FINISHED):
         check_retry(info, body)
-        if not operations.retry_as_seen(info, start_again=body.start_again):
+        if not operations.revive_as_seen(info, start_again=body.start_again):
             info = stored(id, name, "replay it")
             if info.state not in UNDER_WAY:
                 raise Problem(Kind.JOB_MOVED, f"Job {id!r} has just changed its state: it is {info.state}.")

@@ -69,14 +69,14 @@ def cancel(options: Mapping[str, Any]) -> Answer:
     return on_ids("cancel", options["ids"], options["queue"])
 
 
-def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer:
-    """Act on the given ids, or on all jobs that match."""
+def either(word: str, options: Mapping[str, Any], state: State | None) -> Answer:
+    """Act on the given ids, or on all jobs that match.  `word`: the subcommand, which the answer repeats."""
     if bool(options["ids"]) == bool(state):
         raise CommandError("Name the ids of jobs, or use --all; not both.")
     if state is None:
-        return on_ids(verb, options["ids"], options["queue"], start_again=options.get("yes", False))
+        return on_ids(word, options["ids"], options["queue"], start_again=options.get("yes", False))
     operation = bulk.start(
-        verb, state, browse.Match(options["queue"], options["name"]), user="manage.py jobs",
+        operations.verb_of(word), state, browse.Match(options["queue"], options["name"]), user="manage.py jobs",
         start_again=options.get("yes", False),
     )  # fmt: skip
     while not operation.finished:
@@ -88,7 +88,7 @@ def either(verb: str, options: Mapping[str, Any], state: State | None) -> Answer
             )
         operation = latest
     data = {"moved": operation.moved, "looked_at": operation.seen, "held": operation.held}
-    said = f"{verb}: {operation.moved} of {counted(operation.seen, f'{state} job')}."
+    said = f"{word}: {operation.moved} of {counted(operation.seen, f'{state} job')}."
     return Answer(data, f"{said} {held_text(operation.held)}".strip(), int(operation.held > 0))
 
 
@@ -102,7 +102,7 @@ def held_text(number: int, names: str = "") -> str:
     )
 
 
-def on_ids(verb: str, ids: list[str], queue: str, *, start_again: bool = False) -> Answer:
+def on_ids(word: str, ids: list[str], queue: str, *, start_again: bool = False) -> Answer:
     """Find each job, act on it, and report which were not found or had moved on."""
     names = [queue] if queue else browse.queue_names()
     found = {id: browse.find(id, names) for id in ids}
@@ -114,12 +114,12 @@ def on_ids(verb: str, ids: list[str], queue: str, *, start_again: bool = False) 
     held: list[str] = []
     for info in found.values():
         if info is not None:
-            done = operations.act(verb, info.queue, [info.id], start_again=start_again)
+            done = operations.act(operations.verb_of(word), info.queue, [info.id], start_again=start_again)
             moved += done.moved
             asked += done.asked
             held += done.held
     left = [id for id, info in found.items() if info is not None and id not in moved + asked + held]
-    said = [f"{verb}: {counted(len(moved), 'job')}."]
+    said = [f"{word}: {counted(len(moved), 'job')}."]
     said += [f"Asked to stop: {', '.join(asked)}."] if asked else []
     said += [held_text(len(held), ", ".join(held))] if held else []
     said += [f"Not possible in their state: {', '.join(left)}."] if left else []

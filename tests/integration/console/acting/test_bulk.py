@@ -42,7 +42,7 @@ def count(store: Store, state: State, queue: str = "default") -> int:
 def test_all_dead_jobs_are_retried_and_counted(console_store: Store, filler: Filler) -> None:
     for _ in range(30):
         filler.make(State.DEAD)
-    operation = bulk.start("retry", State.DEAD, Match(), user="ada")
+    operation = bulk.start("revive", State.DEAD, Match(), user="ada")
     assert (operation.total, operation.moved, operation.percent) == (30, 0, 0)
     ended = finish(operation.id)
     assert (ended.moved, ended.percent, ended.user) == (30, 100, "ada")
@@ -52,7 +52,7 @@ def test_all_dead_jobs_are_retried_and_counted(console_store: Store, filler: Fil
 def test_a_job_that_dies_again_meanwhile_is_left_alone(console_store: Store, filler: Filler, clock) -> None:  # type: ignore[no-untyped-def]
     for _ in range(10):
         filler.make(State.DEAD)
-    operation = bulk.start("retry", State.DEAD, Match())
+    operation = bulk.start("revive", State.DEAD, Match())
     clock.advance(1_000)
     moved = 0
     for _ in range(50):
@@ -132,7 +132,7 @@ def test_what_a_driver_moved_before_it_died_is_counted(
 ) -> None:
     for _ in range(20):
         filler.make(State.DEAD)
-    operation = bulk.start("retry", State.DEAD, Match())
+    operation = bulk.start("revive", State.DEAD, Match())
     act = operations.act
 
     def act_and_die(*args: Any, **kwargs: Any) -> operations.Done:

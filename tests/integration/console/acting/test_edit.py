@@ -121,7 +121,7 @@ def test_the_keys_follow_too_when_an_edited_job_is_run_again(
     keyed(unique="success", max_concurrency=1, concurrency_key="account_id")
     id = enqueue_by_name("tests.bill", [1], {}).id
     console_store.kill("default", [id], "to be mended")
-    operations.edit_and_retry("default", id, [2], {})
+    operations.edit_and_revive("default", id, [2], {})
     assert controls(console_store, id).limit_key == "tests.bill:2"
     assert enqueue_by_name("tests.bill", [2], {}).added == "duplicate"
     assert enqueue_by_name("tests.bill", [1], {}).added == "added"

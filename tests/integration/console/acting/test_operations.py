@@ -90,12 +90,12 @@ def test_more_ids_than_a_batch_are_moved_in_several(memory_console: Store, monke
     monkeypatch.setattr("django_jobs.operations.actions.BATCH", 4)
     filler = Filler(memory_console)
     ids = [filler.make(State.SCHEDULED) for _ in range(11)]
-    assert operations.retry("default", [*ids, *ids]).count == 11
+    assert operations.revive("default", [*ids, *ids]).count == 11
 
 
 def test_edited_arguments_are_stored_and_the_job_runs(console_store: Store, filler: Filler) -> None:
     id = filler.make(State.DEAD, call=[[7], {"email": "wrong@"}])
-    operations.edit_and_retry("default", id, [8], {"email": "ada@example.com"})
+    operations.edit_and_revive("default", id, [8], {"email": "ada@example.com"})
     (claim,) = filler.claim()
     job = decode(claim.id, "default", claim.record)
     assert (job.id, job.args) == (id, b'[[8],{"email":"ada@example.com"}]')
@@ -104,32 +104,32 @@ def test_edited_arguments_are_stored_and_the_job_runs(console_store: Store, fill
 
 def test_a_masked_value_that_was_left_alone_stays_what_it_was(console_store: Store, filler: Filler) -> None:
     id = filler.make(State.DEAD, name="shop.charge_card", call=[[7], {"card_number": "4111"}])
-    operations.edit_and_retry("default", id, [8], {"card_number": HIDDEN})
+    operations.edit_and_revive("default", id, [8], {"card_number": HIDDEN})
     assert decode(id, "default", filler.claim()[0].record).args == b'[[8],{"card_number":"4111"}]'
 
 
 def test_a_masked_value_cannot_be_moved_into_the_open(filler: Filler) -> None:
     id = filler.make(State.DEAD, name="shop.charge_card", call=[[7], {"card_number": "4111"}])
     with pytest.raises(InvalidArguments, match="masked"):
-        operations.edit_and_retry("default", id, [HIDDEN], {"card_number": HIDDEN})
+        operations.edit_and_revive("default", id, [HIDDEN], {"card_number": HIDDEN})
 
 
 def test_edited_arguments_must_fit_the_function(console_store: Store, filler: Filler) -> None:
     id = filler.make(State.DEAD)
     with pytest.raises(InvalidArguments, match="cannot be called"):
-        operations.edit_and_retry("default", id, [], {"colour": "red"})
+        operations.edit_and_revive("default", id, [], {"colour": "red"})
     assert state_of(console_store, id) is State.DEAD
 
 
 def test_what_cannot_be_edited_says_why(filler: Filler) -> None:
     with pytest.raises(UnknownJob):
-        operations.edit_and_retry("default", filler.make(State.DEAD, name="other.job"), [], {})
+        operations.edit_and_revive("default", filler.make(State.DEAD, name="other.job"), [], {})
     with pytest.raises(CorruptRecord):
-        operations.edit_and_retry("default", filler.make(State.DEAD, record=b"?"), [], {})
+        operations.edit_and_revive("default", filler.make(State.DEAD, record=b"?"), [], {})
     with pytest.raises(JobNotFound):
-        operations.edit_and_retry("default", filler.make(State.SUCCEEDED), [1], {})
+        operations.edit_and_revive("default", filler.make(State.SUCCEEDED), [1], {})
     with pytest.raises(JobNotFound):
-        operations.edit_and_retry("default", "nothing", [1], {})
+        operations.edit_and_revive("default", "nothing", [1], {})
 
 
 def test_pausing_needs_a_queue_that_exists(console_store: Store) -> None:

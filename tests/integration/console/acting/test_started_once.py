@@ -116,10 +116,10 @@ def test_the_command_for_all_needs_yes_too(console_store: Store, payment: str) -
 
 
 def test_in_code_it_is_said_too(console_store: Store, payment: str) -> None:
-    assert operations.retry("default", [payment]).held == [payment]
+    assert operations.revive("default", [payment]).held == [payment]
     with pytest.raises(JobMoved, match="at most once"):
-        operations.edit_and_retry("default", payment, [1], {"card_number": "4111"})
-    assert operations.retry("default", [payment], start_again=True).moved == [payment]
+        operations.edit_and_revive("default", payment, [1], {"card_number": "4111"})
+    assert operations.revive("default", [payment], start_again=True).moved == [payment]
 
 
 def test_one_that_never_started_needs_no_question(console_store: Store, filler: Filler, root: Client) -> None:
@@ -129,7 +129,7 @@ def test_one_that_never_started_needs_no_question(console_store: Store, filler: 
 
 
 def test_sums_of_an_older_version_are_read(console_store: Store, payment: str) -> None:
-    operation = bulk.start("retry", State.DEAD, Match())
+    operation = bulk.start("revive", State.DEAD, Match())
     console_store.update_document(bulk.DOCUMENT, {f"{operation.id}/by/old": [5, 4, 1]})
     read = bulk.get(operation.id)
     assert read is not None

@@ -44,7 +44,7 @@ def write(store: Store, document: str, entry: str, text: str) -> None:
 def operation(console_store: Store, filler: Filler) -> bulk.Operation:
     for _ in range(3):
         filler.make(State.DEAD)
-    return bulk.start("retry", State.DEAD, Match(), user="ada")
+    return bulk.start("revive", State.DEAD, Match(), user="ada")
 
 
 def drive_all() -> None:
@@ -67,7 +67,7 @@ def test_a_broken_operation_is_named_and_the_others_go_on(
     assert ended is not None
     assert (ended.moved, ended.percent) == (3, 100)
     assert [each.id for each in bulk.operations_list()] == [operation.id]
-    assert bulk.start("retry", State.DEAD, Match()).id in [each.id for each in bulk.operations_list()]
+    assert bulk.start("revive", State.DEAD, Match()).id in [each.id for each in bulk.operations_list()]
 
 
 @pytest.mark.parametrize("part", ["", "/at", "/driver", "/by/me", "/finished", "/stopped", "/doing/me"])
