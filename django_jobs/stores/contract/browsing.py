@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from django_jobs.core.standing import Standing
-from django_jobs.core.values import Faults, JobInfo, QueueStats, State
+from django_jobs.core.values import JobInfo, State
 
 #: No more jobs than these need be counted before a job, and no more holders of a limit be named.
 MOST_AHEAD, MOST_HOLDERS = 10_000, 3
@@ -22,16 +22,6 @@ class Remembered(NamedTuple):
     state: State | None
     #: ms: when the job ended; while it is in the store, when it was enqueued.
     at: int
-
-
-class ParkedName(NamedTuple):
-    """Jobs of one name that wait in a queue for a worker that knows the name."""
-
-    queue: str
-    name: str
-    jobs: int
-    #: digests of the workers that do not know it.
-    unknown_to: frozenset[str]
 
 
 class BrowsingStore(ABC):
@@ -90,63 +80,3 @@ class BrowsingStore(ABC):
     def standing(self, queue: str, id: str, limit_key: str | None = None) -> Standing:
         """Return where the job stands among others; `limit_key`: that of its controls.  A queue may change between
         two of the reads, so a caller compares `state` with JobInfo.  At most MOST_AHEAD jobs need be counted."""
-
-    @abstractmethod
-    def refusal(self, queue: str) -> str:
-        """Return why the store does not take changes now, in its own words, although it can be read: it is a replica,
-        its disk is full; "" if it does, or if this user may not ask."""
-
-    @abstractmethod
-    def stats(self, queues: Sequence[str]) -> list[QueueStats]:
-        """Return counts, latency, pauses, totals, overdue jobs and what waits for the archive, of each queue, in one
-        round trip.
-
-        `counts` has all nine states.  `totals`: "enqueued", "succeeded", "failed", "retried", "dead", "cancelled",
-        "expired", "recovered", "trimmed_dead", "not_archived", and "<event>:<job name>" for the first five."""
-
-    @abstractmethod
-    def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
-        """Return start of the minute (ms) → event → count, from `since` (ms).
-
-        Events: "enqueued", "succeeded", "failed", "dead", and the sums of ms "run_ms" and "wait_ms".  Kept for 25
-        hours."""
-
-    def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
-        """Return the `series` of several queues, added up."""
-        return add_up(self.series(queue, since) for queue in queues)
-
-    @abstractmethod
-    def queues(self) -> list[str]:
-        """Return the name of every queue that ever got a job, configured or not."""
-
-    @abstractmethod
-    def parked(self, queue: str) -> list[ParkedName]:
-        """Return the names whose jobs wait for a worker that knows them (see `park`), at most a hundred."""
-
-    @abstractmethod
-    def fired(self, queue: str) -> dict[str, int]:
-        """Return schedule id → its last fire time, ms."""
-
-    @abstractmethod
-    def faults(self, queue: str, limit: int = 10_000) -> Faults:
-        """Return what `reconcile` would repair, without changing anything.  Expired leases and expired unique periods
-        are not reported.  About `limit` entries of each kind are checked, a thousand at a time."""
-
-    @abstractmethod
-    def now(self) -> int:
-        """Return the time of the store's clock, ms."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, str]:
-        """Return what `doctor` shows: kind, version, persistence, eviction policy, address without password …"""
-
-
-def add_up(many: Iterable[dict[int, dict[str, int]]]) -> dict[int, dict[str, int]]:
-    """Add up several series into one."""
-    sums: dict[int, dict[str, int]] = {}
-    for series in many:
-        for minute, events in series.items():
-            bucket = sums.setdefault(minute, {})
-            for event, number in events.items():
-                bucket[event] = bucket.get(event, 0) + number
-    return sums

@@ -68,15 +68,6 @@ class OperatingStore(ABC):
         """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the moved ids."""
 
     @abstractmethod
-    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
-        """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish.
-        `by`: who pauses it, to be shown with the reason."""
-
-    @abstractmethod
-    def resume(self, queue: str, *, name: str | None = None) -> None:
-        """End the pause.  Blocked jobs of a type come back in batches, by this call and by later claims."""
-
-    @abstractmethod
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
         """Walk through the ids in one state, in batches.  Jobs that enter or leave the state meanwhile may be missed;
         no other job is.  An id may come twice, in two batches, if the number of jobs in the state changes much

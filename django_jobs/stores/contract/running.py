@@ -8,11 +8,9 @@ Rules for all methods, kept by every store and checked by tests/contract:
 * a call may be sent twice (the client repeats it when the reply was lost): the second call has no effect and gives the
   same answer;
 * no job is dropped because it cannot be read;
-* one call touches one queue only, but for `renew`, `outlook`, `backlog`, `wake` and `wait_for_work`.
+* one call touches one queue only, except the calls that take `queues`.
 
 Errors: StoreUnavailable, StoreFull (from calls that need room: above all enqueue), StoreCorrupt, StoreMisconfigured.
-
-Long because it is one interface, and most of its lines are what its methods promise.
 """
 
 from __future__ import annotations
@@ -35,11 +33,6 @@ from django_jobs.core.values import (
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.contract.batches import MAX_BATCH as MAX_BATCH
 
-#: In the log of an at-most-once job that `reconcile` found in no place.
-MISPLACED = Attempt(
-    0, "misplaced", 0, error="The store lost the state of this job. The job may have run, and it must not run twice."
-)
-
 
 class Renewal(NamedTuple):
     """The answer of `Store.renew` for one holder."""
@@ -48,15 +41,6 @@ class Renewal(NamedTuple):
     asked: Sequence[str]
     #: token → the number of claims that the holder has under it.
     holds: Mapping[int, int]
-
-
-class Outlook(NamedTuple):
-    """What `outlook` found in one queue."""
-
-    #: jobs that wait in that lane; 0 while the queue is paused.
-    left: int
-    #: ms until a claim may find more than that (≥ 0), as Claimed.next_due; 0 if jobs wait for a pause that is over.
-    due: int | None
 
 
 class RunningStore(ABC):
@@ -117,15 +101,6 @@ class RunningStore(ABC):
 
         `request` is an id of the caller's for this call: if a claim with it has returned jobs in the last quarter of an
         hour, those of them that are still held are returned again, with a new lease, and no others are taken."""
-
-    @abstractmethod
-    def last_arrival(self, queue: str) -> int:
-        """Promote all jobs that are due, then return the number of the job that became queued last."""
-
-    @abstractmethod
-    def waiting(self, queue: str, up_to: int) -> int:
-        """Count the queued jobs, in both lanes, that `claim` would take with this `up_to`; 0 while the queue is
-        paused.  It may stop counting at a thousand."""
 
     @abstractmethod
     def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:
@@ -253,70 +228,3 @@ class RunningStore(ABC):
     def checkin(self, claim: Claim, checkin: bytes) -> bool:
         """Store the JSON text of the last check-in while the job runs.  False if the claim is stale.  True even if the
         job was asked to stop: `extend` reports that."""
-
-    @abstractmethod
-    def promote(self, queue: str, limit: int = 100) -> int:
-        """scheduled and retry → queued, for jobs that are due, earliest first.  Returns how many moved."""
-
-    @abstractmethod
-    def wait_for_work(
-        self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED, passed_over: Collection[str] = ()
-    ) -> str | None:
-        """Block up to `timeout` seconds until there may be a job to claim.
-
-        Parked jobs in the queues `passed_over` do not end the wait: this worker has just looked at them.
-
-        Returns the queue to look into, "" if that is not known (look into all), None when the time is over.
-
-        Workers must not rely on it: they check their queues at least every 2 s in any case."""
-
-    @abstractmethod
-    def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:
-        """Count the jobs that wait in that lane, per queue, in one round trip."""
-
-    @abstractmethod
-    def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
-        """Tell where a claim may find jobs, now or later (wait_for_work is built on this).  One round trip."""
-
-    @abstractmethod
-    def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
-        """Wake another waiting worker for these queues: the caller was woken for them and will not look."""
-
-    @abstractmethod
-    def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
-        """Delete the jobs that HISTORY and DEAD no longer keep.  Returns state → number of deleted jobs (≤ limit
-        each)."""
-
-    @abstractmethod
-    def reconcile(
-        self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None
-    ) -> dict[str, int]:
-        """Repair what no transition should leave behind: one bounded step of a round.  Returns kind → number of
-        repairs.
-
-        Kinds: "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
-        "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job" (its log,
-        its counts, its result).  A job in no place is queued again; an at-most-once job may have started, so it goes to
-        dead with the attempt MISPLACED.  A job in several places counts as "job_without_place", and stays in one of
-        them.
-
-        Each step continues where the last step of this store object ended, so that steps of `limit` reach all entries
-        eventually.  If the numbers of jobs show that one is misplaced, all jobs are walked through, for a quarter of a
-        second in each step.  The id and record of each job that went to dead are appended to `buried`."""
-
-    def is_walking(self, queue: str) -> bool:
-        """Tell whether a walk of `reconcile` through the whole queue has begun and not ended; the next step should
-        then follow soon.  A store that has an index of each job's place never walks."""
-        return False
-
-    def locked_by(self) -> int | None:
-        """Return the id of the process that keeps all others from writing now; 0 if there is none, or it is not
-        known; None if the store is a server, which has no such lock."""
-        return None
-
-    def abandon(self) -> None:  # noqa: B027  (most stores have nothing to do)
-        """Drop the sockets in a copy of the process that a job has made, without sending anything or taking a lock."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close this process's connections; the next call opens new ones."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from django_jobs.stores.contract.archive import ArchiveStore
 from django_jobs.stores.contract.documents import DocumentStore
 from django_jobs.stores.contract.ends import EndsStore
+from django_jobs.stores.contract.fetching import FetchingStore
 from django_jobs.stores.contract.fleet import FleetStore
 from django_jobs.stores.contract.operating import OperatingStore
+from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
+from django_jobs.stores.contract.upkeep import UpkeepStore
 
 __all__ = ["MAX_BATCH", "Store", "StoreOptions"]
 
@@ -42,7 +46,38 @@ class StoreOptions:
     clock: Callable[[], int] | None = None
 
 
-class Store(RunningStore, OperatingStore, FleetStore, DocumentStore, ArchiveStore, EndsStore):
+class Store(
+    RunningStore,
+    FetchingStore,
+    OperatingStore,
+    EndsStore,
+    QueueStore,
+    UpkeepStore,
+    FleetStore,
+    DocumentStore,
+    ArchiveStore,
+    ABC,
+):
     """A place where jobs are stored.  Safe to use from many threads and after a fork."""
 
     options: StoreOptions
+
+    @abstractmethod
+    def now(self) -> int:
+        """Return the time of the store's clock, ms."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, str]:
+        """Return what `doctor` shows: kind, version, persistence, eviction policy, address without password …"""
+
+    def locked_by(self) -> int | None:
+        """Return the id of the process that keeps all others from writing now; 0 if there is none, or it is not
+        known; None if the store is a server, which has no such lock."""
+        return None
+
+    def abandon(self) -> None:
+        """Drop the sockets in a copy of the process that a job has made, without sending anything or taking a lock."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close this process's connections; the next call opens new ones."""

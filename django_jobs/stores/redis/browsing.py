@@ -11,7 +11,8 @@ from typing import Any
 from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered
+from django_jobs.stores.contract.browsing import BrowsingStore, Remembered
+from django_jobs.stores.contract.queues import ParkedName, QueueStore
 from django_jobs.stores.redis.entries import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
 
@@ -34,8 +35,8 @@ PREVIEW = 1024
 MOST_NAMES = 100
 
 
-class RedisBrowsing(RedisStats, BrowsingStore):
-    """See stores/contract/browsing.py for the contract of each method."""
+class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
+    """See stores/contract/browsing.py and queues.py for the contract of each method."""
 
     def get(self, queue: str, id: str) -> JobInfo | None:
         found = self._look_up(queue, [id], whole=True)

@@ -12,6 +12,7 @@ from django_jobs.core.values import Edited, State, WorkerInfo
 from django_jobs.stores.contract.documents import DocumentStore, read_entry, read_worker
 from django_jobs.stores.contract.fleet import FleetStore
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
+from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.entries import read_number, texts, unsigned_line
@@ -30,8 +31,8 @@ WALKED = {
 }
 
 
-class RedisOperating(RedisPart, OperatingStore, FleetStore, DocumentStore):
-    """See stores/contract/operating.py, fleet.py and documents.py for the contract of each method."""
+class RedisOperating(RedisPart, OperatingStore, QueueStore, FleetStore, DocumentStore):
+    """See stores/contract/operating.py, queues.py, fleet.py and documents.py for the contract of each method."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
         flat = texts(self._run_once("cancel", queue, self._archiving, *ids)) if ids else []

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from time import monotonic
 
 from django_jobs.core.values import Faults
-from django_jobs.stores.contract.running import MAX_BATCH, MISPLACED, RunningStore
+from django_jobs.stores.contract.running import MAX_BATCH
+from django_jobs.stores.contract.upkeep import MISPLACED, UpkeepStore
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.entries import attempt_line, chunks, read_claim, texts
@@ -73,8 +74,8 @@ class _Walk:
     cursor: int = 0
 
 
-class RedisReconciling(RedisPart, RunningStore):
-    """See stores/contract/running.py for the contract of each method."""
+class RedisReconciling(RedisPart, UpkeepStore):
+    """See stores/contract/upkeep.py for the contract of each method."""
 
     def reconcile(
         self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None

@@ -8,7 +8,8 @@ from typing import Any
 
 from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Expired, Killed, Lane, NewJob
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.contract.running import MAX_BATCH, Outlook, Renewal, RunningStore
+from django_jobs.stores.contract.fetching import FetchingStore, Outlook
+from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
@@ -28,8 +29,8 @@ LOOKED_INTO_AT_ONCE = 500
 _IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."
 
 
-class RedisRunning(RedisPart, RunningStore):
-    """See stores/contract/running.py for the contract of each method."""
+class RedisRunning(RedisPart, RunningStore, FetchingStore):
+    """See stores/contract/running.py and fetching.py for the contract of each method."""
 
     _known_queues: frozenset[str] = frozenset()
 

@@ -6,6 +6,7 @@ from django_jobs.core.standing import Standing
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
 from django_jobs.stores.contract.browsing import MOST_HOLDERS, BrowsingStore
+from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.entries import read_claim, read_number
 
@@ -16,8 +17,8 @@ SUSPECT = 256 * STEP
 KINDS = {b"\2": "pause", b"\3": "stop", b"\4": "unknown"}
 
 
-class RedisStanding(RedisPart, BrowsingStore):
-    """See stores/contract/browsing.py for the contract of each method."""
+class RedisStanding(RedisPart, BrowsingStore, QueueStore):
+    """See stores/contract/browsing.py and queues.py for the contract of each method."""
 
     def standing(self, queue: str, id: str, limit_key: str | None = None) -> Standing:
         names = self.keys.of(queue)

@@ -9,7 +9,7 @@ from django_jobs.core import queue_stats
 from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.contract.browsing import add_up
+from django_jobs.stores.contract.queues import add_up
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.entries import read_number
 from django_jobs.stores.redis.oldest import Oldest

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from django_jobs.core.values import Lane
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.contract.running import Outlook
+from django_jobs.stores.contract.fetching import Outlook
 from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis.browsing import RedisBrowsing
 from django_jobs.stores.redis.connection.addresses import cluster_from_setting, pool_from_setting, redacted

@@ -10,7 +10,8 @@ from typing import Any
 from django_jobs.core.values import Attempt, JobInfo, State
 from django_jobs.stores.contract.archive import ArchiveStore
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
-from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
+from django_jobs.stores.contract.running import MAX_BATCH
+from django_jobs.stores.contract.upkeep import UpkeepStore
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.entries import chunks, read_attempts, read_tries
 
@@ -21,8 +22,8 @@ ANSWERS_KEPT = 3_600_000
 TIDY_EVERY = 300.0
 
 
-class RedisUpkeep(RedisPart, RunningStore, ArchiveStore):
-    """See stores/contract/running.py and archive.py for the contract of each method."""
+class RedisUpkeep(RedisPart, UpkeepStore, ArchiveStore):
+    """See stores/contract/upkeep.py and archive.py for the contract of each method."""
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         o = self.options

@@ -11,7 +11,8 @@ from typing import Any
 from django_jobs.core.queue_stats import OVERDUE, read_pause
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, QueueStats, State
 from django_jobs.formatting import counted
-from django_jobs.stores.contract.browsing import BrowsingStore, ParkedName, Remembered
+from django_jobs.stores.contract.browsing import BrowsingStore, Remembered
+from django_jobs.stores.contract.queues import ParkedName, QueueStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.recent import find_recent
 from django_jobs.stores.sqlite.database.remembered import has_returned_none, remembered
@@ -31,8 +32,8 @@ _MOST_VALUES = 900
 _LEAST_ROOM = 8 * 1024 * 1024
 
 
-class SqliteBrowsing(SqlitePart, BrowsingStore):
-    """See stores/contract/browsing.py for the contract of each method."""
+class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
+    """See stores/contract/browsing.py and queues.py for the contract of each method."""
 
     def get(self, queue: str, id: str) -> JobInfo | None:
         with self.database.read() as connection:

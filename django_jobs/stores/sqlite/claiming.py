@@ -8,7 +8,8 @@ from contextlib import closing
 from django_jobs.core.values import Claim, Claimed, Expired, Lane, State
 from django_jobs.serialization.record import name_line
 from django_jobs.stores.contract.batches import MAX_BYTES
-from django_jobs.stores.contract.running import MAX_BATCH, Outlook, RunningStore
+from django_jobs.stores.contract.fetching import FetchingStore, Outlook
+from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.recent import find_recent, note_recent
 from django_jobs.stores.sqlite.database.rows import BEGIN, COLUMNS, SUSPECT, Row
@@ -23,8 +24,8 @@ _NEXT_PAUSED = (
 )
 
 
-class SqliteClaiming(SqlitePart, RunningStore):
-    """See stores/contract/running.py for the contract of each method."""
+class SqliteClaiming(SqlitePart, RunningStore, FetchingStore):
+    """See stores/contract/running.py and fetching.py for the contract of each method."""
 
     def claim(
         self,

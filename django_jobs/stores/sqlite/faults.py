@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.values import FINISHED, Faults, State
-from django_jobs.stores.contract.browsing import BrowsingStore
 from django_jobs.stores.contract.running import MAX_BATCH
+from django_jobs.stores.contract.upkeep import UpkeepStore
 from django_jobs.stores.sqlite.base import SqlitePart
 
 #: greater than any row number.
@@ -29,8 +29,8 @@ LEFT = (
 )
 
 
-class SqliteFaults(SqlitePart, BrowsingStore):
-    """See stores/contract/browsing.py for the contract of the method."""
+class SqliteFaults(SqlitePart, UpkeepStore):
+    """See stores/contract/upkeep.py for the contract of the method."""
 
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
         found: dict[str, list[str]] = {}

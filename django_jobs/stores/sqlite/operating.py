@@ -9,6 +9,7 @@ from django_jobs.core.values import FINISHED, MAY_HAVE_STARTED, PLAIN, WAITING, 
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
+from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import admit_resumed
 from django_jobs.stores.sqlite.database.editing import edit
@@ -21,8 +22,8 @@ _REVIVABLE = frozenset(set(State) - {State.QUEUED, State.RUNNING, State.SUCCEEDE
 _RESUMED = 500
 
 
-class SqliteOperating(SqlitePart, OperatingStore):
-    """See stores/contract/operating.py for the contract of each method."""
+class SqliteOperating(SqlitePart, OperatingStore, QueueStore):
+    """See stores/contract/operating.py and queues.py for the contract of each method."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
         states: dict[str, State] = {}

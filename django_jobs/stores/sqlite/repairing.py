@@ -8,7 +8,8 @@ from typing import Any
 from django_jobs.core.values import JobInfo, State
 from django_jobs.stores.contract.archive import ArchiveStore
 from django_jobs.stores.contract.batches import MAX_BYTES
-from django_jobs.stores.contract.running import MAX_BATCH, MISPLACED, RunningStore
+from django_jobs.stores.contract.running import MAX_BATCH
+from django_jobs.stores.contract.upkeep import MISPLACED, UpkeepStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.browsing import attempts_of, shown_result
 from django_jobs.stores.sqlite.database.endings import holder_is_gone
@@ -33,8 +34,8 @@ _TAKE_TURN = (
 )
 
 
-class SqliteRepairing(SqlitePart, RunningStore, ArchiveStore):
-    """See stores/contract/running.py and archive.py for the contract of each method."""
+class SqliteRepairing(SqlitePart, UpkeepStore, ArchiveStore):
+    """See stores/contract/upkeep.py and archive.py for the contract of each method."""
 
     #: queue → the last job, the last limit with waiting jobs and the last lock that a round of repairs has checked.
     _round: dict[str, int]

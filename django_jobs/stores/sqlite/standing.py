@@ -7,6 +7,7 @@ import os
 from django_jobs.core.standing import Standing
 from django_jobs.core.values import State
 from django_jobs.stores.contract.browsing import MOST_AHEAD, MOST_HOLDERS, BrowsingStore
+from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.rows import SUSPECT, Row
 from django_jobs.stores.sqlite.database.transaction import Transaction
@@ -22,8 +23,8 @@ _HIGHER = (
 )
 
 
-class SqliteStanding(SqlitePart, BrowsingStore):
-    """See stores/contract/browsing.py for the contract of each method."""
+class SqliteStanding(SqlitePart, BrowsingStore, QueueStore):
+    """See stores/contract/browsing.py and queues.py for the contract of each method."""
 
     def standing(self, queue: str, id: str, limit_key: str | None = None) -> Standing:
         with self.database.read() as connection:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from django_jobs.core.values import Lane
-from django_jobs.stores.contract.running import RunningStore
+from django_jobs.stores.contract.fetching import FetchingStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import lane_parts, outlook_of
 from django_jobs.stores.sqlite.database.unknown import is_parked
@@ -30,8 +30,8 @@ class _View(NamedTuple):
     parked_in: str
 
 
-class SqliteWaiting(SqlitePart, RunningStore):
-    """See stores/contract/running.py.
+class SqliteWaiting(SqlitePart, FetchingStore):
+    """See stores/contract/fetching.py.
 
     Each thread remembers what it saw when it was last woken, and is woken again only after a change: a queue whose
     jobs may not run now (its limit is reached) wakes no worker."""

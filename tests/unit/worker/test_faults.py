@@ -14,7 +14,7 @@ import pytest
 from django_jobs.conf import QueueSettings
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Succeeded
-from django_jobs.core.values import Claim, Lane
+from django_jobs.core.values import Claim, Killed, Lane
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.child.event_loop import EventLoop
@@ -28,6 +28,7 @@ from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance.tasks import RECONCILE, MaintenanceTasks
 from django_jobs.worker.messages import StartedJob
 from django_jobs.worker.parent.children import ChildHandle
+from django_jobs.worker.parent.heartbeat_answers import Told
 from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.supervisor import Supervisor
 from django_jobs.worker.shared_memory import SharedMemory
@@ -124,6 +125,21 @@ class OneChild:
 
     def __iter__(self) -> Any:
         return iter([self.child])
+
+
+def test_the_process_of_a_killed_job_is_ended_when_the_store_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not only when the child's claims are compared with the store's, two heartbeats later."""
+    killed: list[int] = []
+    monkeypatch.setattr("django_jobs.worker.parent.children.kill_group", killed.append)
+    ours, theirs = pair()
+    child_processes: Any = OneChild(ChildHandle("w:1", Lane.SHARED, 4711, ours, SharedMemory(["q"], 1)))
+    told = Told(SimpleNamespace(), child_processes)  # type: ignore[arg-type]
+    told.asked_to_stop("w:1", "q", "another")
+    assert killed == []
+    told.asked_to_stop("w:1", "q", Killed("a", 7))
+    assert killed == [4711]
+    for end in (ours, theirs):
+        end.close()
 
 
 @pytest.mark.parametrize("has_ended", [True, False])

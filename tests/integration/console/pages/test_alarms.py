@@ -20,7 +20,7 @@ from django_jobs.alarms.facts import ArchiveWaiting, LateSchedule, Unchecked
 from django_jobs.core.values import Done, Pause, QueueStats, State, WorkerInfo
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.schedules.entry import Entry
-from django_jobs.stores.contract.browsing import ParkedName
+from django_jobs.stores.contract.queues import ParkedName
 from django_jobs.stores.contract.store import Store
 from django_jobs.stores.redis import RedisStore
 from tests.integration.console.conftest import BASE

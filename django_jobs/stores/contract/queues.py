@@ -1,0 +1,82 @@
+"""The part of the store contract about whole queues: their numbers and their pauses.
+
+All methods but `pause` and `resume` only read: a viewer may have no right to write.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from django_jobs.core.values import QueueStats
+
+
+class ParkedName(NamedTuple):
+    """Jobs of one name that wait in a queue for a worker that knows the name."""
+
+    queue: str
+    name: str
+    jobs: int
+    #: digests of the workers that do not know it.
+    unknown_to: frozenset[str]
+
+
+class QueueStore(ABC):
+    """What is known of queues, and how people close and open them."""
+
+    @abstractmethod
+    def queues(self) -> list[str]:
+        """Return the name of every queue that ever got a job, configured or not."""
+
+    @abstractmethod
+    def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
+        """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish.
+        `by`: who pauses it, to be shown with the reason."""
+
+    @abstractmethod
+    def resume(self, queue: str, *, name: str | None = None) -> None:
+        """End the pause.  Blocked jobs of a type come back in batches, by this call and by later claims."""
+
+    @abstractmethod
+    def stats(self, queues: Sequence[str]) -> list[QueueStats]:
+        """Return counts, latency, pauses, totals, overdue jobs and what waits for the archive, of each queue, in one
+        round trip.
+
+        `counts` has all nine states.  `totals`: "enqueued", "succeeded", "failed", "retried", "dead", "cancelled",
+        "expired", "recovered", "trimmed_dead", "not_archived", and "<event>:<job name>" for the first five."""
+
+    @abstractmethod
+    def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
+        """Return start of the minute (ms) → event → count, from `since` (ms).
+
+        Events: "enqueued", "succeeded", "failed", "dead", and the sums of ms "run_ms" and "wait_ms".  Kept for 25
+        hours."""
+
+    def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
+        """Return the `series` of several queues, added up."""
+        return add_up(self.series(queue, since) for queue in queues)
+
+    @abstractmethod
+    def parked(self, queue: str) -> list[ParkedName]:
+        """Return the names whose jobs wait for a worker that knows them (see `park`), at most a hundred."""
+
+    @abstractmethod
+    def fired(self, queue: str) -> dict[str, int]:
+        """Return schedule id → its last fire time, ms."""
+
+    @abstractmethod
+    def refusal(self, queue: str) -> str:
+        """Return why the store does not take changes now, in its own words, although it can be read: it is a replica,
+        its disk is full; "" if it does, or if this user may not ask."""
+
+
+def add_up(many: Iterable[dict[int, dict[str, int]]]) -> dict[int, dict[str, int]]:
+    """Add up several series into one."""
+    sums: dict[int, dict[str, int]] = {}
+    for series in many:
+        for minute, events in series.items():
+            bucket = sums.setdefault(minute, {})
+            for event, number in events.items():
+                bucket[event] = bucket.get(event, 0) + number
+    return sums
