@@ -21,13 +21,13 @@ from django_jobs.core import registry
 from django_jobs.core.values import State, WorkerInfo
 from django_jobs.exceptions import JobsError, StoreError, StoreUnavailable, UnknownJob
 from django_jobs.schedules import state as schedule_state
-from django_jobs.schedules.cron import latest_fires
+from django_jobs.schedules.cron import latest_runs
 from django_jobs.schedules.entry import Entry, check_entry
 from django_jobs.schedules.missed import STILL_IN_TIME
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.queues import ParkedName
 
-#: At most this many schedules are checked: the last fire time of each must be computed.
+#: At most this many schedules are checked: the last scheduled time of each must be computed.
 SCHEDULES = 200
 #: Queues whose archive list or unknown names are asked for.
 QUEUES = 5
@@ -46,10 +46,10 @@ class Unchecked(NamedTuple):
 
 
 class LateSchedule(NamedTuple):
-    """A schedule that did not fire, or cannot."""
+    """A schedule that did not run, or cannot."""
 
     name: str
-    #: ms: the fire time for which no job was enqueued; 0 = it cannot fire.
+    #: ms: the scheduled time for which no job was enqueued; 0 = it cannot run.
     missed: int = 0
     problem: str = ""
 
@@ -129,8 +129,8 @@ def measure(
         if len(some) < len(entries):
             unchecked.append(Unchecked("schedules", number=len(entries) - len(some)))
         checked = look("schedules", lambda: late_schedules(some, facts.now))
-        late, firing = checked if checked is not None else (None, 0)
-        facts = replace(facts, late=late, schedules=firing)
+        late, active = checked if checked is not None else (None, 0)
+        facts = replace(facts, late=late, schedules=active)
     return replace(facts, unchecked=tuple(unchecked))
 
 
@@ -149,18 +149,18 @@ def archive_waiting(counted: browse.JobCounts) -> list[ArchiveWaiting]:
 
 
 def late_schedules(entries: Sequence[Entry], now: int) -> tuple[list[LateSchedule], int]:
-    """Return the schedules that did not fire or cannot, and the number of those that are on and not paused."""
+    """Return the schedules that did not run or cannot, and the number of those that are on and not paused."""
     state = schedule_state.read_state(get_store())
-    fired: dict[str, dict[str, int]] = {}
+    last_runs: dict[str, dict[str, int]] = {}
     late: list[LateSchedule] = []
     on = [entry for entry in entries if entry.enabled and state.paused_at(entry) is None]
     for entry in on:
         try:
             check_entry(entry)
             queue = registry.get(entry.job).queue
-            if queue not in fired:
-                fired[queue] = get_store().fired(queue)
-            if missed := missed_fire(entry, state, fired[queue].get(entry.id, 0), now):
+            if queue not in last_runs:
+                last_runs[queue] = get_store().last_runs(queue)
+            if missed := missed_run(entry, state, last_runs[queue].get(entry.id, 0), now):
                 late.append(LateSchedule(entry.label or entry.id, missed))
         except (StoreError, UnknownJob) as error:
             if isinstance(error, StoreError):
@@ -171,17 +171,17 @@ def late_schedules(entries: Sequence[Entry], now: int) -> tuple[list[LateSchedul
     return late, len(on)
 
 
-def missed_fire(entry: Entry, state: schedule_state.ScheduleState, last: int, now: int) -> int:
-    """Return the last fire time (ms) that passed more than a minute ago and was neither enqueued nor skipped; 0 = none.
+def missed_run(entry: Entry, state: schedule_state.ScheduleState, last: int, now: int) -> int:
+    """Return the last scheduled time (ms) that passed over a minute ago without a job and was not skipped; 0 = none.
 
-    A schedule that no worker has ever seen has no fire times yet."""
+    A schedule that no worker has ever seen has no scheduled times yet."""
     since = state.since(entry)
     if since is None:
         return 0
     cursor = schedules.from_ms(max(since, last, state.passed_over(entry)))
     until = schedules.from_ms(now) - STILL_IN_TIME
-    fires = latest_fires(entry.cron, cursor, until, entry.zone, 1) if until - cursor > timedelta() else []
-    return int(fires[0].timestamp()) * 1000 if fires else 0
+    runs = latest_runs(entry.cron, cursor, until, entry.zone, 1) if until - cursor > timedelta() else []
+    return int(runs[0].timestamp()) * 1000 if runs else 0
 
 
 def work_of(counted: browse.JobCounts, queue: str) -> int:

@@ -166,7 +166,7 @@ def number_of(about: object, key: str) -> int:
 
 
 def late_schedules(facts: Facts) -> Iterator[Alarm]:
-    """Schedules that did not fire, or cannot."""
+    """Schedules that did not run, or cannot."""
     late = facts.late or ()
     for each in [each for each in late if not each.problem][:LINES]:
         yield Alarm("schedule_missed", CRITICAL, each.missed, detail=each.name)

@@ -100,8 +100,8 @@ COUNTED: dict[str, Callable[[int], str]] = {
         n,
     ),
     "schedules_idle": lambda n: ngettext(
-        "%(n)s schedule does not fire, because no worker is running.",
-        "%(n)s schedules do not fire, because no worker is running.",
+        "%(n)s schedule does not run, because no worker is running.",
+        "%(n)s schedules do not run, because no worker is running.",
         n,
     ),
 }
@@ -109,8 +109,8 @@ PLAIN: dict[str, Callable[[], str]] = {
     "latency": lambda: _("The oldest job of %(queue)s has waited for %(time)s."),
     "paused": lambda: _("%(queue)s is paused."),
     "type_paused": lambda: _("%(name)s is paused in %(queue)s."),
-    "schedule_missed": lambda: _("Schedule %(name)s did not fire at %(time)s."),
-    "schedule_broken": lambda: _("Schedule %(name)s cannot fire."),
+    "schedule_missed": lambda: _("Schedule %(name)s did not run at %(time)s."),
+    "schedule_broken": lambda: _("Schedule %(name)s cannot run."),
     "read_only": lambda: _("The store is read-only (%(name)s): no job can be enqueued or run."),
     "disk_full": lambda: _("The disk of %(name)s is full: no job can be enqueued or run."),
     "not_saved": lambda: _("Redis could not write to its disk: it may refuse every change, and a restart loses jobs."),

@@ -110,8 +110,8 @@ class NewJob(NamedTuple):
     run_at: int = 0
     #: for unique jobs: "skip" | "replace" | "debounce" | "raise" (the last is "skip" to a store).
     on_conflict: str = "skip"
-    #: (schedule id, fire time in ms): added only if that schedule has not fired at or after that time.
-    fire: tuple[str, int] | None = None
+    #: (schedule id, scheduled time in ms): added only if that schedule has not run at or after that time.
+    schedule_run: tuple[str, int] | None = None
     #: ms from when the store takes the job, by the store's clock; used instead of `run_at`.
     run_in: int | None = None
     #: ms after the job could first run.  The record has `expires_at` 0, and the store fills in the time by its clock.
@@ -132,8 +132,8 @@ class Added(StrEnum):
     REPLACED = "replaced"
     #: MAX_LENGTH is reached; nothing changed.
     FULL = "full"
-    #: the schedule has already fired at or after that time.
-    FIRED = "fired"
+    #: the schedule has already run at or after that time.
+    ALREADY_RUN = "fired"
 
 
 class Edited(StrEnum):

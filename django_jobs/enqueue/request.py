@@ -67,7 +67,7 @@ class NewJobRequest:
     block_timeout: float | None = None
     #: False: a full queue sets the handle's state to "full" and raises no QueueFull.
     raise_when_full: bool = True
-    fire: tuple[str, int] | None = None
+    schedule_run: tuple[str, int] | None = None
     meta: dict[str, Any] | None = None
     #: what a repeated call with the same id is compared with; None: name and arguments.
     digest: str | None = None
@@ -125,7 +125,7 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     # Only a job with a caller's id, or one that must not run twice, has a digest; others cost nothing more.
     is_promise = request.id is not None or controls.at_most_once
     digest = (request.digest or digest_of_call(definition.name, data)) if is_promise else ""
-    return NewJob(id, record, controls, request.run_at, conflict, request.fire, run_in, expires_in, digest)
+    return NewJob(id, record, controls, request.run_at, conflict, request.schedule_run, run_in, expires_in, digest)
 
 
 def digest_of_call(name: str, data: bytes) -> str:

@@ -135,13 +135,13 @@ def enqueue_by_name(
     expires_at: datetime | None = None,
     unique_key: Any = NO_KEY,
     on_commit: bool | None = None,
-    fire: tuple[str, int] | None = None,
+    schedule_run: tuple[str, int] | None = None,
     meta: dict[str, Any] | None = None,
 ) -> JobHandle:
     """Enqueue a registered job whose name is data: for commands, the HTTP API and schedules.
 
-    `fire` is (schedule id, fire time in ms): the store adds the job only if that schedule has not fired since; the
-    handle's `added` shows it.  Raises UnknownJob and the errors of `submit`.
+    `schedule_run` is (schedule id, scheduled time in ms): the store adds the job only if that schedule has not run
+    since; the handle's `added` shows it.  Raises UnknownJob and the errors of `submit`.
     """
     definition = registry.get(name)
     request = request_for(definition, list(args), dict(kwargs or {}))
@@ -158,7 +158,7 @@ def enqueue_by_name(
     if unique_key is not NO_KEY and unique_key is not None:
         request.unique = request.unique or "queued"
         request.unique_key = unique_key
-    request.on_commit, request.fire, request.meta = on_commit, fire, meta
+    request.on_commit, request.schedule_run, request.meta = on_commit, schedule_run, meta
     return submit(request)
 
 

@@ -1,4 +1,4 @@
-"""When a cron expression fires, in a time zone, through both clock changes.  Pure: no clock, no Django.
+"""The times of a cron expression in a time zone, through both clock changes.  Pure: no clock, no Django.
 
 croniter matches wall-clock times only.  It is always given naive times, which have no clock change and on which its
 versions agree.  What a wall-clock time means in a zone is decided here.
@@ -29,7 +29,7 @@ class Cron:
 
     text: str
     fields: str
-    #: True if it fires in every hour of the day: it then follows real time through a clock change, not the wall clock.
+    #: True if it runs in every hour of the day: it then follows real time through a clock change, not the wall clock.
     hourly: bool
 
 
@@ -51,11 +51,11 @@ def parse(text: str) -> Cron:
     return Cron(text, fields, hourly=hours == ["*"] or len(set(hours)) == 24)
 
 
-def next_fire(text: str, after: datetime, zone: tzinfo) -> datetime:
-    """Return the first fire time later than `after` (aware), in UTC.
+def next_run(text: str, after: datetime, zone: tzinfo) -> datetime:
+    """Return the first scheduled time later than `after` (aware), in UTC.
 
-    A schedule of every hour fires at each real moment whose wall-clock time matches.  For any other schedule, a
-    wall-clock time that does not exist fires at the first moment that does, and one that exists twice fires the
+    A schedule of every hour runs at each real moment whose wall-clock time matches.  For any other schedule, a
+    wall-clock time that does not exist counts at the first moment that does, and one that exists twice counts the
     first time.  Raises InvalidCron, and ValueError for a naive `after`."""
     if after.tzinfo is None:
         raise ValueError(f"{after!r} has no time zone. Pass an aware datetime.")
@@ -63,19 +63,19 @@ def next_fire(text: str, after: datetime, zone: tzinfo) -> datetime:
     return _next_real(cron, after.astimezone(UTC), zone) if cron.hourly else _next_wall(cron, after, zone)
 
 
-def fires_between(text: str, after: datetime, until: datetime, zone: tzinfo) -> Iterator[datetime]:
-    """Yield every fire time later than `after` and not later than `until`, in UTC, strictly increasing."""
-    moment = next_fire(text, after, zone)
+def runs_between(text: str, after: datetime, until: datetime, zone: tzinfo) -> Iterator[datetime]:
+    """Yield every scheduled time later than `after` and not later than `until`, in UTC, strictly increasing."""
+    moment = next_run(text, after, zone)
     while moment <= until:
         yield moment
-        following = next_fire(text, moment, zone)
+        following = next_run(text, moment, zone)
         if following <= moment:
             raise InvalidCron(f"The cron expression {text!r} does not advance after {moment}. Write it another way.")
         moment = following
 
 
-def latest_fires(text: str, after: datetime, until: datetime, zone: tzinfo, limit: int) -> list[datetime]:
-    """Return the last `limit` fire times later than `after` and not later than `until`, oldest first.
+def latest_runs(text: str, after: datetime, until: datetime, zone: tzinfo, limit: int) -> list[datetime]:
+    """Return the last `limit` scheduled times later than `after` and not later than `until`, oldest first.
 
     Uses bisection: for a schedule of every second, a month costs no more than an hour."""
     found: list[datetime] = []
@@ -86,11 +86,11 @@ def latest_fires(text: str, after: datetime, until: datetime, zone: tzinfo, limi
     return found[::-1]
 
 
-def jitter_ms(schedule: str, fire: int, jitter: float) -> int:
-    """Return by how many ms the fire at `fire` ms is delayed: 0 … `jitter` seconds, the same in every process."""
+def jitter_ms(schedule: str, scheduled: int, jitter: float) -> int:
+    """Return by how many ms the run of `scheduled` (ms) is delayed: 0 … `jitter` seconds, the same in every process."""
     if jitter <= 0:
         return 0
-    digest = hashlib.sha256(f"{schedule}:{fire}".encode()).digest()
+    digest = hashlib.sha256(f"{schedule}:{scheduled}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % (int(jitter * 1000) + 1)
 
 
@@ -131,7 +131,7 @@ def _next_real(cron: Cron, after: datetime, zone: tzinfo) -> datetime:
         change = _first_change(after, moment, zone)
         if change is None:
             return moment
-        # The offset was valid only until the change; a fire at the very moment of the change must still be found.
+        # The offset was valid only until the change; a time at the very moment of the change must still be found.
         after = change - SECOND
         offset = change.astimezone(zone).utcoffset() or timedelta()
         moment = (_next_match(cron, after + offset) - offset).replace(tzinfo=UTC)
@@ -165,22 +165,22 @@ def _change(before: datetime, after: datetime, zone: tzinfo) -> datetime:
 
 
 def _latest(text: str, after: datetime, until: datetime, zone: tzinfo) -> datetime | None:
-    found = next_fire(text, after, zone)
+    found = next_run(text, after, zone)
     if found > until:
         return None
-    if next_fire(text, found, zone) > until:
+    if next_run(text, found, zone) > until:
         return found  # the usual case: workers check often
     low, high = int(found.timestamp()), int(until.timestamp())
-    # The last fire is usually near the end: go back from there in growing steps before the bisection.
+    # The last time is usually near the end: go back from there in growing steps before the bisection.
     back = 60
     while high - back > low:
-        if next_fire(text, datetime.fromtimestamp(high - back, UTC), zone) <= until:
+        if next_run(text, datetime.fromtimestamp(high - back, UTC), zone) <= until:
             low = high - back
             break
         back *= 4
     while low < high:
         middle = (low + high) // 2
-        moment = next_fire(text, datetime.fromtimestamp(middle, UTC), zone)
+        moment = next_run(text, datetime.fromtimestamp(middle, UTC), zone)
         if moment <= until:
             found, low = moment, int(moment.timestamp())
         else:

@@ -14,9 +14,9 @@ from django_jobs.exceptions import InvalidSchedule, JobsError
 from django_jobs.schedules import cron
 from django_jobs.serialization import arguments
 
-#: What happens to fire times that passed while no worker ran.
+#: What happens to scheduled times that passed while no worker ran.
 MISSED = ("one", "skip", "all")
-#: What happens when the job of the last fire time has not ended.
+#: What happens when the job of the last run has not ended.
 OVERLAP = ("allow", "skip")
 #: Longest jitter, seconds: a day.
 MAX_JITTER = 86_400
@@ -35,7 +35,7 @@ class Entry:
     timezone: str = "UTC"
     missed: str = "one"
     overlap: str = "allow"
-    #: each fire is delayed by 0 … this many seconds, the same in every process.
+    #: each run is delayed by 0 … this many seconds, the same in every process.
     jitter: float = 0
     enabled: bool = True
     #: "job" (a decorator) | "settings" | "database"
@@ -49,15 +49,15 @@ class Entry:
 
     @property
     def times(self) -> str:
-        """Identifies the sequence of fire times: it differs for another expression or zone."""
+        """Identifies the sequence of scheduled times: it differs for another expression or zone."""
         return hashlib.sha256(f"{self.cron} {self.timezone}".encode()).hexdigest()[:8]
 
-    def job_id(self, fire: int) -> str:
-        """Return the id of the job of one fire time (ms), the same in every process."""
-        plain = f"cron:{self.id}:{fire}"
+    def job_id(self, scheduled: int) -> str:
+        """Return the id of the job of one scheduled time (ms), the same in every process."""
+        plain = f"cron:{self.id}:{scheduled}"
         if _JOB_ID.fullmatch(plain):
             return plain
-        return f"cron:{hashlib.sha256(self.id.encode()).hexdigest()[:32]}:{fire}"
+        return f"cron:{hashlib.sha256(self.id.encode()).hexdigest()[:32]}:{scheduled}"
 
 
 def check_entry(entry: Entry) -> None:

@@ -10,7 +10,7 @@ from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.submit import enqueue_by_name
 from django_jobs.exceptions import InvalidSchedule, UnknownSchedule
 from django_jobs.schedules import state as schedule_state
-from django_jobs.schedules.cron import next_fire
+from django_jobs.schedules.cron import next_run
 from django_jobs.schedules.entry import Entry, check_entry
 from django_jobs.schedules.models import Schedule
 from django_jobs.schedules.sources import code_entries
@@ -42,21 +42,21 @@ def get_entry(name: str) -> Entry:
 
 
 def next_runs(entry: Entry, n: int = 5, after: datetime | None = None) -> list[datetime]:
-    """Return the next `n` fire times (UTC, without jitter) after a moment, by default now by the store's clock.
+    """Return the next `n` scheduled times (UTC, without jitter) after a moment, by default now by the store's clock.
 
     Raises InvalidSchedule if there are none."""
     check_entry(entry)
     moment = after or from_ms(get_store().now())
     found: list[datetime] = []
     for _ in range(n):
-        moment = next_fire(entry.cron, moment, entry.zone)
+        moment = next_run(entry.cron, moment, entry.zone)
         found.append(moment)
     return found
 
 
 def last_run(entry: Entry) -> datetime | None:
-    """Return the last fire time that was enqueued, or None.  Raises UnknownJob if no such job is registered."""
-    at = get_store().fired(registry.get(entry.job).queue).get(entry.id)
+    """Return the scheduled time of its last run, or None.  Raises UnknownJob if no such job is registered."""
+    at = get_store().last_runs(registry.get(entry.job).queue).get(entry.id)
     return None if at is None else from_ms(at)
 
 
@@ -67,14 +67,14 @@ def queue_of(entry: Entry) -> str:
 
 
 def run_now(entry: Entry, *, job_id: str | None = None, on_commit: bool | None = None) -> JobHandle:
-    """Enqueue its job once, now, in addition to the fire times.  Raises what is wrong with it, or a StoreError."""
+    """Enqueue its job once, now, in addition to its scheduled runs.  Raises what is wrong with it, or a StoreError."""
     check_entry(entry)
     meta = {"schedule": entry.id}
     return enqueue_by_name(entry.job, entry.args, entry.kwargs, job_id=job_id, on_commit=on_commit, meta=meta)
 
 
 def pause(entry: Entry) -> None:
-    """Stop its fires in the whole fleet; enqueued jobs still run.  Does nothing if it is paused already."""
+    """Pause it in the whole fleet; jobs that it has enqueued still run.  Does nothing if it is paused already."""
     store = get_store()
     if schedule_state.read_state(store).paused_at(entry) is not None:
         return
@@ -82,9 +82,9 @@ def pause(entry: Entry) -> None:
 
 
 def resume(entry: Entry) -> None:
-    """Let it fire again from now on.  Fire times missed in the pause are not made up for.
+    """Let it run again from now on.  Runs missed in the pause are not made up for.
 
-    Does nothing if it is not paused: a second call must not skip fire times that became due since the first."""
+    Does nothing if it is not paused: a second call must not skip runs that became due since the first."""
     store = get_store()
     if schedule_state.read_state(store).paused_at(entry) is None:
         return
@@ -98,9 +98,9 @@ def paused_at(entry: Entry) -> datetime | None:
 
 
 def described(
-    entry: Entry, state: schedule_state.ScheduleState, now: datetime, fired: dict[str, dict[str, int]]
+    entry: Entry, state: schedule_state.ScheduleState, now: datetime, last_runs: dict[str, dict[str, int]]
 ) -> dict[str, Any]:
-    """Describe one schedule as a JSON object.  `fired` caches the last fires of each queue."""
+    """Describe one schedule as a JSON object.  `last_runs` caches the last runs of each queue."""
     problem, runs = "", []
     try:
         runs = [run.isoformat() for run in next_runs(entry, NEXT, now)]
@@ -116,18 +116,18 @@ def described(
         "timezone": entry.timezone,
         "state": "paused" if paused else "on" if entry.enabled else "off",
         "next_runs": runs if entry.enabled and not paused else [],
-        "last_run": _last_run(entry, fired),
+        "last_run": _last_run(entry, last_runs),
         "problem": problem,
     }
 
 
-def _last_run(entry: Entry, fired: dict[str, dict[str, int]]) -> str | None:
+def _last_run(entry: Entry, last_runs: dict[str, dict[str, int]]) -> str | None:
     if (definition := registry.find(entry.job)) is None:
         return None
     queue = definition.queue
-    if queue not in fired:
-        fired[queue] = get_store().fired(queue)
-    at = fired[queue].get(entry.id)
+    if queue not in last_runs:
+        last_runs[queue] = get_store().last_runs(queue)
+    at = last_runs[queue].get(entry.id)
     return None if at is None else from_ms(at).isoformat()
 
 

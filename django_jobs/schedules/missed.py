@@ -1,32 +1,32 @@
-"""Which fire times to enqueue now: those just due and, depending on the policy, missed ones."""
+"""For which scheduled times to enqueue jobs now: those just due and, depending on the policy, missed ones."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from django_jobs.schedules.cron import latest_fires
+from django_jobs.schedules.cron import latest_runs
 from django_jobs.schedules.entry import Entry
 from django_jobs.schedules.listing import from_ms
 
 #: After an outage of any length, no schedule enqueues more jobs than this.
 CATCH_UP = 100
-#: Fires up to this old are due, not missed: a parent process checks its schedules at least this often.
+#: Runs up to this old are due, not missed: a parent process checks its schedules at least this often.
 FRESH = timedelta(seconds=5)
-#: With missed="skip" a fire may still start this late: a short outage must not cancel a nightly run.
+#: With missed="skip" a run may still start this late: a short outage must not cancel a nightly run.
 STILL_IN_TIME = timedelta(seconds=60)
 
 
-def due_fires(entry: Entry, cursor: int, now: int) -> list[int]:
-    """Return the fire times (ms) later than `cursor` and not later than `now`, oldest first.
+def due_runs(entry: Entry, cursor: int, now: int) -> list[int]:
+    """Return the scheduled times (ms) later than `cursor` and not later than `now`, oldest first.
 
     "all": each of them, at most the last 100.  "one": those just due, else the last missed one.  "skip": as "one",
     but none older than a minute."""
     after, until = from_ms(cursor), from_ms(now)
     if entry.missed == "all":
-        fires = latest_fires(entry.cron, after, until, entry.zone, CATCH_UP)
+        runs = latest_runs(entry.cron, after, until, entry.zone, CATCH_UP)
     else:
-        fires = latest_fires(entry.cron, max(after, until - FRESH), until, entry.zone, CATCH_UP)
-        if not fires:
+        runs = latest_runs(entry.cron, max(after, until - FRESH), until, entry.zone, CATCH_UP)
+        if not runs:
             start = max(after, until - STILL_IN_TIME) if entry.missed == "skip" else after
-            fires = latest_fires(entry.cron, start, until, entry.zone, 1)
-    return [int(fire.timestamp()) * 1000 for fire in fires]
+            runs = latest_runs(entry.cron, start, until, entry.zone, 1)
+    return [int(run.timestamp()) * 1000 for run in runs]

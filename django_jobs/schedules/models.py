@@ -13,7 +13,7 @@ from django_jobs.schedules.entry import MAX_JITTER, Entry, check_entry
 
 
 class Missed(models.TextChoices):
-    """What happens to fire times that passed while no worker ran."""
+    """What happens to scheduled times that passed while no worker ran."""
 
     ONE = "one", _("run once")
     SKIP = "skip", _("skip")
@@ -21,7 +21,7 @@ class Missed(models.TextChoices):
 
 
 class Overlap(models.TextChoices):
-    """What happens when the job of the last fire time has not ended."""
+    """What happens when the job of the last run has not ended."""
 
     ALLOW = "allow", _("run at the same time")
     SKIP = "skip", _("skip")

@@ -1,4 +1,4 @@
-"""Enqueues periodic jobs, each fire time once in the fleet.  It needs no leader: the store keeps the cursor."""
+"""Enqueues periodic jobs, each run once in the fleet.  It needs no leader: the store keeps the cursor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from django_jobs.core.values import FINISHED, Added
 from django_jobs.enqueue.submit import request_for, submit
 from django_jobs.exceptions import QueueFull, StoreError
 from django_jobs.schedules import state as schedule_state
-from django_jobs.schedules.cron import jitter_ms, next_fire
+from django_jobs.schedules.cron import jitter_ms, next_run
 from django_jobs.schedules.entry import Entry, check_entry
 from django_jobs.schedules.listing import from_ms
-from django_jobs.schedules.missed import due_fires
+from django_jobs.schedules.missed import due_runs
 from django_jobs.schedules.rows import ScheduleRows
 from django_jobs.schedules.sources import code_entries
 from django_jobs.schedules.state import ScheduleState
@@ -32,7 +32,7 @@ class Periodic:
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
         self._rows = ScheduleRows(time)
-        #: entry → (cursor it was computed from, its next fire in ms): saves computing it again.
+        #: entry → (cursor it was computed from, its next run in ms): saves computing it again.
         self._next: dict[str, tuple[Entry, int, int]] = {}
         #: entry id → the last problem that was logged for it.
         self._reported: dict[str, str] = {}
@@ -52,7 +52,7 @@ class Periodic:
     def _look_after(self, entry: Entry, round_: _Round) -> float:
         """Handle one schedule; an error in it is reported and does not affect the others."""
         try:
-            wait = self._fire(entry, round_)
+            wait = self._enqueue_due(entry, round_)
         except StoreError:
             raise
         except QueueFull as error:
@@ -64,7 +64,7 @@ class Periodic:
         self._reported.pop(entry.id, None)
         return wait
 
-    def _fire(self, entry: Entry, round_: _Round) -> float:
+    def _enqueue_due(self, entry: Entry, round_: _Round) -> float:
         store, state, now = round_.store, round_.state, round_.now
         if not entry.enabled:
             if state.since(entry) is not None:
@@ -78,10 +78,10 @@ class Periodic:
             schedule_state.begin(store, entry, since := now)
         upcoming = self._upcoming(entry, max(since, state.passed_over(entry)))
         if upcoming <= now:
-            last = round_.fired(registry.get(entry.job).queue).get(entry.id, 0)
+            last = round_.last_runs(registry.get(entry.job).queue).get(entry.id, 0)
             cursor = max(since, state.passed_over(entry), last)
-            for fire in due_fires(entry, cursor, now):
-                last = round_.enqueue(entry, fire, last)
+            for scheduled in due_runs(entry, cursor, now):
+                last = round_.enqueue(entry, scheduled, last)
             upcoming = self._remember(entry, max(since, state.passed_over(entry)), now)
         return (upcoming - now) / 1000
 
@@ -92,7 +92,7 @@ class Periodic:
         return self._remember(entry, cursor, cursor)
 
     def _remember(self, entry: Entry, cursor: int, after: int) -> int:
-        upcoming = int(next_fire(entry.cron, from_ms(after), entry.zone).timestamp()) * 1000
+        upcoming = int(next_run(entry.cron, from_ms(after), entry.zone).timestamp()) * 1000
         self._next[entry.id] = (entry, cursor, upcoming)
         return upcoming
 
@@ -113,33 +113,34 @@ class _Round:
 
     def __init__(self, store: Store, state: ScheduleState, now: int) -> None:
         self.store, self.state, self.now = store, state, now
-        self._fired: dict[str, dict[str, int]] = {}
+        self._last_runs: dict[str, dict[str, int]] = {}
 
-    def fired(self, queue: str) -> dict[str, int]:
-        """Return schedule id → last fire in ms; read once per tick, and only when something is due."""
-        if queue not in self._fired:
-            self._fired[queue] = self.store.fired(queue)
-        return self._fired[queue]
+    def last_runs(self, queue: str) -> dict[str, int]:
+        """Return schedule id → last run in ms; read once per tick, and only when something is due."""
+        if queue not in self._last_runs:
+            self._last_runs[queue] = self.store.last_runs(queue)
+        return self._last_runs[queue]
 
-    def enqueue(self, entry: Entry, fire: int, last: int) -> int:
-        """Enqueue one fire time, unless the last one's job must end first.  Returns the new last fire time."""
+    def enqueue(self, entry: Entry, scheduled: int, last: int) -> int:
+        """Enqueue the job of one run, unless the last one's job must end first.  Returns the time of the last run."""
         definition = registry.get(entry.job)
         if entry.overlap == "skip" and self._unfinished(definition.queue, entry.job_id(last)):
             logger.info("Schedule %s: the job of its last run has not ended; this run is skipped", entry.id)
-            schedule_state.pass_over(self.store, entry, fire)
+            schedule_state.pass_over(self.store, entry, scheduled)
             return last
         request = request_for(definition, entry.args, entry.kwargs)
-        request.id, request.fire, request.meta = entry.job_id(fire), (entry.id, fire), {"schedule": entry.id}
+        request.id, request.schedule_run = entry.job_id(scheduled), (entry.id, scheduled)
+        request.meta = {"schedule": entry.id}
         request.on_commit = False
         # A full queue must not block the worker that would empty it.
         request.block_timeout = 0
-        if put_off := jitter_ms(entry.id, fire, entry.jitter):
-            request.run_at = fire + put_off
+        if put_off := jitter_ms(entry.id, scheduled, entry.jitter):
+            request.run_at = scheduled + put_off
         added = submit(request).added
-        if added not in (Added.ADDED, Added.FIRED):
-            # An equal unique job waits: this fire is done, and must not fire again when that job has run.
-            schedule_state.pass_over(self.store, entry, fire)
-        return fire
+        if added not in (Added.ADDED, Added.ALREADY_RUN):
+            # An equal unique job waits: this run is done, and must not come again when that job has run.
+            schedule_state.pass_over(self.store, entry, scheduled)
+        return scheduled
 
     def _unfinished(self, queue: str, id: str) -> bool:
         info = self.store.get(queue, id)

@@ -1,4 +1,4 @@
-"""What the fleet remembers of schedules in addition to their last fire: when each began, pauses, skipped fires.
+"""What the fleet remembers of schedules in addition to their last run: when each began, pauses, skipped runs.
 
 All of it is in one small document of the store, one entry per fact, so that processes do not overwrite each other.
 """
@@ -21,11 +21,11 @@ class ScheduleState:
     facts: dict[str, Any]
 
     def since(self, entry: Entry) -> int | None:
-        """ms: fire times up to this moment do not count for this schedule; None = it was never seen."""
+        """ms: scheduled times up to this moment do not count for this schedule; None = it was never seen."""
         return self._ms(_since(entry))
 
     def passed_over(self, entry: Entry) -> int:
-        """ms: the last fire time that was skipped on purpose; 0 = none."""
+        """ms: the last run that was skipped on purpose; 0 = none."""
         return self._ms(f"passed:{entry.id}") or 0
 
     def paused_at(self, entry: Entry) -> int | None:
@@ -44,7 +44,7 @@ def read_state(store: Store) -> ScheduleState:
 
 
 def begin(store: Store, entry: Entry, now: int) -> None:
-    """Start the schedule now, because it is new, was changed or was resumed: earlier fire times were not missed."""
+    """Start the schedule now, because it is new, was changed or was resumed: earlier runs were not missed."""
     store.update_document(DOCUMENT, {_since(entry): now})
 
 
@@ -53,18 +53,18 @@ def forget(store: Store, entry: Entry) -> None:
     store.update_document(DOCUMENT, {_since(entry): None, f"passed:{entry.id}": None})
 
 
-def pass_over(store: Store, entry: Entry, fire: int) -> None:
-    """Skip this fire time for good."""
-    store.update_document(DOCUMENT, {f"passed:{entry.id}": fire})
+def pass_over(store: Store, entry: Entry, scheduled: int) -> None:
+    """Skip this run for good."""
+    store.update_document(DOCUMENT, {f"passed:{entry.id}": scheduled})
 
 
 def pause(store: Store, entry: Entry, now: int) -> None:
-    """Stop its fires in the whole fleet, from the next tick on."""
+    """Pause it in the whole fleet, from the next tick on."""
     store.update_document(DOCUMENT, {f"paused:{entry.id}": now})
 
 
 def resume(store: Store, entry: Entry, now: int) -> None:
-    """Let it fire again; fire times of the pause are not made up for."""
+    """Let it run again; runs of the pause are not made up for."""
     store.update_document(DOCUMENT, {_since(entry): now, f"paused:{entry.id}": None})
 
 

@@ -83,7 +83,7 @@ def run(
 
 
 def all_done() -> bool:
-    """Return whether every job has ended, and the schedule has fired at least once."""
+    """Return whether every job has ended, and the schedule has run at least once."""
     return ledger.waiting(ledger.look()) == 0 and FrontPage.objects.exists()
 
 

@@ -65,7 +65,7 @@ def enqueued():
     job_enqueued.disconnect(receive)
 
 
-def fire_times(ids: list[str]) -> list[datetime]:
+def run_times(ids: list[str]) -> list[datetime]:
     return [datetime.fromtimestamp(int(id.rpartition(":")[2]) / 1000, UTC) for id in ids]
 
 

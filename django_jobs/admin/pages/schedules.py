@@ -75,14 +75,14 @@ def rows(console: Console, entries: list[Entry]) -> list[Row]:
     """Return the rows.  Takes three reads of the store plus one per queue, whatever the number of schedules."""
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
-    fired: dict[str, dict[str, int]] = {}
+    last_runs: dict[str, dict[str, int]] = {}
     found = []
     for entry in entries:
         definition = registry.find(entry.job)
         queue = "" if definition is None else definition.queue
-        if queue and queue not in fired:
-            fired[queue] = store.fired(queue)
-        found.append(row(console, entry, queue, fired.get(queue, {}).get(entry.id, 0), state, now))
+        if queue and queue not in last_runs:
+            last_runs[queue] = store.last_runs(queue)
+        found.append(row(console, entry, queue, last_runs.get(queue, {}).get(entry.id, 0), state, now))
     return found
 
 

@@ -54,7 +54,7 @@ class Kind(Enum):
     UNREADABLE = "unreadable", 409, "The record of the job cannot be read"
     NOT_REMOTE = "not-remote", 409, "The job type is not a remote one"
     NOTHING_TO_FETCH = "nothing-to-fetch", 409, "The queue has no job type that workers fetch"
-    SCHEDULE_INVALID = "schedule-invalid", 409, "The schedule cannot fire"
+    SCHEDULE_INVALID = "schedule-invalid", 409, "The schedule cannot run"
     LENGTH_REQUIRED = "length-required", 411, "The server needs Content-Length"
     TOO_LARGE = "too-large", 413, "The body is too large"
     NOT_JSON = "not-json", 415, "The body is not application/json"

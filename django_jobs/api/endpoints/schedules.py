@@ -119,5 +119,5 @@ def described(entries: list[Entry]) -> list[dict[str, Any]]:
     """Return schedules as shown."""
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
-    fired: dict[str, dict[str, int]] = {}
-    return [schedules.described(entry, state, now, fired) for entry in entries]
+    last_runs: dict[str, dict[str, int]] = {}
+    return [schedules.described(entry, state, now, last_runs) for entry in entries]

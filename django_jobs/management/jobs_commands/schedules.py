@@ -19,8 +19,8 @@ HEADINGS = ("schedule", "job", "cron", "time zone", "state", "next run", "last r
 def show(options: Mapping[str, Any]) -> Answer:
     store = get_store()
     state, now = schedule_state.read_state(store), schedules.from_ms(store.now())
-    fired: dict[str, dict[str, int]] = {}
-    found = [schedules.described(entry, state, now, fired) for entry in schedules.entries()]
+    last_runs: dict[str, dict[str, int]] = {}
+    found = [schedules.described(entry, state, now, last_runs) for entry in schedules.entries()]
     rows = [
         (
             each["id"],

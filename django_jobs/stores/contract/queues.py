@@ -62,8 +62,8 @@ class QueueStore(ABC):
         """Return the names whose jobs wait for a worker that knows them (see `park`), at most a hundred."""
 
     @abstractmethod
-    def fired(self, queue: str) -> dict[str, int]:
-        """Return schedule id → its last fire time, ms."""
+    def last_runs(self, queue: str) -> dict[str, int]:
+        """Return schedule id → the scheduled time of its last run, ms."""
 
     @abstractmethod
     def refusal(self, queue: str) -> str:

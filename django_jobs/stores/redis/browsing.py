@@ -236,7 +236,7 @@ class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
     def queues(self) -> list[str]:
         return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
 
-    def fired(self, queue: str) -> dict[str, int]:
+    def last_runs(self, queue: str) -> dict[str, int]:
         flat = self.transport.command("HGETALL", self.keys.of(queue)["fired"])
         return {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
 

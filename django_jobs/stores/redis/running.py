@@ -53,10 +53,10 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
                     args += (job.id, *_halves(job.record))
                 return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args, call=call)]
             for job in jobs:
-                fire = f"{job.fire[1]}:{job.fire[0]}" if job.fire else ""
+                run = f"{job.schedule_run[1]}:{job.schedule_run[0]}" if job.schedule_run else ""
                 run_at = job.run_at if job.run_in is None else f"+{job.run_in}"
                 expires = "" if job.expires_in is None else job.expires_in
-                args += (job.id, job.record, run_at, job.on_conflict, fire, expires, job.digest)
+                args += (job.id, job.record, run_at, job.on_conflict, run, expires, job.digest)
             return [_ADDED[word] for word in self._run_once("enqueue", queue, *args, call=call)]
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
@@ -188,7 +188,7 @@ def _asked(text: str) -> str:
 
 def _is_plain(job: NewJob) -> bool:
     plain = job.controls is PLAIN or job.controls == PLAIN
-    return plain and not (job.run_at or job.fire or job.digest) and job.run_in is None
+    return plain and not (job.run_at or job.schedule_run or job.digest) and job.run_in is None
 
 
 def _halves(record: bytes) -> tuple[bytes, bytes]:

@@ -145,7 +145,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
         with self.database.read() as connection:
             return [queue for (queue,) in connection.execute("SELECT queue FROM queues ORDER BY queue")]
 
-    def fired(self, queue: str) -> dict[str, int]:
+    def last_runs(self, queue: str) -> dict[str, int]:
         with self.database.read() as connection:
             return dict(connection.execute("SELECT schedule, at FROM fired WHERE queue = ?", (queue,)).fetchall())
 

@@ -35,7 +35,7 @@ def _fits(move: Transaction, jobs: Sequence[NewJob], max_length: int) -> bool:
     keys: set[str | None] = set()
     for job in jobs:
         key = job.controls.unique
-        known = job.id in ids or move.row(job.id) is not None or is_remembered(move, job.id) or _fired(move, job)
+        known = job.id in ids or move.row(job.id) is not None or is_remembered(move, job.id) or _has_run(move, job)
         if known or (key and key in keys) or _locker(move, job) is not None:
             continue
         ids.add(job.id)
@@ -60,8 +60,8 @@ def _enqueue(move: Transaction, job: NewJob, fits: bool) -> Added:
         expires_at = max(run_at, move.now) + job.expires_in
         controls = replace(job.controls, expires_at=expires_at)
         job = job._replace(record=with_expiry(job.record, expires_at), controls=controls)
-    if _fired(move, job):
-        return Added.FIRED
+    if _has_run(move, job):
+        return Added.ALREADY_RUN
     holder = _locker(move, job)
     if holder is not None:
         return _conflict(move, job, holder, run_at)
@@ -75,8 +75,8 @@ def _enqueue(move: Transaction, job: NewJob, fits: bool) -> Added:
     if row.lock:
         until = move.now + row.lock_for if row.lock_mode == "period" else 0
         move.execute("INSERT OR REPLACE INTO locks VALUES (?, ?, ?, ?)", (move.queue, row.lock, row.id, until))
-    if job.fire:
-        move.execute("INSERT OR REPLACE INTO fired VALUES (?, ?, ?)", (move.queue, *job.fire))
+    if job.schedule_run:
+        move.execute("INSERT OR REPLACE INTO fired VALUES (?, ?, ?)", (move.queue, *job.schedule_run))
     move.count("enqueued", row.name)
     return Added.ADDED
 
@@ -85,10 +85,10 @@ def _run_at(move: Transaction, job: NewJob) -> int:
     return job.run_at if job.run_in is None else move.now + job.run_in
 
 
-def _fired(move: Transaction, job: NewJob) -> bool:
-    if job.fire is None:
+def _has_run(move: Transaction, job: NewJob) -> bool:
+    if job.schedule_run is None:
         return False
-    schedule, at = job.fire
+    schedule, at = job.schedule_run
     last = move.value("SELECT at FROM fired WHERE queue = ? AND schedule = ?", move.queue, schedule)
     return last is not None and last >= at
 

@@ -142,11 +142,11 @@ class TestAQueueWithAMaximumLength:
         assert store.enqueue(Q, [make_job("b")], max_length=1) == [Added.ADDED]
 
     def test_has_no_room_taken_by_what_adds_nothing(self, store, make_job, clock):
-        fire = ("nightly", clock.now)
-        enqueue(store, make_job("a", fire=fire))
+        run = ("nightly", clock.now)
+        enqueue(store, make_job("a", schedule_run=run))
         b = make_job("b", unique=KEY)
-        jobs = [b, b, make_job("twin", unique=KEY), make_job("late", fire=fire), make_job("c")]
-        answers = [Added.ADDED, Added.ADDED, Added.DUPLICATE, Added.FIRED, Added.ADDED]
+        jobs = [b, b, make_job("twin", unique=KEY), make_job("late", schedule_run=run), make_job("c")]
+        answers = [Added.ADDED, Added.ADDED, Added.DUPLICATE, Added.ALREADY_RUN, Added.ADDED]
         assert store.enqueue(Q, jobs, max_length=3) == answers
         assert ids_in(store, State.QUEUED) == ["a", "b", "c"]
 
@@ -162,33 +162,33 @@ class TestAQueueWithAMaximumLength:
         assert store.enqueue(Q, jobs, max_length=1) == [Added.ADDED, Added.ADDED, Added.DUPLICATE]
 
 
-class TestAFireOfASchedule:
+class TestARunOfASchedule:
     @pytest.mark.accepts("G36", "G65")
     def test_is_added_once_whoever_sends_it(self, store, make_job, clock):
-        assert enqueue(store, make_job("a", fire=("nightly", clock.now))) == [Added.ADDED]
-        assert enqueue(store, make_job("b", fire=("nightly", clock.now))) == [Added.FIRED]
+        assert enqueue(store, make_job("a", schedule_run=("nightly", clock.now))) == [Added.ADDED]
+        assert enqueue(store, make_job("b", schedule_run=("nightly", clock.now))) == [Added.ALREADY_RUN]
         assert store.get(Q, "b") is None
 
     def test_at_an_earlier_time_has_passed(self, store, make_job, clock):
-        enqueue(store, make_job("a", fire=("nightly", clock.now)))
-        assert enqueue(store, make_job("b", fire=("nightly", clock.now - 60_000))) == [Added.FIRED]
+        enqueue(store, make_job("a", schedule_run=("nightly", clock.now)))
+        assert enqueue(store, make_job("b", schedule_run=("nightly", clock.now - 60_000))) == [Added.ALREADY_RUN]
 
     def test_at_a_later_time_is_added_and_remembered(self, store, make_job, clock):
-        enqueue(store, make_job("a", fire=("nightly", clock.now)))
-        assert enqueue(store, make_job("b", fire=("nightly", clock.now + 60_000))) == [Added.ADDED]
-        assert store.fired(Q) == {"nightly": clock.now + 60_000}
+        enqueue(store, make_job("a", schedule_run=("nightly", clock.now)))
+        assert enqueue(store, make_job("b", schedule_run=("nightly", clock.now + 60_000))) == [Added.ADDED]
+        assert store.last_runs(Q) == {"nightly": clock.now + 60_000}
 
     def test_of_another_schedule_is_another(self, store, make_job, clock):
-        enqueue(store, make_job("a", fire=("one", clock.now)))
-        assert enqueue(store, make_job("b", fire=("two", clock.now))) == [Added.ADDED]
-        assert store.fired(Q) == {"one": clock.now, "two": clock.now}
+        enqueue(store, make_job("a", schedule_run=("one", clock.now)))
+        assert enqueue(store, make_job("b", schedule_run=("two", clock.now))) == [Added.ADDED]
+        assert store.last_runs(Q) == {"one": clock.now, "two": clock.now}
 
     def test_that_was_refused_has_not_been(self, store, make_job, clock):
         enqueue(store, make_job("a"))
-        assert store.enqueue(Q, [make_job("b", fire=("nightly", clock.now))], max_length=1) == [Added.FULL]
-        assert store.fired(Q) == {}
+        assert store.enqueue(Q, [make_job("b", schedule_run=("nightly", clock.now))], max_length=1) == [Added.FULL]
+        assert store.last_runs(Q) == {}
 
     def test_sent_again_gets_the_same_answer(self, store, make_job, clock):
-        job = make_job("a", fire=("nightly", clock.now))
+        job = make_job("a", schedule_run=("nightly", clock.now))
         assert enqueue(store, job) == [Added.ADDED]
         assert enqueue(store, job) == [Added.ADDED]

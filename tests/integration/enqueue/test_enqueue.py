@@ -244,6 +244,6 @@ class TestByName:
         assert enqueue_by_name("sample.receipt", [7], unique_key="k").added is Added.ADDED
         assert enqueue_by_name("sample.receipt", [8], unique_key="k").added is Added.DUPLICATE
 
-    def test_a_fire_time_of_a_schedule_is_used_once(self, jobs: Jobs) -> None:
-        assert enqueue_by_name("sample.receipt", [7], fire=("nightly", 1000)).added is Added.ADDED
-        assert enqueue_by_name("sample.receipt", [7], fire=("nightly", 1000)).added is Added.FIRED
+    def test_a_scheduled_time_of_a_schedule_is_used_once(self, jobs: Jobs) -> None:
+        assert enqueue_by_name("sample.receipt", [7], schedule_run=("nightly", 1000)).added is Added.ADDED
+        assert enqueue_by_name("sample.receipt", [7], schedule_run=("nightly", 1000)).added is Added.ALREADY_RUN

@@ -87,5 +87,5 @@ def test_the_example_runs_a_job_on_the_wheel_alone(wheel: Path, tmp_path: Path) 
     manage("migrate", "--verbosity", "0")
     id = json.loads(manage("jobs", "enqueue", "shop.jobs.remove_old_carts", "--json"))["id"]
     manage("runworkers", "--burst", "--processes", "1", "--verbosity", "0")
-    # By its id: a schedule of the shop may have fired meanwhile.
+    # By its id: a schedule of the shop may have run meanwhile.
     assert json.loads(manage("jobs", "show", id, "--json"))["state"] == "succeeded"

@@ -1,4 +1,4 @@
-"""Periodic jobs: every fire once, whatever happens to the schedulers; and what the policies say."""
+"""Periodic jobs: every run once, whatever happens to the schedulers; and what the policies say."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from django_jobs import schedules
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
-from django_jobs.schedules.cron import fires_between
+from django_jobs.schedules.cron import runs_between
 from django_jobs.schedules.scheduler import Periodic
 from tests.integration.schedulers import (
     START,
     at,
     enqueued,
     finish_all,
-    fire_times,
     known_job,
     ms,
+    run_times,
     scheduled,
     tick_job,
     use,
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.accepts("G10", "G36", "G65")
 @pytest.mark.parametrize("make_store", ["memory", pytest.param("redis", marks=pytest.mark.redis)], indirect=True)
-def test_five_schedulers_fire_each_time_once_through_restarts_and_both_clock_changes(store, use, at, clock, enqueued):
+def test_five_schedulers_run_each_time_once_through_restarts_and_both_clock_changes(store, use, at, clock, enqueued):
     use(store)
     zones = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo"]
     crons = ["30 2 * * *", "30 1 * * *", "15 * * * *"]
@@ -61,7 +61,7 @@ def test_five_schedulers_fire_each_time_once_through_restarts_and_both_clock_cha
             now, until = window, window + length
             for key, entry in entries.items():
                 zone = ZoneInfo(entry["timezone"])
-                expected.update((key, ms(f)) for f in fires_between(entry["cron"], window, until, zone))
+                expected.update((key, ms(f)) for f in runs_between(entry["cron"], window, until, zone))
             while now < until:
                 now = min(until, now + timedelta(seconds=dice.randint(600, 3300)))
                 at(now)
@@ -72,13 +72,13 @@ def test_five_schedulers_fire_each_time_once_through_restarts_and_both_clock_cha
                     schedulers[n].tick()
             finish_all(store)
     assert end > until
-    fired = Counter((id.split(":")[2], int(id.split(":")[3])) for id in enqueued)
-    assert fired == expected
-    assert sum(fired.values()) > 300
+    ran = Counter((id.split(":")[2], int(id.split(":")[3])) for id in enqueued)
+    assert ran == expected
+    assert sum(ran.values()) > 300
 
 
 @pytest.mark.accepts("G36", "G64", "G65", "G76")
-def test_ten_thousand_fires_are_each_enqueued_once(memory_store, use, clock, enqueued):
+def test_ten_thousand_runs_are_each_enqueued_once(memory_store, use, clock, enqueued):
     use(memory_store)
     with scheduled(every={"cron": "* * * * * *"}):
         schedulers = [Periodic(lambda: 0.0) for _ in range(5)]
@@ -92,12 +92,12 @@ def test_ten_thousand_fires_are_each_enqueued_once(memory_store, use, clock, enq
             if step % 100 == 0:
                 schedulers[dice.randrange(5)] = Periodic(lambda: 0.0)
                 finish_all(memory_store)
-    times = fire_times(enqueued)
+    times = run_times(enqueued)
     assert times == [START + timedelta(seconds=n) for n in range(1, 10_001)]
 
 
 class TestBeginning:
-    def test_a_new_schedule_does_not_fire_at_once_but_at_its_next_time(self, memory_store, use, at, enqueued):
+    def test_a_new_schedule_does_not_run_at_once_but_at_its_next_time(self, memory_store, use, at, enqueued):
         use(memory_store)
         with scheduled(nightly={"cron": "0 10 * * *"}):
             periodic = Periodic()
@@ -107,7 +107,7 @@ class TestBeginning:
             periodic.tick()
         assert enqueued == [f"cron:settings:nightly:{ms(START.replace(second=0) + timedelta(days=1))}"]
 
-    def test_a_tick_says_how_long_until_the_next_fire(self, memory_store, use, clock):
+    def test_a_tick_says_how_long_until_the_next_run(self, memory_store, use, clock):
         use(memory_store)
         with scheduled(soon={"cron": "*/10 * * * * *"}):
             clock.advance(7_500)
@@ -139,7 +139,7 @@ class TestBeginning:
 
 
 class TestOverlap:
-    def test_skip_leaves_a_fire_out_while_the_last_job_has_not_ended(self, store, use, at, enqueued):
+    def test_skip_leaves_a_run_out_while_the_last_job_has_not_ended(self, store, use, at, enqueued):
         use(store)
         with scheduled(job={"cron": "* * * * *", "overlap": "skip"}):
             periodic = Periodic()
@@ -150,7 +150,7 @@ class TestOverlap:
             assert len(enqueued) == 1
             finish_all(store)
             periodic.tick()
-            assert len(enqueued) == 1, "a fire that was left out is not made up for"
+            assert len(enqueued) == 1, "a run that was left out is not made up for"
             at(START + timedelta(minutes=4))
             Periodic().tick()
         assert len(enqueued) == 2
@@ -176,11 +176,11 @@ def test_jitter_puts_the_job_off_by_the_same_time_everywhere(memory_store, use, 
     (id,) = enqueued
     info = memory_store.get("default", id)
     assert info.state is State.SCHEDULED
-    fire = ms(datetime(2026, 11, 20, 10, 1, tzinfo=UTC))
-    assert fire < info.at <= fire + 3_600_000
+    planned = ms(datetime(2026, 11, 20, 10, 1, tzinfo=UTC))
+    assert planned < info.at <= planned + 3_600_000
 
 
-def test_a_unique_job_that_still_waits_serves_the_fire(memory_store, use, at, enqueued):
+def test_a_unique_job_that_still_waits_serves_the_run(memory_store, use, at, enqueued):
     use(memory_store)
     registry.register(JobDefinition(tick_job, name="tests.unique_tick", unique="queued"))
     try:

@@ -1,4 +1,4 @@
-"""Periodic jobs when nobody looked for a while, or something is broken: which fires are made up for."""
+"""Periodic jobs when nobody looked for a while, or something is broken: which runs are made up for."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.integration.schedulers import (
     at,
     enqueued,
     finish_all,
-    fire_times,
     known_job,
+    run_times,
     scheduled,
     settled,
     use,
@@ -43,9 +43,9 @@ class TestMissed:
 
         return run
 
-    def test_one_runs_the_last_missed_fire(self, retry_state, enqueued):
+    def test_one_runs_the_last_missed_run(self, retry_state, enqueued):
         retry_state(missed="one")
-        assert fire_times(enqueued) == [datetime(2026, 11, 21, 10, tzinfo=UTC)]
+        assert run_times(enqueued) == [datetime(2026, 11, 21, 10, tzinfo=UTC)]
 
     def test_one_is_the_default(self, retry_state, enqueued):
         retry_state()
@@ -61,12 +61,12 @@ class TestMissed:
 
     def test_all_runs_each(self, retry_state, enqueued):
         retry_state(missed="all")
-        assert fire_times(enqueued) == [datetime(2026, 11, 20, 11, tzinfo=UTC) + timedelta(hours=n) for n in range(24)]
+        assert run_times(enqueued) == [datetime(2026, 11, 20, 11, tzinfo=UTC) + timedelta(hours=n) for n in range(24)]
 
     def test_all_runs_no_more_than_the_last_hundred(self, retry_state, enqueued):
         retry_state(missed="all", cron="* * * * *")
         assert len(enqueued) == 100
-        assert fire_times(enqueued)[-1] == datetime(2026, 11, 21, 10, tzinfo=UTC)
+        assert run_times(enqueued)[-1] == datetime(2026, 11, 21, 10, tzinfo=UTC)
 
 
 class TestFaults:
@@ -100,7 +100,7 @@ class TestFaults:
             Periodic().tick()
         assert len(enqueued) == 1
 
-    def test_a_full_queue_keeps_the_fire_until_there_is_room(self, memory_store, use, at, enqueued):
+    def test_a_full_queue_keeps_the_run_until_there_is_room(self, memory_store, use, at, enqueued):
         use(memory_store)
         settings = {
             "QUEUES": {"default": {"MAX_LENGTH": 1, "ON_FULL": "block"}},
@@ -133,7 +133,7 @@ class TestFaults:
         periodic.tick()
         assert len(enqueued) == 1
 
-    def test_a_store_that_is_away_loses_no_fire(self, memory_store, use, at, enqueued, monkeypatch):
+    def test_a_store_that_is_away_loses_no_run(self, memory_store, use, at, enqueued, monkeypatch):
         use(memory_store)
         with scheduled(job={"cron": "* * * * *"}):
             periodic = Periodic()

@@ -48,7 +48,7 @@ class TestByHand:
             runs = schedules.next_runs(schedules.get_entry("job"), 2)
         assert runs == [datetime(2026, 11, 21, 8, tzinfo=UTC), datetime(2026, 11, 22, 8, tzinfo=UTC)]
 
-    def test_run_now_does_not_touch_the_fire_times(self, memory_store, use, at):
+    def test_run_now_does_not_touch_the_scheduled_times(self, memory_store, use, at):
         use(memory_store)
         with scheduled(job={"cron": "* * * * *"}):
             entry = schedules.get_entry("settings:job")

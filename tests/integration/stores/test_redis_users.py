@@ -85,7 +85,7 @@ def test_a_producer_enqueues_in_every_way_and_looks(
         make_job("hourly", unique="cd", unique_mode="period", unique_for=3_600_000),
         make_job("limited", limit_key="k", limit=1),
         make_job("alone", alone=True),
-        make_job("fired", fire=("nightly", now)),
+        make_job("fired", schedule_run=("nightly", now)),
     ]
     answers = [store.enqueue(Q, [way], max_length=100)[0] for way in ways]
     assert answers == [Added.ADDED] * 3 + [Added.REPLACED] + [Added.ADDED] * 4

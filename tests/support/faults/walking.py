@@ -76,10 +76,10 @@ class Walk:
         record = encode(Job(id, QUEUE, name, b'[[9007199254740993,[],"\\u0000"],{}]', now, controls=shape))
         run_at = self.rng.choice((0, 0, 0, now + 700))
         policy = self.rng.choice(("skip", "replace", "debounce"))
-        fire = ("nightly", now) if self.rng.random() < 0.05 else None
+        schedule_run = ("nightly", now) if self.rng.random() < 0.05 else None
         self.records[id] = record
         self.sent.add(record)
-        return NewJob(id, record, shape, run_at, policy, fire)
+        return NewJob(id, record, shape, run_at, policy, schedule_run)
 
     def enqueue(self) -> object:
         jobs = [self.new_job() for _ in range(self.rng.choice((1, 1, 3)))]

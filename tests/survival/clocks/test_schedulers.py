@@ -1,4 +1,4 @@
-"""Schedulers that are killed, on a store that is restarted, through every change of clocks: each fire once."""
+"""Schedulers that are killed, on a store that is restarted, through every change of clocks: each run once."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def looks_round_changes(dice: random.Random) -> list[list[datetime]]:
     return found
 
 
-def fires(begin: datetime, looks: list[list[datetime]]) -> Counter[tuple[str, int]]:
+def runs(begin: datetime, looks: list[list[datetime]]) -> Counter[tuple[str, int]]:
     """By the scanner, which walks the minutes.  Of several that became due between two looks the last counts."""
     expected: Counter[tuple[str, int]] = Counter()
     for zone in ZONES:
         for name, expression in CRONS.items():
             end = begin
             for some in looks:
-                # All schedules are daily ones at least: the last fire before is not longer ago than this.
+                # All schedules are daily ones at least: the last run before is not longer ago than this.
                 start, end = max(end, some[0] - timedelta(hours=26)), some[-1]
                 due = scan(expression, start.replace(second=0), end, ZoneInfo(zone))
                 for before, after in pairwise([start, *some]):
@@ -161,7 +161,7 @@ def fleet(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
 
 @pytest.fixture
 def worker(fleet: Fleet) -> Iterator[Store]:
-    """Runs what they enqueue and forgets it at once: nothing but the schedule's own memory keeps a fire from coming
+    """Runs what they enqueue and forgets it at once: nothing but the schedule's own memory keeps a run from coming
     twice."""
     setting, options = fleet.site.store_setting, StoreOptions(history=0, clock=fleet.clock)
     store: Store
@@ -183,7 +183,7 @@ def run_all(store: Store) -> list[str]:
 
 
 @pytest.mark.accepts("G10", "G36", "G64", "G65", "G76")
-def test_whatever_is_killed_each_fire_of_each_schedule_is_enqueued_once(
+def test_whatever_is_killed_each_run_of_each_schedule_is_enqueued_once(
     fleet: Fleet, worker: Store, restart: Callable[[], None]
 ) -> None:
     dice = random.Random(43)
@@ -203,6 +203,6 @@ def test_whatever_is_killed_each_fire_of_each_schedule_is_enqueued_once(
         ran.update((id.split(":")[2], int(id.split(":")[3])) for id in run_all(worker))
     fleet.close()
     ran.update((id.split(":")[2], int(id.split(":")[3])) for id in run_all(worker))
-    expected = fires(begin, looks)
+    expected = runs(begin, looks)
     assert (ran - expected, expected - ran) == (Counter(), Counter()), "too often, missed"
-    print(f"\n{sum(ran.values())} fires, {number} looks")
+    print(f"\n{sum(ran.values())} runs, {number} looks")

@@ -25,7 +25,7 @@ def look(store: RedisStore, queue: str) -> None:
         store.ids(queue, state)
     store.stats([queue])
     store.series(queue, 0)
-    store.fired(queue)
+    store.last_runs(queue)
     store.overdue(queue)
     store.archive_batch(queue)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from django_jobs.schedules.cron import fires_between, latest_fires
+from django_jobs.schedules.cron import latest_runs, runs_between
 from tests.support.dose import dose
 
 ZONES = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo"]
@@ -59,7 +59,7 @@ expressions = st.builds(Expression, field(0, 59), field(0, 23), field(0, 6))
 def scan(expression: Expression, start: datetime, end: datetime, zone: ZoneInfo) -> list[datetime]:
     """The promise, word for word, minute by minute."""
     hourly = expression.hour.values == frozenset(range(24))
-    fires = []
+    runs = []
     newest = start.astimezone(zone).replace(tzinfo=None)
     moment = start
     while (moment := moment + MINUTE) <= end:
@@ -72,8 +72,8 @@ def scan(expression: Expression, start: datetime, end: datetime, zone: ZoneInfo)
             due = any(expression.matches(newest + MINUTE * n) for n in new)
         newest = max(newest, wall)
         if due:
-            fires.append(moment)
-    return fires
+            runs.append(moment)
+    return runs
 
 
 def changes(zone: ZoneInfo) -> list[datetime]:
@@ -90,7 +90,7 @@ def changes(zone: ZoneInfo) -> list[datetime]:
 
 @pytest.mark.accepts("G10")
 @pytest.mark.parametrize("name", ZONES)
-def test_every_zone_fires_as_the_scanner_does_round_its_clock_changes(name):
+def test_every_zone_runs_as_the_scanner_does_round_its_clock_changes(name):
     zone = ZoneInfo(name)
     days = changes(zone) or [datetime(2026, 3, 29, tzinfo=UTC)]
 
@@ -105,8 +105,8 @@ def test_every_zone_fires_as_the_scanner_does_round_its_clock_changes(name):
         start = day - timedelta(minutes=minutes)
         end = day + timedelta(days=1, hours=6)
         expected = scan(expression, start, end, zone)
-        fires = list(fires_between(expression.text, start, end, zone))
-        assert fires == expected, f"{expression.text} in {name} from {start}"
-        assert latest_fires(expression.text, start, end, zone, 3) == expected[-3:]
+        runs = list(runs_between(expression.text, start, end, zone))
+        assert runs == expected, f"{expression.text} in {name} from {start}"
+        assert latest_runs(expression.text, start, end, zone, 3) == expected[-3:]
 
     agrees()

@@ -3,7 +3,7 @@
 -- ARGV  1 clock   2 channel   3 number
 --       4 max length (0 = none)   5 ids are remembered for (ms)
 --       then per job: id, record, run at (ms, 0 = now; "+ms" = in that time from now), on conflict,
---       fire ("ms:schedule" or ""), expires ("" or ms after it could first run: expires_at in the record is 0,
+--       schedule_run ("ms:schedule" or ""), expires ("" or ms after it could first run: expires_at in the record is 0,
 --       and is replaced by that time), digest ("" = none).  If the enqueue time in a record is 0, it is set to now.
 --
 -- Returns one word per job, as values.Added.
@@ -63,11 +63,11 @@ local function counted(record)
     by_name[name] = (by_name[name] or 0) + 1
 end
 
-local function has_fired(fire_at, schedule)
-    return schedule and (tonumber(redis.call('HGET', fired, schedule)) or 0) >= tonumber(fire_at)
+local function has_run(schedule_at, schedule)
+    return schedule and (tonumber(redis.call('HGET', fired, schedule)) or 0) >= tonumber(schedule_at)
 end
 
-local function fire_of(text)
+local function schedule_run_of(text)
     return string.match(text, '^(%d+):(.*)$')
 end
 
@@ -80,7 +80,7 @@ local function all_fit()
     local n, ids, keys = 0, {}, {}
     for i = FIRST, #ARGV, STRIDE do
         local id, digest = ARGV[i], digest_of(controls_of(ARGV[i + 1]))
-        local known = ids[id] or redis.call('HEXISTS', jobs, id) == 1 or has_fired(fire_of(ARGV[i + 4]))
+        local known = ids[id] or redis.call('HEXISTS', jobs, id) == 1 or has_run(schedule_run_of(ARGV[i + 4]))
             or is_remembered(id, kept)
         if not known and not (digest and (keys[digest] or locker(digest))) then
             ids[id] = true
@@ -121,7 +121,7 @@ local function conflict(holder, record, run_at, policy)
     return 'replaced'
 end
 
-local function add(id, record, run_at, policy, fire, expires, digest_of_call)
+local function add(id, record, run_at, policy, schedule_run, expires, digest_of_call)
     local stored = redis.call('HGET', jobs, id)
     if stored then
         return seen(stored, record, expires)
@@ -133,8 +133,8 @@ local function add(id, record, run_at, policy, fire, expires, digest_of_call)
     if is_remembered(id, kept) then
         return 'exists'
     end
-    local fire_at, schedule = fire_of(fire)
-    if has_fired(fire_at, schedule) then
+    local schedule_at, schedule = schedule_run_of(schedule_run)
+    if has_run(schedule_at, schedule) then
         return 'fired'
     end
     local controls = controls_of(record)
@@ -161,7 +161,7 @@ local function add(id, record, run_at, policy, fire, expires, digest_of_call)
         lock(id, controls)
     end
     if schedule then
-        redis.call('HSET', fired, schedule, fire_at)
+        redis.call('HSET', fired, schedule, schedule_at)
     end
     if head then
         redis.call('ZADD', scheduled, run_at, id)

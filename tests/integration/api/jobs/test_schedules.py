@@ -90,7 +90,7 @@ def test_pause_and_resume_sent_twice_are_the_same_as_once(api: Api, store: Store
     begun = state.read_state(store).since(entry)
     clock.advance(5000)
     assert api.post(f"{NIGHTLY}/resume").status_code == 200
-    assert state.read_state(store).since(entry) == begun, "what was due since the first call must still fire"
+    assert state.read_state(store).since(entry) == begun, "what was due since the first call must still run"
 
 
 def test_what_is_not_there_or_cannot_run_says_so(api: Api) -> None:

@@ -210,7 +210,7 @@ def nightly(monkeypatch: pytest.MonkeyPatch) -> Entry:
     return entry
 
 
-def test_a_schedule_that_did_not_fire(safe_store: Store, nightly: Entry, clock: Any) -> None:
+def test_a_schedule_that_did_not_run(safe_store: Store, nightly: Entry, clock: Any) -> None:
     assert kinds() == set(), "no worker has seen it yet"
     schedules.state.begin(safe_store, nightly, clock())
     clock.advance(3 * 3_600_000)
