@@ -12,7 +12,7 @@ from django_jobs.core.values import FINISHED, PLAIN, Claim, Controls, JobInfo
 
 
 class Attempted(NamedTuple):
-    """One attempt that ended.  `running` and `definition` are None if the job never started."""
+    """One attempt that ended; read by name.  `running` and `definition` are None if the job never started."""
 
     claim: Claim
     outcome: Outcome

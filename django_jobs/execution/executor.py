@@ -211,22 +211,29 @@ class Executor:
 
     def _begin(self, prepared: Prepared) -> tuple[Token[RunningJob | None], float]:
         """Send job_started.  Returns what resets the current job, and when this one began."""
-        claim, job, running_job, plan = prepared
-        context = running.set(running_job)
-        if job_started.receivers or plan.definition.told_of:
-            event = "job_started", job.name, claim.queue, claim.id, claim.attempt
-            self.deliver(SignalEvent(*event, {}, plan.definition, running_job))
+        claim, definition = prepared.claim, prepared.plan.definition
+        context = running.set(prepared.running)
+        if job_started.receivers or definition.told_of:
+            event = SignalEvent("job_started", prepared.job.name, claim.queue, claim.id, claim.attempt, more={})
+            self.deliver(event._replace(definition=definition, job=prepared.running))
         return context, perf_counter()
 
     # -- after ---------------------------------------------------------------
 
     def _returned(self, prepared: Prepared, value: Any, started: float) -> Attempted:
-        claim, job, running_job, plan = prepared
+        claim, job, definition = prepared.claim, prepared.job, prepared.plan.definition
         if isinstance(value, HandedOver | SnoozeFor):  # a remote job type: a remote worker does the work
-            return Attempted(claim, value, job.name, running_job, plan.definition)
-        outcome, wait_ms = Succeeded(self._stored(value, prepared)), claim.waited(job)
-        run_ms = int((perf_counter() - started) * 1000)
-        return Attempted(claim, outcome, job.name, running_job, plan.definition, None, run_ms, wait_ms, job.controls)
+            return Attempted(claim, value, job.name, running=prepared.running, definition=definition)
+        return Attempted(
+            claim,
+            Succeeded(self._stored(value, prepared)),
+            job.name,
+            running=prepared.running,
+            definition=definition,
+            run_ms=int((perf_counter() - started) * 1000),
+            wait_ms=claim.waited(job),
+            controls=job.controls,
+        )
 
     def _stored(self, value: Any, prepared: Prepared) -> bytes:
         """Return the result as it is stored, or the stored form of the reason why there is none.  The job succeeds in
@@ -246,11 +253,11 @@ class Executor:
 
     def _failed(self, prepared: Prepared, error: BaseException, started: float | None) -> Attempted:
         """SystemExit, KeyboardInterrupt and MemoryError raised by a job fail the job; they do not end the worker."""
-        claim, job, running_job, plan = prepared
+        claim, job, plan = prepared.claim, prepared.job, prepared.plan
         run_ms = -1 if started is None else int((perf_counter() - started) * 1000)
-        error = _misfit(plan, running_job, error)
+        error = _misfit(plan, prepared.running, error)
         log = self._log(claim, error, "failed", run_ms, scrub_for(job))
-        return failed(claim, error, job, plan.definition, log, running_job)
+        return failed(claim, error, job, plan.definition, log, prepared.running)
 
     def _not_run(
         self, claim: Claim, outcome: str, error: BaseException, name: str, scrub: Scrub | None = None

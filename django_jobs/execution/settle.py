@@ -57,7 +57,17 @@ def failed(
     if isinstance(outcome, RetryIn | Cancelled | Dead) and (scrub := scrub_for(job)):
         # Its text may have more than the log's: what `backoff` raised.
         outcome = outcome._replace(attempt=outcome.attempt._replace(error=scrub(outcome.attempt.error)))
-    return Attempted(claim, outcome, job.name, running, definition, error, log.run_ms, claim.waited(job), job.controls)
+    return Attempted(
+        claim,
+        outcome,
+        job.name,
+        running=running,
+        definition=definition,
+        error=error,
+        run_ms=log.run_ms,
+        wait_ms=claim.waited(job),
+        controls=job.controls,
+    )
 
 
 def failed_elsewhere(claim: Claim, error: BaseException, kind: str, now: int, run_ms: int = -1) -> Attempted:
@@ -74,7 +84,7 @@ def failed_elsewhere(claim: Claim, error: BaseException, kind: str, now: int, ru
         logger.warning("%s", problem)
         name = name_of(claim.record)
         ended = Dead(log._replace(outcome="corrupt"))
-        return Attempted(claim, ended, name, None, registry.find(name), error, run_ms)
+        return Attempted(claim, ended, name, definition=registry.find(name), error=error, run_ms=run_ms)
     return failed(claim, error, job, registry.find(job.name), log)
 
 
@@ -152,10 +162,10 @@ def as_done(attempted: Attempted) -> Done:
     return Done(
         attempted.claim,
         attempted.outcome.result,
-        attempted.run_ms,
-        attempted.name,
-        attempted.controls,
-        max(0, attempted.wait_ms),  # the two clocks may differ, and a waiting time must not be negative
+        run_ms=attempted.run_ms,
+        name=attempted.name,
+        controls=attempted.controls,
+        wait_ms=max(0, attempted.wait_ms),  # the two clocks may differ, and a waiting time must not be negative
     )
 
 

@@ -18,6 +18,23 @@ PACKAGE = ROOT / "django_jobs"
 MOST_FILES_OF_ENQUEUE = 8
 #: Files on the way of a job through a thread of a child: from the claim call until its end is stored.
 MOST_FILES_OF_A_RUN = 24
+#: The types of which one job has objects, from `enqueue()` until its end is stored.  A batch, and what the
+#: worker keeps of it, count as types of its one job.
+TYPES = {
+    "NewJobRequest",  # what the caller asks for, before and after the enqueue middleware
+    "NewJob",  # the job as the store takes it
+    "Ready",  # request, job and handle, until the store has answered
+    "JobHandle",  # what the caller gets
+    "Claimed",  # the answer to a claim call
+    "Claim",  # the right to run one job
+    "Job",  # the record that was read
+    "RunningJob",  # what middleware and `get_context()` see
+    "Prepared",  # claim, job, context and function together
+    "Succeeded",  # the decision
+    "Attempted",  # the attempt that ended
+    "Done",  # the end as the store takes it
+    "_Ended",  # the call that ends jobs, for as long as its answer may be lost
+}
 MAP = re.compile(r"^```\n(enqueue .*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"[a-z_/]+\.(?:py|lua)")
 #: Enqueues a job and has a worker run it.  Each process notes which files of the package it runs, in their order; the
@@ -61,7 +78,8 @@ sys.setprofile(follow)
 call_command("runworkers", burst=True, processes=1, threads=1, verbosity=0)
 """
 
-#: A thread of a worker notes which files it runs from each claim call on, and writes them once the jobs are settled.
+#: A thread of a worker notes which files it runs from each claim call on, and of which types of the package it makes
+#: objects.  It writes both once the jobs are settled.
 RUN = """
 import os, sys, threading
 import django
@@ -72,7 +90,7 @@ django.setup()
 import django_jobs
 from django.core.management import call_command
 
-root, seen = os.path.dirname(django_jobs.__file__) + os.sep, []
+root, seen, types = os.path.dirname(django_jobs.__file__) + os.sep, [], []
 
 def follow(frame, event, arg):
     name, function = frame.f_code.co_filename, frame.f_code.co_name
@@ -81,10 +99,24 @@ def follow(frame, event, arg):
     file = name.removeprefix(root)
     if (event, function, file) == ("call", "claim", "stores/redis/running.py"):
         seen.clear()
+        types.clear()
     if file not in seen:
         seen.append(file)
     if (event, function) == ("return", "settle_now"):
-        os.write(1, (" ".join(seen) + "\\n").encode())
+        os.write(1, (" ".join(seen) + "|" + " ".join(types) + "\\n").encode())
+
+def note(frame, event, arg):
+    follow(frame, event, arg)
+    if event == "call" and threading.current_thread().name.startswith("runner"):
+        made = made_by(frame)
+        if made is not None and made.__module__.startswith("django_jobs") and made.__name__ not in types:
+            types.append(made.__name__)
+
+def made_by(frame):
+    if frame.f_globals.get("__name__", "").startswith("namedtuple_"):
+        return frame.f_locals.get("_cls")
+    code = frame.f_code
+    return type(frame.f_locals[code.co_varnames[0]]) if code.co_name == "__init__" else None
 
 @django_jobs.job(name="followed")
 def followed(more):
@@ -92,7 +124,7 @@ def followed(more):
         followed.enqueue(more - 1)
 
 followed.enqueue(2)  # the first jobs of a thread make what is made once
-threading.setprofile(follow)
+threading.setprofile(note)
 call_command("runworkers", burst=True, processes=1, threads=1, verbosity=0)
 """
 
@@ -147,6 +179,14 @@ def test_a_job_passes_the_files_of_the_map(which, row):
 
 @pytest.mark.redis
 def test_a_thread_runs_a_job_in_few_files():
-    *_, last = run(RUN).splitlines()
-    assert {"worker/child/thread.py", "execution/executor.py", "stores/redis/settling.py"} <= set(last.split())
-    assert len(last.split()) <= MOST_FILES_OF_A_RUN, last.split()
+    *_, files = [line.partition("|")[0] for line in run(RUN).splitlines()]
+    assert {"worker/child/thread.py", "execution/executor.py", "stores/redis/settling.py"} <= set(files.split())
+    assert len(files.split()) <= MOST_FILES_OF_A_RUN, files.split()
+
+
+@pytest.mark.redis
+def test_a_job_has_few_types():
+    """Among the jobs that a thread runs is one that enqueues another, so both halves of the way are followed."""
+    of_each = [set(line.partition("|")[2].split()) for line in run(RUN).splitlines()]
+    assert TYPES in of_each, of_each
+    assert set().union(*of_each[1:]) <= TYPES
