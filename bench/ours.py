@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from contextlib import suppress
 
 import django
 import redis
 
 from bench.counter import counter
 from bench.measures import Numbers, spread
+from bench.monitor import sent_commands
 from bench.running import wait_for, workers
 from bench.subjects.ours import SUBJECT
 from bench.subjects.ours import workers as our_workers
@@ -40,22 +39,9 @@ def idle(processes: int, env: dict[str, str], seconds: float = 10) -> Numbers:
     with workers(our_workers(processes), env):
         stamp.enqueue(time.time()).wait(30)
         time.sleep(3)
-        sent = sent_commands(client, seconds)
+        where = client.connection_pool.connection_kwargs
+        sent = sent_commands((where["host"], where["port"]), seconds)
     return {"commands/s/process": sent / seconds / (processes + 3), "commands/s": sent / seconds}
-
-
-def sent_commands(client: redis.Redis, seconds: float) -> int:
-    """Return how many commands clients send in that time, without the commands called by scripts."""
-    where = client.connection_pool.connection_kwargs
-    lines = b""
-    with socket.create_connection((where["host"], where["port"])) as monitor:
-        monitor.sendall(b"MONITOR\r\n")
-        monitor.settimeout(0.2)
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            with suppress(TimeoutError):
-                lines += monitor.recv(65536)
-    return sum(b" lua]" not in line for line in lines.splitlines()[1:])
 
 
 def growth(sizes: tuple[int, ...], env: dict[str, str], work: int = 20_000) -> Numbers:

@@ -43,8 +43,7 @@ class SignalOutbox:
 
     def add(self, signal_event: SignalEvent) -> None:
         """Add an event to the end.  If too many wait, log an error and drop it."""
-        if len(self._waiting) >= MOST:
-            logger.error("Receivers do not keep up: %s of job %s is not sent", signal_event.signal, signal_event.id)
+        if not _has_room(len(self._waiting), signal_event):
             return
         if not self:
             self.moved_at = monotonic()
@@ -89,10 +88,8 @@ class SignalSender:
 
     def deliver(self, signal_event: SignalEvent) -> None:
         """Send an event of this process.  If too many wait, log an error and drop it."""
-        if self._signal_events.qsize() >= MOST:
-            logger.error("Receivers do not keep up: %s of job %s is not sent", signal_event.signal, signal_event.id)
-            return
-        self._signal_events.put((signal_event, False))
+        if _has_room(self._signal_events.qsize(), signal_event):
+            self._signal_events.put((signal_event, False))
 
     def _run(self) -> None:
         with faults_end_process():
@@ -109,3 +106,11 @@ class SignalSender:
         if is_parents:
             self.channel.send(SignalSent())
         self.since = None
+
+
+def _has_room(waiting: int, signal_event: SignalEvent) -> bool:
+    """Tell whether one more event may wait; log an error if not."""
+    if waiting < MOST:
+        return True
+    logger.error("Receivers do not keep up: %s of job %s is not sent", signal_event.signal, signal_event.id)
+    return False

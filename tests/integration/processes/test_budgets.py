@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import redis
 
+from bench.monitor import sent_commands
 from django_jobs import job
 from django_jobs.core.values import Done
 from django_jobs.stores import use_store
@@ -130,23 +128,9 @@ def test_idle_workers_send_at_most_two_commands_per_second_and_process(own_serve
     try:
         with redis.Redis.from_url(own_server) as client:
             wait_until(lambda: client.keys("*workers"), "the workers have started")
-            while _sent(own_server, 3) > 3 * 3 * processes:
+            while sent_commands(urlsplit(own_server).path, 3) > 3 * 3 * processes:
                 continue  # starting is not idling, and a slow machine starts long
-            assert _sent(own_server, seconds) / seconds / processes <= 2
+            assert sent_commands(urlsplit(own_server).path, seconds) / seconds / processes <= 2
     finally:
         worker.terminate()
         worker.wait(30)
-
-
-def _sent(url: str, seconds: float) -> int:
-    """Commands that clients send in that time; what scripts call inside is not counted."""
-    lines = b""
-    with socket.socket(socket.AF_UNIX) as monitor:
-        monitor.connect(urlsplit(url).path)
-        monitor.sendall(b"MONITOR\r\n")
-        monitor.settimeout(0.2)
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            with suppress(TimeoutError):
-                lines += monitor.recv(65536)
-    return sum(b" lua]" not in line for line in lines.splitlines()[1:])

@@ -22,9 +22,5 @@ for i = 4, #ARGV do
         gone[#gone + 1] = id
     end
 end
-if #gone > 0 then
-    answer(table.concat(gone, '\n'))
-else
-    answer_in_doubt('')
-end
+answer_ids(gone)
 return gone

@@ -47,9 +47,5 @@ for i = 6, #ARGV do
         moved[#moved + 1] = id
     end
 end
-if #moved > 0 then
-    answer(table.concat(moved, '\n'))
-else
-    answer_in_doubt('')
-end
+answer_ids(moved)
 return moved

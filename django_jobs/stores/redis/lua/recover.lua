@@ -125,9 +125,5 @@ if last then
         wake_up(wake_alone)
     end
 end
-if #told > 0 then
-    answer(table.concat(told, '\n'))
-else
-    answer_in_doubt('')
-end
+answer_ids(told)
 return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -34,14 +34,31 @@ def finish(id: str) -> bulk.Operation:
     raise AssertionError("the operation does not end")
 
 
+def make(filler: Filler, number: int, state: State) -> None:
+    for _ in range(number):
+        filler.make(state)
+
+
+def after_acting(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """Have this done once, when the next batch has been moved and not yet counted."""
+    act = operations.act
+
+    def act_first(*args: Any, **kwargs: Any) -> operations.Done:
+        monkeypatch.setattr(operations, "act", act)
+        done = act(*args, **kwargs)
+        then()
+        return done
+
+    monkeypatch.setattr(operations, "act", act_first)
+
+
 def count(store: Store, state: State, queue: str = "default") -> int:
     return store.stats([queue])[0].counts[state]
 
 
 @pytest.mark.accepts("G78")
 def test_all_dead_jobs_are_retried_and_counted(console_store: Store, filler: Filler) -> None:
-    for _ in range(30):
-        filler.make(State.DEAD)
+    make(filler, 30, State.DEAD)
     operation = bulk.start("revive", State.DEAD, Match(), user="ada")
     assert (operation.total, operation.moved, operation.percent) == (30, 0, 0)
     ended = finish(operation.id)
@@ -50,8 +67,7 @@ def test_all_dead_jobs_are_retried_and_counted(console_store: Store, filler: Fil
 
 
 def test_a_job_that_dies_again_meanwhile_is_left_alone(console_store: Store, filler: Filler, clock) -> None:  # type: ignore[no-untyped-def]
-    for _ in range(10):
-        filler.make(State.DEAD)
+    make(filler, 10, State.DEAD)
     operation = bulk.start("revive", State.DEAD, Match())
     clock.advance(1_000)
     moved = 0
@@ -88,8 +104,7 @@ def test_every_queue_is_walked_when_none_is_named(console_store: Store, filler: 
 
 
 def test_running_jobs_are_asked_to_stop_and_counted_apart(console_store: Store, filler: Filler) -> None:
-    for _ in range(3):
-        filler.make(State.RUNNING)
+    make(filler, 3, State.RUNNING)
     ended = finish(bulk.start("cancel", State.RUNNING, Match()).id)
     assert (ended.moved, ended.asked) == (0, 3)
 
@@ -100,8 +115,7 @@ def test_another_driver_waits_until_the_first_has_died_and_then_goes_on(
     clock,
     monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
 ) -> None:
-    for _ in range(20):
-        filler.make(State.DEAD)
+    make(filler, 20, State.DEAD)
     operation = bulk.start("delete", State.DEAD, Match())
     bulk.claim_wheel(operation.id, "a process that died")
     bulk.drive(operation.id, 0.0)
@@ -111,8 +125,7 @@ def test_another_driver_waits_until_the_first_has_died_and_then_goes_on(
 
 
 def test_a_driver_that_lost_the_wheel_keeps_its_count_and_moves_no_cursor(console_store: Store, filler: Filler) -> None:
-    for _ in range(20):
-        filler.make(State.DEAD)
+    make(filler, 20, State.DEAD)
     operation = bulk.start("delete", State.DEAD, Match())
     bulk.claim_wheel(operation.id, "another")
     bulk.step(bulk.get(operation.id), "me")  # type: ignore[arg-type]
@@ -130,19 +143,15 @@ def test_what_a_driver_moved_before_it_died_is_counted(
     clock,
     monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
 ) -> None:
-    for _ in range(20):
-        filler.make(State.DEAD)
+    make(filler, 20, State.DEAD)
     operation = bulk.start("revive", State.DEAD, Match())
-    act = operations.act
 
-    def act_and_die(*args: Any, **kwargs: Any) -> operations.Done:
-        act(*args, **kwargs)
+    def die() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(operations, "act", act_and_die)
+    after_acting(monkeypatch, die)
     with pytest.raises(KeyboardInterrupt):
         bulk.drive(operation.id, 0.0)
-    monkeypatch.setattr(operations, "act", act)
     assert bulk.get(operation.id).moved == 0  # type: ignore[union-attr]
     clock.advance(bulk.DRIVER_LIFE + 1)
     ended = finish(operation.id)
@@ -155,27 +164,21 @@ def test_a_driver_that_was_held_up_is_not_counted_twice(
     clock,
     monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
 ) -> None:
-    for _ in range(20):
-        filler.make(State.DEAD)
+    make(filler, 20, State.DEAD)
     operation = bulk.start("delete", State.DEAD, Match())
-    act = operations.act
 
-    def act_slowly(*args: Any, **kwargs: Any) -> operations.Done:
-        monkeypatch.setattr(operations, "act", act)
-        done = act(*args, **kwargs)
+    def another_takes_over() -> None:
         clock.advance(bulk.DRIVER_LIFE + 1)
         finish(operation.id)
-        return done
 
-    monkeypatch.setattr(operations, "act", act_slowly)
+    after_acting(monkeypatch, another_takes_over)
     bulk.claim_wheel(operation.id, "slow")
     bulk.step(bulk.get(operation.id), "slow")  # type: ignore[arg-type]
     assert finish(operation.id).moved == 20
 
 
 def test_it_can_be_stopped_and_says_so(console_store: Store, filler: Filler) -> None:
-    for _ in range(20):
-        filler.make(State.DEAD)
+    make(filler, 20, State.DEAD)
     operation = bulk.start("delete", State.DEAD, Match())
     bulk.stop(operation.id)
     ended = finish(operation.id)
@@ -183,8 +186,7 @@ def test_it_can_be_stopped_and_says_so(console_store: Store, filler: Filler) -> 
 
 
 def test_workers_drive_what_is_unfinished(console_store: Store, filler: Filler) -> None:
-    for _ in range(20):
-        filler.make(State.DEAD)
+    make(filler, 20, State.DEAD)
     assert bulk.tick() is False
     operation = bulk.start("delete", State.DEAD, Match())
     assert bulk.tick(0.0) is True

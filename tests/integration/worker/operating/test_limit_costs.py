@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
+from bench.monitor import sent_commands
 from django_jobs.core.values import Controls, Done, Job, NewJob, State
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.contract.store import MAX_BATCH, Store
@@ -129,15 +127,7 @@ def test_jobs_behind_ten_thousand_limited_ones_start_at_once_and_the_blocked_nee
 def sent(site: WorkerSite, seconds: float) -> int:
     """Commands that clients send meanwhile; those inside scripts are not counted."""
     host, port = site.store_setting.removeprefix("redis://").removesuffix("/0").split(":")
-    lines = b""
-    with socket.create_connection((host, int(port))) as monitor:
-        monitor.sendall(b"MONITOR\r\n")
-        monitor.settimeout(0.2)
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            with suppress(TimeoutError):
-                lines += monitor.recv(65536)
-    return sum(b" lua]" not in line for line in lines.splitlines()[1:])
+    return sent_commands((host, int(port)), seconds)
 
 
 # -- limits that are reached ----------------------------------------------------------

@@ -35,3 +35,12 @@ local function answer_in_doubt(text)
         answer(text)
     end
 end
+
+-- Answer with these ids, one per line; none means that the call had no effect.
+local function answer_ids(ids)
+    if #ids > 0 then
+        answer(table.concat(ids, '\n'))
+    else
+        answer_in_doubt('')
+    end
+end
