@@ -39,7 +39,7 @@ class Ended(NamedTuple):
             )
 
     def log_death(self) -> None:
-        """Do the same as `log("dead")`, and log an error for alerts: nobody asked for this job's death."""
+        """Do the same as `log("dead")`, and log an error for alerts: no user killed this job."""
         self.log("dead")
         text = "%s %s on %s is dead after attempt %d (%s). See `manage.py jobs show %s`"
         logger.error(text, *self[:4], self.why, self.id, extra=self._extra())

@@ -89,7 +89,7 @@ def counters(queues: Iterable[QueueStats], names: set[str]) -> Iterator[Any]:
 
 
 def alarm_gauges(report: alarms.Report) -> Iterator[Any]:
-    """Yield the alarms that stand, as the overview shows them, and what could not be checked."""
+    """Yield the alarms of the overview, and the number of things that could not be checked."""
     numbers: dict[tuple[str, str, str], int] = {}
     since: dict[tuple[str, str, str], float] = {}
     for alarm in report.alarms:

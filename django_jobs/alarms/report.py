@@ -27,7 +27,7 @@ class Report:
 
     @property
     def is_well(self) -> bool:
-        """True only if everything was checked and no alarm stands."""
+        """True only if everything was checked and there is no alarm."""
         return not self.alarms and not self.unchecked
 
     @property

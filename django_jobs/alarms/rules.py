@@ -57,7 +57,7 @@ CRITICAL, WARNING, NOTICE = Severity
 
 
 def alarms_of(facts: Facts) -> list[Alarm]:
-    """Return every alarm that stands, worst first; within a severity in the order of RULES."""
+    """Return every alarm that is active, worst first; within a severity in the order of RULES."""
     found = [alarm for rule in RULES for alarm in rule(facts)]
     return sorted(found, key=lambda alarm: list(Severity).index(alarm.severity))
 
@@ -85,7 +85,7 @@ def waits_since(facts: Facts, stats: QueueStats) -> int:
 
 
 def overdue(facts: Facts) -> Iterator[Alarm]:
-    """Scheduled jobs and retries that were due and were not let in."""
+    """Scheduled jobs and retries that are due and were not queued."""
     late = [stats for stats in facts.counted.queues.values() if stats.overdue and not stats.paused]
     for stats in most(late, lambda stats: stats.overdue):
         yield Alarm("overdue", CRITICAL, stats.overdue_since, stats.queue, stats.overdue)
@@ -109,7 +109,7 @@ def failing(facts: Facts) -> Iterator[Alarm]:
 
 
 def failing_since(hour: Series) -> int:
-    """Return the first minute (ms) of the failures that go on now, with pauses of less than WINDOW minutes."""
+    """Return the first minute (ms) of the failures that continue now, with pauses of less than WINDOW minutes."""
     since, quiet = 0, 0
     for start, failed in zip(reversed(hour.starts), reversed(hour.values.get("failed", [])), strict=True):
         quiet = 0 if failed else quiet + 1
@@ -207,7 +207,7 @@ def dead(facts: Facts) -> Iterator[Alarm]:
 
 
 def paused(facts: Facts) -> Iterator[Alarm]:
-    """Queues and job types that somebody has paused."""
+    """Queues and job types that a user has paused."""
     stats = list(facts.counted.queues.values())
     for each in [each for each in stats if each.paused][:LINES]:
         if each.paused:

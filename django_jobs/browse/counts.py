@@ -38,7 +38,7 @@ Buckets = dict[int, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """What is known of all queues at one moment."""
+    """The numbers of all queues at one moment."""
 
     #: state → number of jobs, in the queues that were counted.
     counts: dict[str, int]

@@ -1,4 +1,4 @@
-"""All jobs of a state, page by page, for programs.  Finds every job that stays, however many come and go meanwhile."""
+"""All jobs of a state, page by page, for programs.  No job that stays in the state is missed."""
 
 from __future__ import annotations
 

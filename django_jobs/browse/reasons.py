@@ -91,7 +91,7 @@ class Facts:
     controls: Controls
     enqueued_at: int = 0
     standing: Standing = NOWHERE
-    #: its concurrency key as people may see it.
+    #: its concurrency key as users may see it.
     shown_key: str = ""
     paused: Pause | None = None
     type_paused: Pause | None = None
@@ -119,7 +119,7 @@ class Reason(NamedTuple):
     values: Mapping[str, Any] = {}
     #: ms: since when this has been so; 0 = not known.
     since: int = 0
-    #: ms: when it ends by itself; 0 = not known.
+    #: ms: when it ends without a resume; 0 = not known.
     until: int = 0
     #: where to go: ("queue", name), ("job", queue, id), ("jobs", state), ("workers",); () = nowhere.
     link: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ def said_of(pause: Pause, moment: Callable[[int], str]) -> str:
 
 
 def reason_of(facts: Facts) -> Reason:
-    """Return the first of these that is so: what is so whatever else is done, then what keeps it now, then its turn."""
+    """Return the first reason that applies: first the lasting ones, then those of this moment, then its turn."""
     info = facts.info
     if info.state in FINISHED:
         return Reason(info.state.value, since=info.at)

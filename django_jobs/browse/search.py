@@ -30,7 +30,7 @@ class Match:
     text: str = ""
     #: signature of the last error, as in a group of errors.
     error: str = ""
-    #: False: who searches may not see arguments, so they are not searched.
+    #: False: the user may not see arguments, so they are not searched.
     arguments: bool = True
 
     @property

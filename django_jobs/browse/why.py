@@ -28,7 +28,7 @@ ASKED = "asked"
 def why(info: JobInfo, counted: JobCounts | None = None, *, arguments: bool = True) -> tuple[JobInfo, Reason]:
     """Return why the job does not start, and the job as it was then: it may have moved since `info` was read.
 
-    `counted`: the numbers of all queues, if the caller has them already.  `arguments`: who asks may see arguments."""
+    `counted`: the numbers of all queues, if the caller has them already.  `arguments`: the user may see arguments."""
     store = get_store()
     for _ in range(READS):
         facts = facts_of(info, counted or job_counts(), arguments=arguments)

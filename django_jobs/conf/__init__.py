@@ -72,7 +72,7 @@ class HostSettings(NamedTuple):
 
 
 def read(raw: Mapping[str, Any]) -> Settings:
-    """Fill in the defaults.  Reads what it can; checks.py reports what is wrong with the rest."""
+    """Fill in the defaults.  Values that are wrong are left out: checks.py reports them."""
     history, dead = raw.get("HISTORY") or {}, raw.get("DEAD") or {}
     queues = raw.get("QUEUES") or {"default": {}}
     return Settings(
@@ -136,7 +136,7 @@ def raw_setting() -> Any:
 
 
 def host_settings() -> HostSettings:
-    """Return what the checks need of Django's own settings."""
+    """Return those of Django's own settings that the checks need."""
     return HostSettings(
         debug=bool(django_settings.DEBUG),
         caches=dict(getattr(django_settings, "CACHES", {})),

@@ -111,7 +111,7 @@ class RunningJob:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why this job should end; None as long as it need not.  "cancelled": a person asked, or its claim was lost.
+        """Why this job should end; None: it need not end.  "cancelled": a person asked, or its claim was lost.
         "shutdown": the worker stops, and a job that has not ended in time runs again.  "timeout": its `soft_timeout`
         is over."""
         stops = self._stops

@@ -39,7 +39,7 @@ def missing() -> list[str]:
 
 
 def remedy(module: str) -> str:
-    """Say how to make workers find what is defined in that module."""
+    """Return the advice that makes workers find the jobs of that module."""
     app = apps.get_containing_app_config(module)
     if module == "__main__":
         return "Move it into a module that workers can import, such as jobs.py of an installed app."

@@ -38,7 +38,7 @@ def register(definition: JobDefinition) -> None:
                     f"Two jobs are named {name!r}: {other.origin} and {definition.origin}. "
                     "Give one of them another name=…; names and aliases are unique in a project."
                 )
-        # A worker starts as any process of the project does.  What is imported later here, none of them may know.
+        # A worker starts like every process of the project.  It may not know jobs of modules that are imported later.
         before = _by_name.get(definition.name) or _by_name.get(definition.origin)  # a task has a name for each backend
         definition.is_late = apps.ready and (before is None or before.is_late)
         _by_name[definition.name] = definition

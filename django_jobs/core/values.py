@@ -28,7 +28,7 @@ class State(StrEnum):
     EXPIRED = "expired"
 
 
-#: No worker will run a job in one of these states again by itself.
+#: A job in one of these states runs again only if a user wants it to.
 FINISHED = frozenset({State.SUCCEEDED, State.DEAD, State.CANCELLED, State.EXPIRED})
 #: The job waits; it can be cancelled, replaced or deleted at once.
 WAITING = frozenset({State.SCHEDULED, State.QUEUED, State.RETRY, State.BLOCKED})
@@ -44,7 +44,7 @@ MAX_PRIORITY = 100
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What a store must know of a job; it does not read the rest of the record.  Times and durations are integer ms."""
+    """The part of a job that a store reads; not the rest of the record.  Times and durations are integer ms."""
 
     priority: int = 0
     alone: bool = False
@@ -70,7 +70,7 @@ PLAIN = Controls()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is the same for every job of one definition, and is stored with each."""
+    """The options that all jobs of one definition share; stored with each."""
 
     max_attempts: int = 10
     #: time limit of one attempt (ms); None = no limit.
@@ -151,7 +151,7 @@ class Edited(StrEnum):
 
 
 class Claim(NamedTuple):
-    """The right to run one job: what a worker holds while it does."""
+    """The right to run one job; a worker holds it while it runs the job."""
 
     id: str
     queue: str

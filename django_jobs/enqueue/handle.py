@@ -250,7 +250,7 @@ async def aget_job(id: str, queue: str | None = None) -> JobHandle:
 
 
 def _left_behind(queue: str, id: str) -> JobInfo | None:
-    """Return what is known of a job that is no longer there."""
+    """Return the last known state of a job that has left the store."""
     if get_store().has_returned_none(queue, id):
         return JobInfo(id, queue, b"", State.SUCCEEDED, result=b"null")
     return None

@@ -134,7 +134,7 @@ class Calls(Generic[P]):
 
 
 class AsyncCalls(Calls[P]):
-    """The calls of Calls with `a` before the name: the same, awaited.
+    """The methods of Calls, with `a` before the name: async.
 
     They run on Django's thread for sync code, so they see a transaction that was opened there and wait for its commit.
     """

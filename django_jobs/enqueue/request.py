@@ -28,7 +28,7 @@ from django_jobs.serialization.arguments import canonical
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 #: Characters of a digest that are kept: enough to tell two calls apart.  Each remembered id costs one digest.
 DIGEST_LENGTH = 20
-#: A limit key up to this length is kept as text, which people can read in the admin.
+#: A limit key up to this length is kept as text, which users can read in the admin.
 _READABLE = 100
 #: Means that no key was given; None is a valid key.
 NO_KEY: Any = object()
@@ -89,7 +89,7 @@ class Ready(NamedTuple):
 
 
 def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
-    """Return what the store takes.  Raises every error that a request can have, before the store is called."""
+    """Return the job as the store takes it.  Raises every error of a request, before the store is called."""
     definition = request.definition
     definition.check_call(request.args, request.kwargs)
     try:

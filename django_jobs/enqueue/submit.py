@@ -307,7 +307,7 @@ class _Batches:
         self._bytes[name] += len(each.new.record)
 
     def send_rest(self) -> None:
-        """Send what has not been sent."""
+        """Send the batches that are not full."""
         for name, batch in list(self._unsent.items()):
             if batch:
                 self._send(name)

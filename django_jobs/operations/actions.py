@@ -94,7 +94,7 @@ def revive(queue: str, ids: Sequence[str], *, start_again: bool = False) -> Done
     """Queue these jobs now.  Jobs that had ended start again with all their attempts.
 
     A job that is delivered at most once and may have been started stays where it is (`Done.held`), because it may do a
-    second time what it has done already.  Find out what it did; `start_again` starts it all the same."""
+    second time what it has done already.  Find out what it did; with `start_again`, it starts nevertheless."""
     return act("revive", queue, ids, start_again=start_again)
 
 
@@ -231,13 +231,13 @@ def edit_and_revive(
 
 
 def revive_as_seen(info: JobInfo, *, start_again: bool = False) -> bool:
-    """Queue a job now if it has not changed since it was read.  False: it has moved on, and perhaps come back; or,
-    without `start_again`, it is delivered at most once and may have been started."""
+    """Queue a job now if it has not changed since it was read.  False: it has left that state, and may have returned to
+    it; or, without `start_again`, it is delivered at most once and may have been started."""
     return bool(get_store().revive(info.queue, [info.id], at=info.at, start_again=start_again))
 
 
 def pause(queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
-    """Close a queue, or one job type in it, until `until` (ms; 0 = no end) or until it is resumed.  `by`: who does."""
+    """Close a queue, or one job type in it, until `until` (ms; 0 = no end) or until it is resumed.  `by`: the user."""
     check_queue(queue)
     if name is not None:
         check_name(name, "pause")

@@ -1,6 +1,6 @@
 """One verb on all matching jobs, however many: in batches, in the background, resumable.
 
-An operation is stored as entries of the fleet's document "bulk": what to do, the position, who drives it, and what each
+An operation is stored as entries of the shared document "bulk": the task, the position, its driver, and what each
 driver moved.  Its drivers are the maintenance processes of workers (`tick`) and the page that shows its progress.  Two
 drivers at the same time do no harm: only one of them can move a job, and that one counts it.
 """
@@ -196,7 +196,7 @@ def settle(operation: Operation) -> None:
             continue
         try:
             queue, chosen = entry
-        except (TypeError, ValueError):  # damaged entry: what it moved stays uncounted
+        except (TypeError, ValueError):  # damaged entry: the jobs that it moved stay uncounted
             store.update_document(DOCUMENT, {key: None})
             continue
         left = {info.id for info in look_at(queue, chosen) if belongs(operation, info)}

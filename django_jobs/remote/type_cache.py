@@ -56,7 +56,7 @@ class Known:
         """Return the types.  Reads them again if this process reads and the last read is `oldest` seconds old."""
         if get_settings().api is None:
             return {}
-        # Until the first read has ended, nothing is known: who asks meanwhile waits for it.
+        # Until the first read has ended, no type is known: a caller waits for that read.
         if self._is_due(oldest) or (self.read_at is None and not self.is_told and self.lock.locked()):
             with self.lock:
                 if self._is_due(oldest):

@@ -1,4 +1,4 @@
-"""What a thread of this package does after an error that no job has caused."""
+"""Ends the process after an error in a thread of this package that no job has caused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Copies of a worker process that a job makes: it calls os.fork(), or uses multiprocessing.
 
-Such a copy inherits the signal handlers (it would note SIGTERM and go on), the channel to the parent, and code that
+Such a copy inherits the signal handlers (it would note SIGTERM and continue), the channel to the parent, and code that
 would claim and settle jobs when the job's function returns.  All of that is removed in the copy: see `guard`.
 """
 

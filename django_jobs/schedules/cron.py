@@ -1,7 +1,7 @@
 """The times of a cron expression in a time zone, through both clock changes.  Pure: no clock, no Django.
 
 croniter matches wall-clock times only.  It is always given naive times, which have no clock change and on which its
-versions agree.  What a wall-clock time means in a zone is decided here.
+versions agree.  This module decides what a wall-clock time means in a zone.
 """
 
 from __future__ import annotations

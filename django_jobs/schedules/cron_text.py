@@ -1,4 +1,4 @@
-"""The text of a cron expression: what is refused, and what is rewritten so that all versions of croniter agree."""
+"""Checks the text of a cron expression, and rewrites it so that all versions of croniter agree."""
 
 from __future__ import annotations
 

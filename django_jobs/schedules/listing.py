@@ -67,7 +67,7 @@ def queue_of(entry: Entry) -> str:
 
 
 def run_now(entry: Entry, *, job_id: str | None = None, on_commit: bool | None = None) -> JobHandle:
-    """Enqueue its job once, now, in addition to its scheduled runs.  Raises what is wrong with it, or a StoreError."""
+    """Enqueue its job once, now, in addition to its scheduled runs.  Raises the error in its entry, or a StoreError."""
     check_entry(entry)
     meta = {"schedule": entry.id}
     return enqueue_by_name(entry.job, entry.args, entry.kwargs, job_id=job_id, on_commit=on_commit, meta=meta)
@@ -82,7 +82,7 @@ def pause(entry: Entry) -> None:
 
 
 def resume(entry: Entry) -> None:
-    """Let it run again from now on.  Runs missed in the pause are not made up for.
+    """Let it run again from now on.  Runs that were missed in the pause are not run later.
 
     Does nothing if it is not paused: a second call must not skip runs that became due since the first."""
     store = get_store()

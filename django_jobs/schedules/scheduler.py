@@ -38,7 +38,7 @@ class Periodic:
         self._reported: dict[str, str] = {}
 
     def tick(self) -> float:
-        """Enqueue what is due.  Returns the seconds until the next check.  Raises StoreError if the store is away."""
+        """Enqueue the jobs that are due.  Returns the seconds until the next check.  Raises StoreError."""
         store = get_store()
         entries = [*code_entries(), *self._rows.entries()]
         # Read this before the clock: a schedule that began after this moment must not be taken for a new one.

@@ -1,4 +1,4 @@
-"""What the fleet remembers of schedules in addition to their last run: when each began, pauses, skipped runs.
+"""The shared state of schedules, besides their last runs: when each began, pauses, skipped runs.
 
 All of it is in one small document of the store, one entry per fact, so that processes do not overwrite each other.
 """
@@ -54,7 +54,7 @@ def forget(store: Store, entry: Entry) -> None:
 
 
 def pass_over(store: Store, entry: Entry, scheduled: int) -> None:
-    """Skip this run for good."""
+    """Skip this run for ever."""
     store.update_document(DOCUMENT, {f"passed:{entry.id}": scheduled})
 
 
@@ -64,7 +64,7 @@ def pause(store: Store, entry: Entry, now: int) -> None:
 
 
 def resume(store: Store, entry: Entry, now: int) -> None:
-    """Let it run again; runs of the pause are not made up for."""
+    """Let it run again; runs that were due in the pause are not run later."""
     store.update_document(DOCUMENT, {_since(entry): now, f"paused:{entry.id}": None})
 
 

@@ -1,4 +1,4 @@
-"""Arguments and results ⇄ JSON bytes.  Exact: what comes back has the same type and value.
+"""Arguments and results ⇄ JSON bytes.  Exact: a value that was stored and read has the same type and value.
 
 The C encoder writes plain JSON values as they are.  Values that JSON does not have are written as an object with one
 key that starts with "$": see json_types.py.  A user's dict with such a key is written as pairs.

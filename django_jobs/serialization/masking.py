@@ -1,4 +1,4 @@
-"""A job without the values that people must not see.  Every page, command and endpoint shows a job through `masked`.
+"""A job without the values that users must not see.  Every page, command and endpoint shows a job through `masked`.
 
 A process that does not know a job's type, and whose record does not name the sensitive arguments, hides all of them.
 """
@@ -82,7 +82,7 @@ def shown_key(job: Job, *, arguments: bool = True) -> str:
 
 
 def masked(info: JobInfo, *, arguments: bool = True) -> JobInfo:
-    """Return the job as people may see it: its record, errors, tracebacks, check-in and result without the values of
+    """Return the job as users may see it: its record, errors, tracebacks, check-in and result without the values of
     sensitive arguments; without `arguments`, without any argument, result and meta."""
     if arguments and _is_open(name_of(info.record), _MARK in info.record):
         return info

@@ -1,4 +1,4 @@
-"""A job as people and programs see it: JobInfo → plain JSON values.  Loads no model and runs no job code.
+"""A job as users and programs see it: JobInfo → plain JSON values.  Loads no model and runs no job code.
 
 Sensitive values are masked (masking.py), so that no page, command or endpoint can omit it.
 """
@@ -29,7 +29,7 @@ OWN_META = frozenset({"nonce", "put"})
 def job_payload(info: JobInfo, *, show_arguments: bool = True) -> dict[str, Any]:
     """Return one job as the HTTP API and `jobs show --json` give it.  Times are ISO 8601 in UTC, durations seconds.
 
-    Values of sensitive arguments are masked wherever they stand.  For a record that cannot be read, `corrupt` is the
+    Values of sensitive arguments are masked wherever they occur.  For a record that cannot be read, `corrupt` is the
     reason and `raw` its bytes as text."""
     info = masked(info)
     payload: dict[str, Any] = {
@@ -51,7 +51,7 @@ def job_payload(info: JobInfo, *, show_arguments: bool = True) -> dict[str, Any]
 
 
 def record_part(job: Job, show_arguments: bool) -> dict[str, Any]:
-    """Return what was fixed when the job was enqueued."""
+    """Return the facts that were fixed when the job was enqueued."""
     part: dict[str, Any] = {
         "priority": job.controls.priority,
         "max_attempts": job.options.max_attempts,
@@ -76,7 +76,7 @@ def meta_of(job: Job) -> dict[str, Any] | None:
 
 
 def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
-    """Return what has happened to the job since it was enqueued."""
+    """Return the facts that changed since the job was enqueued."""
     at = iso(info.at)
     last = info.attempts[-1] if info.attempts else None
     part: dict[str, Any] = {

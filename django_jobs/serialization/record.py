@@ -1,6 +1,6 @@
 """A job's record: Job ⇄ bytes.  The store keeps these bytes unchanged; it can only replace the last line.
 
-A record has seven lines.  The first five are short, so that a script finds what it needs without parsing JSON.  Lines 1
+A record has seven lines.  The first five are short, so that a script can read them without parsing JSON.  Lines 1
 to 4 have the same meaning in every format, because the scripts of older workers read them:
 
     -                     what of line 4 matters where the job starts: "+" look there, "<1000 key" a limit and nothing
@@ -106,12 +106,12 @@ def _head(name: str, options: Options, controls: Controls, at: int = 0, meta: di
     return f"{flag}\n{name}\n{differing}\n{controlled}\n{at}\n{sent}\n".encode()
 
 
-#: What the records of a job type have in common: if nothing but the arguments is a call's own, they alone follow.
+#: The common part of the records of a job type: if a call sets only arguments, they alone follow.
 shared_head = lru_cache(maxsize=1024)(_head)
 
 
 def _flag(controls: Controls) -> str:
-    """Return the first line for a job with controls: what a claim needs to know without reading further."""
+    """Return the first line for a job with controls: all that a claim reads."""
     if controls.expires_at is not None or (controls.unique is not None and controls.unique_mode == "queued"):
         return "+"
     key = controls.limit_key

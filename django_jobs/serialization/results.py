@@ -1,4 +1,4 @@
-"""The stored form of what a function returned: the value, or why it is missing.
+"""The stored form of a returned value, or the reason why it is missing.
 
 A function that returned has done its work.  Nothing in this module raises, so the job succeeds in any case.
 """
@@ -14,7 +14,7 @@ from django_jobs.exceptions import PayloadError
 from django_jobs.formatting import counted
 from django_jobs.serialization.arguments import dump_value, load_value
 
-#: First bytes of what is stored instead of a result.  No value starts like this: json_types.py tags such dicts.
+#: First bytes of a text that is stored instead of a result.  No value starts like this: json_types.py tags such dicts.
 _MISSING = b'{"$missing":'
 #: First bytes of a result that names the worker process: {"$by":["name",value]}.  No value starts like this either.
 _BY = b'{"$by":['

@@ -1,4 +1,4 @@
-"""What a worker does around a task's function: it passes the context and makes the result plain JSON."""
+"""Wraps a task's function in a worker: passes the context and makes the result plain JSON."""
 
 from __future__ import annotations
 

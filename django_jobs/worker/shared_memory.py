@@ -1,4 +1,4 @@
-"""What a child shows its parent without a message: memory that both share, made before the fork.
+"""Memory that parent and child share, made before the fork: the child's state without messages.
 
 The child notes in it which jobs it has claimed and not begun.  While a job of the child runs C code that holds the GIL,
 so that no other thread runs there, the parent may revoke these claims, all at once.
@@ -153,7 +153,7 @@ class SharedMemory:
         self.words[_REVOKED] += 1
 
     def not_begun(self) -> NotBegun:
-        """Return what was claimed before the last revocation and not begun.  Reliable only if a second call, SETTLED
+        """Return the claims of before the last revocation that were not begun.  Reliable only if a second call, SETTLED
         seconds later, returns the same."""
         words, asked = self.words, None
         if words[_ASKED] and words[_ASKED_BEFORE] < words[_REVOKED] and words[_ASKED_QUEUE] < len(self.queues):

@@ -13,7 +13,7 @@ from django.utils.functional import Promise, lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-#: The latest time allowed: beyond 2⁵³ ms JSON readers lose digits, and nobody plans that far ahead.
+#: The latest time allowed: beyond 2⁵³ ms JSON readers lose digits, and no user plans that far ahead.
 LAST_YEAR = 9999
 #: Maximum length: longer arguments could not have been enqueued.
 ARGUMENTS = 1_000_000
@@ -74,7 +74,7 @@ class AgainForm(forms.Form):
 
 
 class OnceForm(forms.Form):
-    """The same, where every chosen job is delivered at most once: without it there is nothing to do."""
+    """The same, for a choice of only such jobs: without the tick, the action would change nothing."""
 
     start_again = forms.BooleanField(
         label=_("I have found out what it did, and it may do it again"),

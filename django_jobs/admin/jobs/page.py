@@ -109,7 +109,7 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
 
 
 def why_of(console: Console, info: JobInfo) -> dict[str, Any] | None:
-    """Return why a waiting job does not start, or why a running one does not go on; None for a finished job."""
+    """Return why a waiting job does not start, or why a running one makes no progress; None for a finished job."""
     if info.state in FINISHED:
         return None
     _, reason = browse.why(info, console.counted, arguments=console.sees_arguments)
@@ -153,7 +153,7 @@ def waited(info: JobInfo, job: Job) -> int | None:
 
 
 def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
-    """Change the arguments of a job that goes on waiting, or that is to be run now.  GET: show the form."""
+    """Change the arguments of a job, which then waits as before or runs now.  GET: show the form."""
     queue, id = unquote(queue), unquote(id)
     console.require(permissions.VERBS["edit"])
     console.require(permissions.ARGUMENTS)

@@ -39,7 +39,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
 
 
 class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
-    """The schedules that people write."""
+    """The schedules that users enter in the admin."""
 
     form = ScheduleForm
     list_display = ["name", "job", "cron", "zone", "enabled", "next_run"]

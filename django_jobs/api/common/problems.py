@@ -25,7 +25,7 @@ TYPES = "urn:problem-type:django-jobs:"
 
 
 class Kind(Enum):
-    """What a client can tell errors apart by: the end of `type`, the status, and the title.  None is ever renamed."""
+    """The kinds of errors, for clients: the end of `type`, the status, and the title.  No kind is ever renamed."""
 
     BAD_REQUEST = "bad-request", 400, "The request cannot be read"
     NOT_AUTHENTICATED = "not-authenticated", 401, "No token, or none that is valid"
@@ -87,7 +87,7 @@ def problem(kind: Kind, detail: str, headers: Mapping[str, str] | None = None, *
 
 
 def refuses(*kinds: Kind) -> dict[str, Any]:
-    """Return what the description of a call says of its 409: which types it may have.  For `openapi_extra`."""
+    """Return the description of a call's 409: the types that it may have.  For `openapi_extra`."""
     schema = {
         "allOf": [
             {"$ref": "#/components/schemas/Problem"},

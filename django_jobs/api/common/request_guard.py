@@ -35,7 +35,7 @@ def guarded(view: View, *, is_open: bool = False) -> View:
         try:
             check_settings(request)
             if not is_open:
-                # Before the body is read: a stranger who sends a body slowly must not occupy a thread.
+                # Before the body is read: a client without a token that sends a body slowly must not occupy a thread.
                 authenticate(request)
                 read_body(request)
             response = view(request, *args, **kwargs)

@@ -136,7 +136,7 @@ def read_cursor(text: str) -> browse.Position | None:
 
 
 def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
-    """Return what is known of the first job with this id, which has left the history: the request, and its end."""
+    """Return the request and the end of the first job with this id, which has left the history."""
     known = get_store().remembered(handle.queue, handle.id)
     if known is None or known.state is None or new.sent is None:
         raise Problem(Kind.JOB_MOVED, f"Job {handle.id!r} leaves the history at this moment. Send the call again.")

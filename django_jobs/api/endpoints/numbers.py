@@ -30,7 +30,7 @@ class Alarm(Schema):
     since: str | None
     queue: str | None
     text: str
-    #: what somebody wrote about it, such as the reason of a pause.
+    #: the text that a user gave, such as the reason of a pause.
     reason: str | None
     #: address of the page in the admin on which it can be dealt with.
     link: str | None
@@ -78,7 +78,7 @@ def stats(request: HttpRequest) -> JsonResponse:
 @router.get("/v1/alarms", response=Alarms, summary="Alarms")
 def list_alarms(request: HttpRequest) -> JsonResponse:
     """What is wrong now, worst first: the same list as on the overview of the admin and in `jobs alarms`.  `well` is
-    true only if everything was checked and no alarm stands."""
+    true only if everything was checked and there is no alarm."""
     require(request, Scope.READ)
     return JsonResponse(alarms.check().as_json())
 

@@ -96,7 +96,7 @@ def allowed(request: HttpRequest, schedule: str) -> tuple[Entry, Principal]:
 
 
 def gone(entry: Entry, handle: JobHandle) -> dict[str, Any]:
-    """Return what is known of an earlier run with this id, which has left the history.  Raises Problem 409."""
+    """Return an earlier run with this id, which has left the history.  Raises Problem 409."""
     known = get_store().remembered(handle.queue, handle.id)
     if known is None or known.state is None:
         raise Problem(Kind.JOB_MOVED, f"Job {handle.id!r} leaves the history at this moment. Send the call again.")

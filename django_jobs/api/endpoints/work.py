@@ -45,7 +45,7 @@ LOOK_EVERY = 2.0
 #: Seconds between two notes that a queue was asked for work.
 ASKED_EVERY = 10.0
 _noted: WeakKeyDictionary[Store, dict[str, float]] = WeakKeyDictionary()
-#: Seconds for which one claim looks for its jobs behind those of others; then it answers with what it has.
+#: Seconds for which one claim looks for its jobs among those of other workers; then it answers with what it found.
 LONGEST_LOOK = 1.0
 #: Seconds within which a worker confirms a claim that it made with a request id.
 CONFIRM_WITHIN = 10.0
@@ -146,7 +146,7 @@ def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schema
 
 
 def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
-    """Return what the worker is sent; None if the record is unreadable (people see it) or the job may not start yet."""
+    """Return the job as the worker gets it; None if its record cannot be read (users see that) or it may not start."""
     store = get_store()
     try:
         job = decode(claim.id, claim.queue, claim.record)

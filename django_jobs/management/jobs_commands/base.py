@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Answer(NamedTuple):
-    """The result of a subcommand: for programs, and for people."""
+    """The result of a subcommand: data for programs, and a text."""
 
     data: Any
     text: str

@@ -35,7 +35,7 @@ LOOK = 500
 NAMED = 5
 #: Repair stops after this many fruitless steps in a row, even if something is still wrong: more would not help.
 FRUITLESS = 20
-#: Alarms that are errors: they can lose jobs or double them, or keep them from running until somebody acts.
+#: Alarms that are errors: they can lose jobs or double them, or keep them from running until a person acts.
 ERRORS = frozenset({"read_only", "not_saved", "evicts", "full", "disk_full", "unknown", "no_worker"})
 #: Descriptions of the kinds of `Store.faults`.
 ORPHANS = {
@@ -113,7 +113,7 @@ def server(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Say how the store keeps what it accepted; what is wrong with it is an alarm."""
+    """Report how the store persists jobs; faults in it are alarms."""
     if described.get("kind") == "memory":
         yield Finding(
             "warning",

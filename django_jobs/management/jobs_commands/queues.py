@@ -47,7 +47,7 @@ def resume(options: Mapping[str, Any]) -> Answer:
 
 
 def user() -> str:
-    """Return the name of the user of this shell, for those who meet the pause."""
+    """Return the name of the user of this shell: it is shown with the pause."""
     try:
         return f"{getpass.getuser()} (shell)"
     except (OSError, KeyError, ImportError):  # a container's user may have no name

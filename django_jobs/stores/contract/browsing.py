@@ -14,7 +14,7 @@ MOST_AHEAD, MOST_HOLDERS = 10_000, 3
 
 
 class Remembered(NamedTuple):
-    """What is stored about an id that must not be used again."""
+    """The entry of an id that must not be used again."""
 
     #: as in NewJob.
     digest: str
@@ -51,7 +51,7 @@ class BrowsingStore(ABC):
 
     @abstractmethod
     def remembered(self, queue: str, id: str) -> Remembered | None:
-        """Return what is stored about an id that was given with a digest, or None.  It is kept as long as the job is
+        """Return the entry of an id that was given with a digest, or None.  It is kept as long as the job is
         in the store, and for `StoreOptions.idempotency` ms after the job's end."""
 
     @abstractmethod

@@ -18,7 +18,7 @@ from django_jobs.stores.contract.browsing import BrowsingStore
 AT_ONCE = 500
 #: Seconds that one call listens.
 LISTENING = 2.0
-#: Seconds after which the store is told again which jobs are waited for: it may have forgotten.
+#: Seconds after which the list of awaited jobs is sent again: the store may have lost it.
 AGAIN = 15.0
 #: Seconds between two checks while the store cannot be reached, or refuses the list (a user with read access only).
 PAUSE = 0.25

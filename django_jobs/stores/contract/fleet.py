@@ -10,7 +10,7 @@ from django_jobs.core.values import WorkerInfo
 
 
 class FleetStore(ABC):
-    """What `runworkers` parents tell about themselves, and what they are told."""
+    """The reports of `runworkers` parents, and the commands to them."""
 
     @abstractmethod
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:

@@ -12,7 +12,7 @@ from django_jobs.core.values import FINISHED, Edited, State
 
 
 class OperatingStore(ABC):
-    """The methods by which people change jobs.  An id that does not exist, or is in a state not allowed, is ignored.
+    """The methods by which users change jobs.  An id that does not exist, or is in a state not allowed, is ignored.
 
     A method that takes several ids handles all of them in one atomic step.
     """

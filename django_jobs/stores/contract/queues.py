@@ -23,7 +23,7 @@ class ParkedName(NamedTuple):
 
 
 class QueueStore(ABC):
-    """What is known of queues, and how people close and open them."""
+    """The numbers of queues, and how users pause and resume them."""
 
     @abstractmethod
     def queues(self) -> list[str]:
@@ -32,7 +32,7 @@ class QueueStore(ABC):
     @abstractmethod
     def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
         """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish.
-        `by`: who pauses it, to be shown with the reason."""
+        `by`: the user who pauses it, shown with the reason."""
 
     @abstractmethod
     def resume(self, queue: str, *, name: str | None = None) -> None:

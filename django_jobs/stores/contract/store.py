@@ -26,7 +26,7 @@ BACKLOG = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """What a store must know of the settings.  Durations in ms."""
+    """The settings that a store needs.  Durations in ms."""
 
     namespace: str = "jobs"
     #: succeeded jobs kept per queue, and for how long.

@@ -1,4 +1,4 @@
-"""The small texts in the store's keys: how they are written, and read although somebody else may have changed them."""
+"""Writes and reads the small texts in the store's keys, even those that another program has changed."""
 
 from __future__ import annotations
 

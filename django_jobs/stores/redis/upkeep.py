@@ -1,4 +1,4 @@
-"""RedisStore: deletes what is old, hands jobs to the archiver, and reads what `doctor` shows about the server."""
+"""RedisStore: deletes old jobs, hands jobs to the archiver, and describes the server for `doctor`."""
 
 from __future__ import annotations
 

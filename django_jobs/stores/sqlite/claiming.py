@@ -144,7 +144,7 @@ def _arrived(move: Transaction, up_to: int, parts: Sequence[int]) -> int:
 
 
 def _again(move: Transaction, token: int, lease: int, parts: Sequence[int]) -> Claimed:
-    """Return what is still held of an earlier claim, with a new lease."""
+    """Return the jobs of an earlier claim that are still held, with a new lease."""
     claims = []
     for row in move.rows("state = 'running' AND token = ? ORDER BY jobs.job", token):
         holder, known = row.holder or "", (row.failures, row.crashes, row.parked_at)
@@ -180,7 +180,7 @@ def _next(
 
 
 def _obstacle(move: Transaction, row: Row, closed: dict[str, tuple[str, int, int]], used: dict[str, int]) -> str | None:
-    """Return what the job must wait for; if nothing, take one slot of its limit and return None."""
+    """Return the key that the job must wait for; if there is none, take a slot of its limit and return None."""
     if row.name in closed:
         return f"pause:{row.name}"
     key = row.limit_key
@@ -236,7 +236,7 @@ def admit_resumed(move: Transaction, closed: dict[str, tuple[str, int, int]]) ->
 
 
 def outlook_of(view: Transaction, lane: Lane) -> Outlook:
-    """Return what a claim of that lane may find in the queue, now or later."""
+    """Return the jobs of that lane that a claim may find in the queue, now or later."""
     closed = view.pauses()
     if "" in closed:
         return Outlook(0, next_opening(view))

@@ -103,7 +103,7 @@ class EventLoop:
             try:
                 loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:
-                # A callback of a job's library raised it; the other jobs on this loop must go on.
+                # A callback of a job's library raised it; the other jobs on this loop must continue.
                 logger.error("A task on the event loop raised %s; the loop continues", type(error).__name__)
 
     def _threads(self) -> ThreadPoolExecutor:

@@ -136,7 +136,7 @@ class Fetcher:
         return queue, claimed
 
     def _set_aside(self, queue: str, error: StoreCorrupt) -> None:
-        """A queue cannot be read: pause it, go on with the others, and log the error once."""
+        """A queue cannot be read: pause it, continue with the others, and log the error once."""
         if self._broken.get(queue) != str(error):
             self._broken[queue] = str(error)
             logger.error("Cannot claim from queue %r; the other queues continue: %s", queue, error)

@@ -6,7 +6,7 @@ from threading import Event
 
 
 class Gate:
-    """Closed for a while (quiet, fenced), or for good (`final`: the child ends when its last job has ended)."""
+    """Closed until `open` (quiet, fenced), or for ever (`final`: the child ends when its last job has ended)."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -21,7 +21,7 @@ class Gate:
         self.closed = True
 
     def open(self) -> None:
-        """Claim again, unless it is closed for good."""
+        """Claim again, unless it is closed for ever."""
         self.closed = self.final
 
     def retire(self) -> None:

@@ -1,4 +1,4 @@
-"""What the threads of one child process share: the parts that claim, run and settle, and who may run what."""
+"""The parts that the threads of one child process share: those that claim, run and settle jobs."""
 
 from __future__ import annotations
 

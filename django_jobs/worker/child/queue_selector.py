@@ -26,7 +26,7 @@ _UNKNOWN = TARGET_SECONDS / 8
 
 
 class _Known:
-    """What the picker assumes about one queue.  Times are seconds of the caller's monotonic clock."""
+    """The assumptions about one queue.  Times are seconds of the caller's monotonic clock."""
 
     __slots__ = ("due", "left", "name", "rest", "rests_until", "weight")
 

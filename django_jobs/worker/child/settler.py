@@ -60,7 +60,7 @@ class Settler:
         return self._unsettled == 0
 
     def settle_now(self, attempts: Sequence[Attempted]) -> None:
-        """Settle on this thread.  Calls that fail are repeated in the background, so that this thread can go on."""
+        """Settle on this thread.  Calls that fail are repeated in the background, so that this thread can continue."""
         if failed := self._try(calls_of(attempts)):
             with self._lock:
                 self._unsettled += size_of(failed)

@@ -135,7 +135,7 @@ class Runner:
             child.reports.ended()
 
     def _may_begin(self, claim: Claim) -> bool:
-        self.batch_since = inf  # the batch monitor hands back what waits for long
+        self.batch_since = inf  # the batch monitor hands back claims that wait for long
         try:
             return self.child.trial.may_begin(claim)
         finally:

@@ -36,7 +36,7 @@ class Task(Protocol):
     """A task besides those of the store: periodic jobs, the archive."""
 
     def tick(self) -> float | None:
-        """Do what is due.  Returns the seconds until the next call (None: a minute)."""
+        """Do the tasks that are due.  Returns the seconds until the next call (None: a minute)."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""How the parent forks its children, and what it knows of each."""
+"""How the parent forks its children, and their state as the parent knows it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class ChildHandle:
         self.kill("fenced")
 
     def ping(self, serial: int) -> None:
-        """Ask it what it is doing."""
+        """Ask it for its status."""
         if self.pinged_at is None:
             self.pinged_at = monotonic()
         self.tell(Ping(serial))
@@ -146,7 +146,7 @@ class ChildHandle:
             self.tell(types)
 
     def hold(self, held: Mapping[str, Mapping[int, int]], unasked: Sequence[str]) -> None:
-        """Send what the store has for it (queue → token → number of claims), unless the last such message is
+        """Send the claims that the store has for it (queue → token → number of claims), unless the last such message is
         unconfirmed."""
         if self.agrees:
             self.agrees = False
@@ -211,7 +211,7 @@ class ChildProcesses:
         return [child for child in self.children.values() if child.lane is lane and not child.retiring]
 
     def ping(self) -> None:
-        """Ask all children what they are doing; do not wait for the answers."""
+        """Ask all children for their status; do not wait for the answers."""
         self.serial += 1
         for child in self:
             child.ping(self.serial)

@@ -1,4 +1,4 @@
-"""What the parent records in the store when a child has ended: claims taken back, and exceeded time limits.
+"""Records the end of a child in the store: takes its claims back, and reports an exceeded time limit.
 
 Each step makes one call to the store and repeats it until it succeeds.  If this process ends first, the leases run out
 and another worker recovers the jobs.
@@ -125,6 +125,6 @@ class DeadChildren:
 
 
 def claim_of(info: JobInfo, worker: str) -> Claim:
-    """Return the claim of a running job, rebuilt from what the store says of it."""
+    """Return the claim of a running job, rebuilt from its entry in the store."""
     known = info.failures, info.crashes, info.parked_at, info.at, worker
     return Claim(info.id, info.queue, info.token, info.record, *known, since=info.since)

@@ -39,7 +39,7 @@ LOCKS = 2.0
 
 @dataclass(slots=True)
 class _Watch:
-    """What the parent knows of one child that does not answer."""
+    """The state of one child that does not answer."""
 
     looks: int = 0
     looked_at: float = 0.0
@@ -89,7 +89,7 @@ class FrozenChildren:
         self.lock_due = now + LOOK / 2
         pid = self.store.locked_by()
         if pid is None:
-            self.lock_due = inf  # a server has no such lock: nobody need wake up for it
+            self.lock_due = inf  # a server has no such lock: no wake-up is needed for it
             return False
         child = self.child_processes.children.get(pid)
         if child is not None and child.killed_for:
@@ -154,7 +154,7 @@ class FrozenChildren:
             self.due = min(self.due, monotonic() + SETTLED)
 
     def _find(self, child: ChildHandle, watch: _Watch) -> None:
-        """Find the claims to hand back: what the shared memory shows twice, SETTLED seconds apart, is true.
+        """Find the claims to hand back: an entry that the shared memory shows twice, SETTLED seconds apart, is true.
 
         Between the two reads, ask the store what it gave to a claim call whose answer the child cannot read.  If the
         child shows the same call in the second read, it has made no later one."""

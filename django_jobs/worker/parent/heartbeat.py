@@ -172,7 +172,7 @@ class Heartbeat:
     def silence(self) -> float:
         """Seconds since the start of the last complete round, if a call has failed since; otherwise 0.
 
-        A parent that was stopped for an hour and resumes has not failed yet: it first asks what it still holds."""
+        A parent that was stopped for an hour and resumes has not failed yet: it first asks what it holds."""
         return monotonic() - self.last_round if self.retry_state.is_on else 0.0
 
     @property

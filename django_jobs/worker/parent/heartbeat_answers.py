@@ -1,4 +1,4 @@
-"""What the store's answers to a heartbeat mean for the children."""
+"""Acts on the store's answers to a heartbeat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django_jobs.worker.parent.children import ChildProcesses
 
 
 class Told:
-    """Passes on what the store says of a child's jobs to that child."""
+    """Passes the store's answers about a child's jobs on to that child."""
 
     def __init__(self, store: Store, child_processes: ChildProcesses) -> None:
         self.store, self.child_processes = store, child_processes

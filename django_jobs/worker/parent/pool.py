@@ -85,7 +85,7 @@ class ChildPool:
         try:
             child = self.child_processes.spawn(lane)
         except OSError as error:
-            # The system cannot start a process or open its channel.  The other children go on, and this may pass.
+            # The system cannot start a process or open its channel.  The others continue.  A later try may succeed.
             self.no_spawn_before = max(self.no_spawn_before, monotonic() + self._no_room.failed(error))
             return False
         self._no_room.worked()

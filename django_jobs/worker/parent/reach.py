@@ -26,7 +26,7 @@ ENOUGH = 2
 
 
 class Reach:
-    """Is told how long renewals take; closes queues to the children, and opens them again."""
+    """Gets the duration of each renewal; closes queues to the children, and opens them again."""
 
     def __init__(
         self, queues: Sequence[QueueSettings], lease: float, child_processes: ChildProcesses, *, keeps_all: bool = False

@@ -1,4 +1,4 @@
-"""What a worker publishes about itself."""
+"""The status that a worker publishes."""
 
 from __future__ import annotations
 

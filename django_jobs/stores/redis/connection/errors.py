@@ -58,7 +58,7 @@ def _said(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> Exception:
-    """Return the last node's error if the Cluster client found no node that told it where the slots are."""
+    """Return the last node's error if the Cluster client found no node that knows the slots."""
     cause = error.__cause__
     return cause if isinstance(error, driver.RedisClusterException) and isinstance(cause, Exception) else error
 

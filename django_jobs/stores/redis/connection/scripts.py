@@ -1,4 +1,4 @@
-"""Loads lua/*.lua once.  A script declares what it needs in two kinds of comment line:
+"""Loads lua/*.lua once.  A script declares its needs in two kinds of comment line:
 
 --! keys jobs queued      keys of the queue that it uses: they arrive in KEYS, and become locals of these names
 --! use clock record      files of lua/lib/ that are put before it (with their own keys and uses)

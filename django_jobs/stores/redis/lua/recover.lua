@@ -17,7 +17,7 @@
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
 local attempt, archiving, last = ARGV[7], tonumber(ARGV[8]), ARGV[9] == 'last'
 local out, told, bytes = {}, {}, 0
-local front -- all jobs that come back get the same score and are ordered by id, which means by age
+local front -- all returned jobs get the same score; the order is then by id, which is the order of age
 
 local function tell(id, record, ...)
     bytes = bytes + #record

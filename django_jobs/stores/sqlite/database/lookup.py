@@ -12,7 +12,7 @@ from django_jobs.stores.sqlite.database.rows import COLUMNS, SUSPECT, Row
 
 
 class Lookup:
-    """Reads within a transaction that somebody else has begun."""
+    """Reads within a transaction that the caller has begun."""
 
     def __init__(self, connection: sqlite3.Connection, options: StoreOptions, queue: str, now: int) -> None:
         """`now`: ms, the store's clock for the whole transaction."""

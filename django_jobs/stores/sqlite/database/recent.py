@@ -1,4 +1,4 @@
-"""What the last calls of remote workers did, so that a call that is sent again gets the same answer.
+"""The effects of the last calls of remote workers, so that a call that is sent again gets the same answer.
 
 In table `documents`, key "recent:<queue>": one entry for each call, with the time (ms) in front of its value.
 """

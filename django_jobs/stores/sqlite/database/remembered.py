@@ -20,7 +20,7 @@ def remember(move: Lookup, id: str, digest: str) -> None:
 
 
 def remembered(move: Lookup, id: str) -> Remembered | None:
-    """Return what is stored about an id."""
+    """Return the entry of an id."""
     sql = "SELECT digest, state, at FROM remembered WHERE queue = ? AND id = ?"
     found = move.execute(sql, (move.queue, id)).fetchone()
     if found is None or (found[1] and found[2] + move.options.idempotency <= move.now):

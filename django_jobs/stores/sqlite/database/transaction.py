@@ -253,7 +253,7 @@ class Transaction(Lookup):
         return number >= self.options.backlog
 
     def finish(self) -> None:
-        """Write what was postponed to the end: admissions and counters."""
+        """Write the changes that were postponed to the end: admissions and counters."""
         for key in self._freed:
             self.admit(key)
         if self._seq != self._stored_seq:

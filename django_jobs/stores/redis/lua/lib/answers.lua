@@ -5,7 +5,7 @@
 local channel, number, in_doubt = ARGV[2], string.match(ARGV[3], '^%d+'), string.sub(ARGV[3], -1) == '+'
 
 -- The answer given to this same call before; nil if the call is new.  A request that arrives after a later one of its
--- sender is refused: the sender has given up on it, and would not learn what it did.
+-- sender is refused: the sender has given up on it, and would not learn its effect.
 local function answered()
     local last = redis.call('HGET', answers, channel)
     if not last then

@@ -2,7 +2,7 @@
 --! keys blocked
 --! use closed blocked
 
--- Jobs blocked by a pause that is over come back a few hundred at a time, by whatever call comes next.
+-- Jobs blocked by a pause that is over return a few hundred at a time, in the calls that follow.
 local function admit_resumed(types, limit)
     local head = redis.call('ZRANGEBYLEX', blocked, '[\2', '(\3', 'LIMIT', 0, 1)
     local moved = 0

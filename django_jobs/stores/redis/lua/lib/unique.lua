@@ -36,7 +36,7 @@ local function relock(id, controls)
     end
 end
 
--- The job is going for good: free its lock, whatever the mode.
+-- The job leaves the store: free its lock, whatever the mode.
 local function unlock_for_good(id, controls)
     local digest = digest_of(controls)
     if digest and lock_holder(digest) == id then
