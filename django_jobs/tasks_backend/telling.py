@@ -1,6 +1,6 @@
 """Django's signals task_started and task_finished, sent together with the job signals.
 
-They are sent after the event, by the process that ended the task: the one that ran it, its parent process at a time limit,
+They are sent after the event, by the process that ended the task: the one that ran it, its parent at a time limit,
 another worker that recovered it, or a person's.  Receivers do not delay a task.
 """
 
