@@ -217,7 +217,7 @@ def edit_and_revive(
     """Queue a job now with other arguments, given as for `edit`.
 
     Raises InvalidArguments if the function cannot be called with them, PayloadError, JobNotFound if the job is gone
-    or in a state that cannot be retried, JobMoved without `start_again` if it is delivered at most once and may have
+    or in a state that cannot be revived, JobMoved without `start_again` if it is delivered at most once and may have
     been started, CorruptRecord, UnknownJob."""
     store = get_store()
     info = store.get(queue, id)

@@ -21,7 +21,7 @@ from django_jobs.serialization.arguments import dump
 
 # These endpoints use the router of the other methods of their URLs: one URL needs one router.
 __all__ = ["router"]
-#: A job in one of these states is already where a retry would put it.
+#: A job in one of these states is already where `revive` would put it.
 UNDER_WAY = frozenset({State.QUEUED, State.RUNNING})
 
 

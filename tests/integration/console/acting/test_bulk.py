@@ -66,6 +66,13 @@ def test_all_dead_jobs_are_retried_and_counted(console_store: Store, filler: Fil
     assert (count(console_store, State.DEAD), count(console_store, State.QUEUED)) == (0, 30)
 
 
+def test_it_is_stored_with_the_word_that_older_workers_know(console_store: Store) -> None:
+    operation = bulk.start("revive", State.DEAD, Match())
+    assert console_store.get_document(bulk.DOCUMENT)[operation.id]["verb"] == "retry"
+    assert bulk.get(operation.id) == operation
+    assert operation.verb == "revive"
+
+
 def test_a_job_that_dies_again_meanwhile_is_left_alone(console_store: Store, filler: Filler, clock) -> None:  # type: ignore[no-untyped-def]
     make(filler, 10, State.DEAD)
     operation = bulk.start("revive", State.DEAD, Match())
