@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django_jobs.core.context import JobContext, RunningJob, current_job
+    from django_jobs.core.placeholders import PREVIOUS
     from django_jobs.core.values import State
     from django_jobs.enqueue.decorator import JobFunction, job
     from django_jobs.enqueue.handle import JobHandle, aget_job, get_job
+    from django_jobs.enqueue.signature import Signature
     from django_jobs.exceptions import (
+        BatchClosed,
         Discard,
         DuplicateJob,
         Fail,
         InvalidArguments,
         InvalidJob,
+        InvalidWorkflow,
         JobFailed,
         JobNotFound,
         JobsError,
@@ -34,18 +38,28 @@ if TYPE_CHECKING:
         StoreError,
         StoreFull,
         StoreUnavailable,
+        TooManySteps,
         UnknownJob,
         UnknownQueue,
+        WorkflowNotFound,
     )
     from django_jobs.serialization.results import MissingResult
+    from django_jobs.workflows.batch import Batch, current_batch
+    from django_jobs.workflows.canvas import chain, group
+    from django_jobs.workflows.graph import Workflow
+    from django_jobs.workflows.handle import WorkflowHandle, aget_workflow, get_workflow
 
 __version__ = "0.1.0"
 __all__ = [
+    "PREVIOUS",
+    "Batch",
+    "BatchClosed",
     "Discard",
     "DuplicateJob",
     "Fail",
     "InvalidArguments",
     "InvalidJob",
+    "InvalidWorkflow",
     "JobContext",
     "JobFailed",
     "JobFunction",
@@ -57,26 +71,42 @@ __all__ = [
     "QueueFull",
     "Retry",
     "RunningJob",
+    "Signature",
     "Snooze",
     "State",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
+    "TooManySteps",
     "UnknownJob",
     "UnknownQueue",
+    "Workflow",
+    "WorkflowHandle",
+    "WorkflowNotFound",
     "aget_job",
+    "aget_workflow",
+    "chain",
+    "current_batch",
     "current_job",
     "get_job",
+    "get_workflow",
+    "group",
     "job",
 ]
 
 #: The module of each name, imported at first use: `import django_jobs` must be cheap and need no settings.
 _HOMES = {
     "django_jobs.core.context": ("JobContext", "RunningJob", "current_job"),
+    "django_jobs.core.placeholders": ("PREVIOUS",),
     "django_jobs.core.values": ("State",),
     "django_jobs.enqueue.handle": ("JobHandle", "aget_job", "get_job"),
     "django_jobs.enqueue.decorator": ("JobFunction", "job"),
+    "django_jobs.enqueue.signature": ("Signature",),
     "django_jobs.serialization.results": ("MissingResult",),
+    "django_jobs.workflows.batch": ("Batch", "current_batch"),
+    "django_jobs.workflows.canvas": ("chain", "group"),
+    "django_jobs.workflows.graph": ("Workflow",),
+    "django_jobs.workflows.handle": ("WorkflowHandle", "aget_workflow", "get_workflow"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -42,6 +42,22 @@ class PayloadError(JobsError, ValueError):
     """An argument or a result cannot be stored as JSON."""
 
 
+class InvalidWorkflow(JobsError, ValueError):
+    """The steps do not make a workflow."""
+
+
+class TooManySteps(InvalidWorkflow):
+    """A workflow has more than 10,000 steps, or a batch more than 100,000 jobs."""
+
+
+class BatchClosed(JobsError):
+    """The batch takes no more jobs."""
+
+
+class WorkflowNotFound(JobsError, LookupError):
+    """There is no workflow or batch of that id."""
+
+
 class UnknownJob(JobsError, LookupError):
     """No job of that name is registered."""
 

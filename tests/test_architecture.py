@@ -23,7 +23,9 @@ ROOMS = """
     archive remote stores.redis.connection stores.sqlite.database
     stores.redis stores.sqlite
     stores
-    enqueue browse events
+    enqueue events
+    workflows
+    browse
     schedules operations execution
     alarms
     models metrics
@@ -42,7 +44,7 @@ ROOMS = """
 """
 RANK = {room: rank for rank, line in enumerate(ROOMS.strip().splitlines()) for room in line.split()}
 #: The one import that climbs, because it is made when a call asks for it: EAGER runs a job where it is enqueued.
-CLIMBS = {("enqueue.submit", "execution.eager")}
+CLIMBS = {("enqueue.submit", "execution.eager"), ("workflows.sending", "execution.eager")}
 
 #: What a store must be able to do, interface by interface.  Who adds a method finds out here.
 ABSTRACT_METHODS = {
@@ -57,6 +59,7 @@ ABSTRACT_METHODS = {
     "FleetStore": 4,
     "DocumentStore": 2,
     "ArchiveStore": 3,
+    "WorkflowStore": 17,
 }
 #: The interfaces that describe the life of one job; together they have at most MOST_FOR_JOBS abstract methods.
 FOR_JOBS = ("RunningStore", "OperatingStore", "BrowsingStore")

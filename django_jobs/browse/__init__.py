@@ -10,18 +10,31 @@ from django_jobs.browse.pages import PAGE, Page, page, queue_names
 from django_jobs.browse.search import Match, Scan, error_groups, find, scan
 from django_jobs.browse.snapshot import publish_snapshot
 from django_jobs.browse.why import ASKED, reason_payload, why
+from django_jobs.browse.workflows import (
+    Halted,
+    WorkflowPage,
+    batch_jobs,
+    steps,
+    that_cannot_go_on,
+    workflow,
+    workflow_of,
+    workflows,
+)
 
 __all__ = [
     "ASKED",
     "PAGE",
     "ErrorGroup",
     "Groups",
+    "Halted",
     "JobCounts",
     "Match",
     "Page",
     "Position",
     "Scan",
     "Series",
+    "WorkflowPage",
+    "batch_jobs",
     "error_groups",
     "find",
     "group_errors",
@@ -35,6 +48,11 @@ __all__ = [
     "scan",
     "series",
     "signature_of",
+    "steps",
+    "that_cannot_go_on",
     "unknown_names",
     "why",
+    "workflow",
+    "workflow_of",
+    "workflows",
 ]

@@ -44,7 +44,7 @@ class RunningJob:
     __slots__ = (
         "_context", "_last_sent", "_pending", "_send", "_stops", "args", "attempt", "claimed_ms", "enqueued_ms", "id",
         "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "scrubber", "soft_deadline", "token",
-        "worker",
+        "worker", "workflow",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,7 @@ class RunningJob:
         token: int = 0,
         worker: str = "",
         meta: dict[str, Any] | None = None,
+        workflow: str | None = None,
         stops: StopRequests | None = None,
         send: Callable[[bytes], bool] | None = None,
         soft_timeout: float | None = None,
@@ -70,6 +71,8 @@ class RunningJob:
     ) -> None:
         self.id, self.name, self.queue, self.args, self.kwargs = id, name, queue, args, kwargs
         self.attempt, self.max_attempts, self.token, self.meta = attempt, max_attempts, token, meta
+        #: id of the workflow or batch that the job belongs to; None = none.
+        self.workflow = workflow
         #: the name of the worker process.
         self.worker = worker
         self.enqueued_ms, self.ready_ms, self.claimed_ms = enqueued_ms, ready_ms, claimed_ms

@@ -62,6 +62,10 @@ class Controls:
     limit: int = 0
     #: keep the result this long, whatever HISTORY says; None = as HISTORY says.
     keep_result: int | None = None
+    #: id of the workflow or batch that the job belongs to: its end is noted for it.
+    workflow: str | None = None
+    #: the note has the result: a later step names it.
+    noted_result: bool = False
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
 

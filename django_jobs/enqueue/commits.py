@@ -97,6 +97,19 @@ def send_after_commit(calls: list[_Call], commit: _Commit, send: SendCalls) -> N
         raise first_refused
 
 
+def run_after_commit(action: Callable[[], object], what: str) -> None:
+    """Do something that waited for a commit.  An error is logged, and does not keep other callbacks from running."""
+    try:
+        action()
+    except JobsError:
+        logger.exception("Not done after the commit: %s", what)
+
+
+def after_commit(action: Callable[[], object], what: str, settings: Settings) -> None:
+    """Have this done when the transaction that is open in this thread commits.  `what` says it in the log."""
+    transaction.on_commit(partial(run_after_commit, action, what), using=settings.database)
+
+
 def _due(calls: list[_Call]) -> Iterator[list[Ready]]:
     now = new_job.now_ms()
     for call in calls:

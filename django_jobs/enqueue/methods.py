@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 from django_jobs.core.definition import JobDefinition
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
 from django_jobs.enqueue.request import NewJobRequest, check_id, check_patience, delay_ms, moment
+from django_jobs.enqueue.signature import Signature
 from django_jobs.enqueue.submit import request_for, submit, submit_each, submit_many
 from django_jobs.exceptions import InvalidArguments, JobIds
 from django_jobs.formatting import counted
@@ -72,6 +73,14 @@ class Calls(Generic[P]):
                 "Enqueue each job with its own using(job_id=…)."
             )
         return submit_many(requests)
+
+    # -- workflows ----------------------------------------------------------------
+
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature:
+        """Return this call as a signature: a part of a chain, a group, a Workflow or a Batch.
+
+        It is checked now, as `enqueue` checks it.  Options come before it: `task.using(priority=5).s(7)`."""
+        return Signature(self._request(args, kwargs))
 
     # -- unique ----------------------------------------------------------------
 

@@ -1,6 +1,4 @@
-"""One job on its way to the store: the request that enqueue middleware gets, its keys, and its encoding.
-
-Unique keys are SHA-256 over canonical JSON.  1, 1.0, "1" and True differ; the order of arguments does not matter."""
+"""One job on its way to the store: the request that enqueue middleware gets, and its encoding."""
 
 from __future__ import annotations
 
@@ -10,29 +8,44 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from functools import lru_cache
 from hashlib import sha256
 from os import urandom
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from django_jobs.conf import Settings
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import JobOptions
 from django_jobs.core.values import Controls, Job, NewJob, State
 from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.keys import digest_of_arguments, digest_of_key, limit_key
 from django_jobs.exceptions import InvalidArguments, PayloadError, UnknownQueue
 from django_jobs.formatting import counted
 from django_jobs.serialization import arguments
 from django_jobs.serialization import record as codec
-from django_jobs.serialization.arguments import canonical
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 #: Characters of a digest that are kept: enough to tell two calls apart.  Each remembered id costs one digest.
 DIGEST_LENGTH = 20
-#: A limit key up to this length is kept as text, which users can read in the admin.
-_READABLE = 100
+#: The digest of a job that is a step: nobody else's id can be equal to its id.
+STEP = "step"
 #: Means that no key was given; None is a valid key.
 NO_KEY: Any = object()
 _LONGEST_DELAY = 100 * 366 * 86_400
+
+
+class Batch(Protocol):
+    """An open batch, as enqueueing sees it (workflows/batch.py)."""
+
+    id: str
+
+    def new_fields(self) -> Mapping[str, bytes | int]:
+        """Return its fields in the store, in case it is not there yet; {} if it must be."""
+        ...
+
+    def ran(self, handle: JobHandle) -> None:
+        """A job of it ran where it was enqueued (EAGER)."""
+        ...
 
 
 @dataclass(slots=True)
@@ -71,6 +84,16 @@ class NewJobRequest:
     meta: dict[str, Any] | None = None
     #: what a repeated call with the same id is compared with; None: name and arguments.
     digest: str | None = None
+    #: the workflow or batch that the job belongs to; None = none.
+    workflow: str | None = None
+    #: the job's id, if it is made of the workflow's and the step's; such a job is never unique.
+    step: str | None = None
+    #: the batch that the job joins when it is sent; None = none.
+    batch: Batch | None = None
+    #: a later step of the workflow needs the result.
+    noted_result: bool = False
+    #: the arguments in the form in which they are stored, if they were checked before; None = they were not.
+    data: bytes | None = None
     #: what was sent to the store; None until it was encoded.
     sent: NewJob | None = None
 
@@ -91,20 +114,13 @@ class Ready(NamedTuple):
 def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     """Return the job as the store takes it.  Raises every error of a request, before the store is called."""
     definition = request.definition
-    definition.check_call(request.args, request.kwargs)
-    try:
-        data = arguments.dump(request.args, request.kwargs)
-    except PayloadError as error:
-        raise PayloadError(f"{definition.name}: {definition.with_names(str(error))}") from error
-    if len(data) > settings.max_payload:
-        raise PayloadError(
-            f"The arguments of {definition.name} take {counted(len(data), 'byte')}; MAX_PAYLOAD is "
-            f"{settings.max_payload}. Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
-        )
+    data = checked_arguments(request, settings) if request.data is None else request.data
     if request.queue not in settings.queues:
         raise unknown_queue(request.queue, settings)
     meta = request.meta
-    if request.id is None:
+    if request.step is not None:
+        id = request.step
+    elif request.id is None:
         id = new_id(now)
     else:
         id = request.id
@@ -117,7 +133,9 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     run_in = None if request.run_at else request.run_in or None
     # The store fills in both times, by its clock: of expiry, and of enqueueing.
     expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
-    if controls is shared and not meta:
+    # The controls of a workflow's jobs are one object too, if nothing in them depends on the arguments.
+    own = controls.unique is not None or controls.limit_key is not None or controls.expires_at is not None
+    if not meta and (controls is shared or (request.workflow is not None and not own)):
         record = codec.shared_head(definition.name, stored, controls) + data
     else:
         record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
@@ -125,7 +143,30 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     # Only a job with a caller's id, or one that must not run twice, has a digest; others cost nothing more.
     is_promise = request.id is not None or controls.at_most_once
     digest = (request.digest or digest_of_call(definition.name, data)) if is_promise else ""
+    if request.step is not None:
+        digest = STEP
     return NewJob(id, record, controls, request.run_at, conflict, request.schedule_run, run_in, expires_in, digest)
+
+
+def checked_arguments(request: NewJobRequest, settings: Settings) -> bytes:
+    """Return the arguments as they are stored.  Raises InvalidArguments or PayloadError if they cannot be sent."""
+    definition = request.definition
+    definition.check_call(request.args, request.kwargs)
+    try:
+        data = arguments.dump(request.args, request.kwargs)
+    except PayloadError as error:
+        raise PayloadError(f"{definition.name}: {definition.with_names(str(error))}") from error
+    check_size(definition.name, data, settings)
+    return data
+
+
+def check_size(name: str, data: bytes, settings: Settings) -> None:
+    """Raise PayloadError for arguments that are longer than MAX_PAYLOAD."""
+    if len(data) > settings.max_payload:
+        raise PayloadError(
+            f"The arguments of {name} take {counted(len(data), 'byte')}; MAX_PAYLOAD is "
+            f"{settings.max_payload}. Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
+        )
 
 
 def digest_of_call(name: str, data: bytes) -> str:
@@ -161,7 +202,11 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -
     if options.max_concurrency:
         changes["limit_key"] = limit_key(definition, request.args, request.kwargs)
         changes["limit"] = options.max_concurrency
-    if request.unique is not None:
+    if request.workflow is not None:
+        if not changes and (request.unique is None or request.step is not None):
+            return _of_workflow(controls, request.workflow, request.noted_result)
+        changes |= {"workflow": request.workflow, "noted_result": request.noted_result}
+    if request.unique is not None and request.step is None:
         if request.unique_key is NO_KEY:
             digest = digest_of_arguments(definition, request.args, request.kwargs, request.unique_on)
         else:
@@ -174,71 +219,10 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -
     return replace(controls, **changes) if changes else controls
 
 
-# -- keys ----------------------------------------------------------------------
-
-
-def digest_of_arguments(
-    definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any], only: Sequence[str] | None = None
-) -> str:
-    """Return the key of a call: equal for calls that mean the same, however the arguments were passed.
-
-    Defaults count as if they had been passed.  `only` names the parameters that matter; None = all of them.
-    """
-    bound = _arguments_by_name(definition, args, kwargs)
-    if only is not None:
-        if unknown := [name for name in only if name not in bound]:
-            raise InvalidArguments(f"{definition.name}: unique_on names {unknown[0]!r}, which this call does not pass.")
-        bound = {name: bound[name] for name in only}
-    return _digest(["arguments", definition.name, bound])
-
-
-def digest_of_key(definition: JobDefinition, key: Any) -> str:
-    """Return the key of a call that is unique by a value of the caller's.  Raises PayloadError if it is not JSON."""
-    return _digest(["key", definition.name, key])
-
-
-def limit_key(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return the key that `max_concurrency` counts this call under: the job's name and its `concurrency_key`."""
-    key = definition.concurrency_key
-    if key is None:
-        return definition.name
-    if callable(key):
-        value = key(*args, **kwargs)
-    else:
-        bound = _arguments_by_name(definition, args, kwargs)
-        if key not in bound:
-            raise InvalidArguments(f"{definition.name}: concurrency_key names {key!r}, which this call does not pass.")
-        value = bound[key]
-    text = canonical(value, "concurrency_key")
-    return f"{definition.name}:{text.decode() if len(text) <= _READABLE else sha256(text).hexdigest()}"
-
-
-def _arguments_by_name(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments by parameter name; `**kwargs` become single entries, `*args` stay one entry."""
-    bound = definition.bind(args, kwargs)
-    given = set(bound.arguments)
-    bound.apply_defaults()
-    named: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        parameter = definition.signature.parameters[name]
-        if parameter.kind is parameter.VAR_KEYWORD:
-            named.update(value)
-        elif name in given or parameter.kind is parameter.VAR_POSITIONAL or _can_be_stored(value):
-            named[name] = list(value) if parameter.kind is parameter.VAR_POSITIONAL else value
-    return named
-
-
-def _can_be_stored(default: Any) -> bool:
-    """Return whether a default can be stored.  One such as `object()` says nothing about the call and is never sent."""
-    try:
-        canonical(default)
-    except PayloadError:
-        return False
-    return True
-
-
-def _digest(parts: list[Any]) -> str:
-    return sha256(canonical(parts, "unique key")).hexdigest()
+@lru_cache(maxsize=64)
+def _of_workflow(controls: Controls, workflow: str, noted_result: bool) -> Controls:
+    """Return the same controls with the workflow: one object for all its jobs of a type."""
+    return replace(controls, workflow=workflow, noted_result=noted_result)
 
 
 # -- values that callers give ----------------------------------------------------

@@ -22,8 +22,8 @@ from django_jobs.conf import QueueSettings, Settings, get_settings
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.discovery import remedy
-from django_jobs.core.values import Added, JobInfo
-from django_jobs.enqueue import commits
+from django_jobs.core.values import Added, JobInfo, NewJob
+from django_jobs.enqueue import commits, membership
 from django_jobs.enqueue import request as new_job
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
 from django_jobs.enqueue.request import NO_KEY, NewJobRequest, Ready, check_id, encode, moment, state_of
@@ -31,6 +31,7 @@ from django_jobs.exceptions import DuplicateJob, JobIds, JobsError, QueueFull, S
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.batches import MAX_BATCH, MAX_BYTES
+from django_jobs.stores.contract.store import Store
 
 #: Shortest and longest pause between two tries at a full queue, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
@@ -48,9 +49,7 @@ def submit(request: NewJobRequest) -> JobHandle:
     """Enqueue one job and return its handle.  Raises errors in the request, QueueFull, DuplicateJob or a StoreError."""
     settings = get_settings()
     return (
-        _through_middleware(settings.enqueue_middleware, _add)(request)
-        if settings.enqueue_middleware
-        else _add(request)
+        through_middleware(settings.enqueue_middleware, _add)(request) if settings.enqueue_middleware else _add(request)
     )
 
 
@@ -70,7 +69,7 @@ def submit_many(requests: Iterable[NewJobRequest], answered: Collection[str] = (
             ready.append(made)
         return made.handle
 
-    one = _through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
+    one = through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
     handles = [one(request) for request in requests]
     for on_commit in (False, True):
         chosen = [each for each in ready if _waits_for_commit(each.request, settings) is on_commit]
@@ -97,7 +96,7 @@ def submit_each(calls: Iterator[Call], make: Callable[[Call], NewJobRequest]) ->
         made.append(_make_ready(request, settings))
         return made[-1].handle
 
-    one = _through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
+    one = through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
     try:
         for call in calls:
             handles.append(one(make(call)))
@@ -186,13 +185,15 @@ def _add(request: NewJobRequest) -> JobHandle:
 
 def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
     if request.definition.is_late:
-        _warn_of_late(request.definition, settings)
+        warn_of_late(request.definition, settings)
+    if request.workflow is None and (batch := membership.current.get()) is not None:
+        request.workflow, request.batch = batch.id, batch
     now = new_job.now_ms()
     request.sent = new = encode(request, settings, now)
     return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, state_of(new, now)))
 
 
-def _warn_of_late(definition: JobDefinition, settings: Settings) -> None:
+def warn_of_late(definition: JobDefinition, settings: Settings) -> None:
     """Warn once per job that its jobs would wait silently for a worker that knows the name.  No warning if the jobs
     stay in this process."""
     if definition.name in _warned or settings.store == "memory" or settings.eager:
@@ -211,7 +212,7 @@ def _middleware(paths: tuple[str, ...]) -> tuple[Callable[[GetHandle], GetHandle
     return tuple(import_string(path) for path in paths)
 
 
-def _through_middleware(paths: tuple[str, ...], innermost: GetHandle) -> GetHandle:
+def through_middleware(paths: tuple[str, ...], innermost: GetHandle) -> GetHandle:
     """Wrap `innermost` in the middleware, the first outermost; each must return a handle."""
     chain = innermost
     for path, middleware in zip(reversed(paths), reversed(_middleware(paths)), strict=True):
@@ -401,12 +402,21 @@ def _queue(name: str, settings: Settings) -> QueueSettings:
 def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
     """Ask the store until there is room, if the queue says so: the caller has to wait (ON_FULL "block")."""
     store, new = get_store(), [each.new for each in batch]
+    members = [each for each in batch if each.request.batch is not None]
+    if members:
+        membership.join(queue.name, members)
     try:
-        answers = store.enqueue(queue.name, new, max_length=queue.max_length)
+        answers = _ask_until_room(store, queue, new, batch[0].request.block_timeout)
     except StoreUnavailable as error:
         error.job_id = new[0].id
         raise
-    patience = batch[0].request.block_timeout
+    if members:
+        membership.leave(queue.name, batch, answers)
+    return answers
+
+
+def _ask_until_room(store: Store, queue: QueueSettings, new: Sequence[NewJob], patience: float | None) -> list[Added]:
+    answers = store.enqueue(queue.name, new, max_length=queue.max_length)
     if queue.on_full != "block" or Added.FULL not in answers or patience == 0:
         return answers
     deadline = None if patience is None else time.monotonic() + patience
@@ -461,3 +471,5 @@ def _run_eagerly(each: Ready) -> None:
     _note(each, Added.ADDED)
     # Execution is a layer above enqueueing; only eager mode calls upwards, and only here.
     import_string("django_jobs.execution.eager.run")(each.new, each.handle)
+    if each.request.batch is not None:
+        each.request.batch.ran(each.handle)

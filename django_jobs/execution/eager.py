@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from django_jobs.conf import get_settings
-from django_jobs.core.values import Lane, NewJob
+from django_jobs.core.values import Claim, Lane, NewJob, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import make_store
+from django_jobs.stores.contract.store import Store
+from django_jobs.workflows import engine
+from django_jobs.workflows.packing import Start
 
 #: No other process sees the store, so none can take the claim: any long lease will do.
 _LEASE_MS = 86_400_000
+
+
+def run_workflow(id: str, fields: Mapping[str, bytes | int], starts: Sequence[Start]) -> Store:
+    """Run a workflow now, all of it, even if a step is due later.  Returns the temporary store that has it.
+
+    Only one attempt of each step is made: a failed job stays in retry (or dead), and the steps after it wait."""
+    store = make_store(replace(get_settings(), store="memory"))
+    store.add_workflow(id, fields, check_in=_LEASE_MS)
+    engine.start_first(store, id, starts)
+    while claim := _next(store):
+        Executor(close_connections=False).run(claim, store)
+    return store
+
+
+def _next(store: Store) -> Claim | None:
+    for queue in store.queues():
+        due, _ = store.ids(queue, State.SCHEDULED)
+        if due:
+            store.reschedule(queue, due, 1)
+        for lane in (Lane.SHARED, Lane.ALONE):
+            if claims := store.claim(queue, "eager", 1, lane=lane, lease=_LEASE_MS).claims:
+                return claims[0]
+    return None
 
 
 def run(new: NewJob, handle: JobHandle) -> None:

@@ -136,6 +136,7 @@ class Executor:
             token=claim.token,
             worker=claim.worker,
             meta=job.meta,
+            workflow=job.controls.workflow,
             stops=self.stops,
             send=partial(store.checkin, claim),
             soft_timeout=plan.options.soft_timeout,

@@ -25,11 +25,12 @@ from django_jobs.core.outcome import (
 from django_jobs.core.values import Attempt, Claim, Done, Job, State
 from django_jobs.events.announce import announce
 from django_jobs.events.signal_events import Deliver, send
-from django_jobs.exceptions import CorruptRecord
+from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores.contract.store import Store
+from django_jobs.workflows import engine
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -93,7 +94,17 @@ def end(store: Store, attempted: Attempted, deliver: Deliver = send) -> Attempte
     recorded = settle(store, attempted)
     if recorded:
         announce(recorded, deliver)
+        if attempted.controls.workflow is not None:
+            follow_up(store, attempted.claim.queue)
     return recorded
+
+
+def follow_up(store: Store, queue: str) -> None:
+    """Do what follows from the ends of jobs that belong to workflows.  What fails now is done by maintenance."""
+    try:
+        engine.advance(store, queue)
+    except StoreError as error:
+        logger.warning("Workflows with jobs in queue %r go on a little later: %s", queue, error)
 
 
 def settle(store: Store, attempted: Attempted) -> Attempted | None:

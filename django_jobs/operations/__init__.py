@@ -21,6 +21,7 @@ from django_jobs.operations.actions import (
     verb_of,
     word_of,
 )
+from django_jobs.operations.workflows import cancel_workflow, retry_workflow
 
 __all__ = [
     "BATCH",
@@ -28,6 +29,7 @@ __all__ = [
     "Done",
     "act",
     "cancel",
+    "cancel_workflow",
     "check_queue",
     "command_worker",
     "delete",
@@ -38,6 +40,7 @@ __all__ = [
     "pause",
     "reschedule",
     "resume",
+    "retry_workflow",
     "revive",
     "revive_as_seen",
     "verb_of",

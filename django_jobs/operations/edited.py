@@ -11,7 +11,7 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import Controls, Job
-from django_jobs.enqueue.request import digest_of_arguments, limit_key
+from django_jobs.enqueue.keys import digest_of_arguments, limit_key
 from django_jobs.exceptions import InvalidArguments, PayloadError, Signal
 from django_jobs.formatting import counted
 from django_jobs.serialization import arguments

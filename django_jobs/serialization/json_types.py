@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from django.db.models import Model
 
+from django_jobs.core.placeholders import PREVIOUS, StepResult, are_allowed
 from django_jobs.exceptions import PayloadError
 from django_jobs.serialization.model_references import dump_reference, load_reference
 
@@ -148,6 +149,19 @@ def _read_moment(kind: type[datetime] | type[time]) -> Callable[[Any], Any]:
     return read
 
 
+def _write_step(value: Any, path: str) -> Any:
+    """Return the number of the step that is named; -1 while it has none."""
+    if not are_allowed():
+        raise PayloadError(
+            f"{path} is {value!r}, which exists only inside a workflow. Pass it to a signature: task.s(…)."
+        )
+    return getattr(getattr(value, "step", None), "number", -1)
+
+
+def _no_result(content: Any) -> Any:
+    raise PayloadError(f"The result of another step is missing. {content}")
+
+
 def _write_decimal(value: Decimal, path: str) -> str:
     if not value.is_finite():
         raise PayloadError(f"{path} is Decimal('{value}'): not a number. Pass None or text instead.")
@@ -167,6 +181,8 @@ _WRITERS: dict[type, tuple[str, Callable[[Any, str], Any]]] = {
     Decimal: ("decimal", _write_decimal),
     UUID: ("uuid", lambda value, path: str(value)),
     bytes: ("bytes", lambda value, path: base64.b64encode(value).decode()),
+    StepResult: ("step", _write_step),
+    type(PREVIOUS): ("step", _write_step),
 }
 _READERS: dict[str, Callable[[Any], Any]] = {
     "datetime": _read_moment(datetime),
@@ -177,4 +193,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "uuid": UUID,
     "bytes": lambda content: base64.b64decode(content, validate=True),
     "int": lambda content: int(content, 16),
+    "step": lambda content: _no_result(f"It is that of step {content}."),
+    "absent": _no_result,
 }

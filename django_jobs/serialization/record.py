@@ -4,7 +4,7 @@ A record has seven lines.  The first five are short, so that a script can read t
 to 4 have the same meaning in every format, because the scripts of older workers read them:
 
     -                     what of line 4 matters where the job starts: "+" look there, "<1000 key" a limit and nothing
-                          else, "=" nothing; "-" where it is empty
+                          else, "=" nothing, "=w" nothing, and it has only the job's workflow; "-" where it is empty
     shop.jobs.receipt     the name on the wire; from format 2 on, a tab and the number of the format
     {"max_attempts": 4}   Options that differ from the default, or empty
     {"priority": 5}       Controls that differ from the default, or empty
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -112,12 +112,24 @@ shared_head = lru_cache(maxsize=1024)(_head)
 
 def _flag(controls: Controls) -> str:
     """Return the first line for a job with controls: all that a claim reads."""
+    if controls.workflow is not None and only_workflow(controls):
+        return "=w"
     if controls.expires_at is not None or (controls.unique is not None and controls.unique_mode == "queued"):
         return "+"
     key = controls.limit_key
     if key is None:
         return "="
     return f"<{controls.limit} {key}" if "\n" not in key and "\0" not in key and controls.limit >= 0 else "+"
+
+
+def only_workflow(controls: Controls) -> bool:
+    """Return whether the controls have nothing but the workflow that the job belongs to."""
+    return replace(controls, workflow=None, noted_result=False) == PLAIN
+
+
+def is_plain_step(record: bytes) -> bool:
+    """Return whether the job belongs to a workflow and has no other controls.  The first line shows it."""
+    return record.startswith(b"=w\n")
 
 
 def has_controls(record: bytes) -> bool:

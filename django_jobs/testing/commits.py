@@ -6,7 +6,7 @@ from functools import partial
 
 from django.db import connections
 
-from django_jobs.enqueue.commits import send_after_commit
+from django_jobs.enqueue.commits import run_after_commit, send_after_commit
 
 
 def in_transaction_of_the_code(alias: str) -> bool:
@@ -31,4 +31,4 @@ def run_commit_callbacks(alias: str) -> None:
 
 
 def _is_ours(callback: object) -> bool:
-    return isinstance(callback, partial) and callback.func is send_after_commit
+    return isinstance(callback, partial) and callback.func in (send_after_commit, run_after_commit)

@@ -25,6 +25,8 @@ from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_c
 from django_jobs.testing.running import Running, definition_of
 from django_jobs.testing.seen import EnqueuedJob, call_text, same_call, seen
 from django_jobs.testing.store import MemoryStore
+from django_jobs.workflows.batch import Batch
+from django_jobs.workflows.handle import WorkflowHandle
 
 _SOONEST_FIRST = [State.QUEUED, State.BLOCKED, State.RETRY, State.SCHEDULED]
 #: `at` is compared with a time that was computed as now plus a delay, a moment ago.
@@ -109,6 +111,17 @@ class Jobs(Running):
         found = self.enqueued(name=task)
         if found:
             raise AssertionError("Expected no jobs, but there are:\n" + _lines(found))
+
+    def assert_workflow(self, handle: WorkflowHandle | Batch, state: str, **counts: int) -> None:
+        """Assert that a workflow or batch is in this state, and that so many of its steps are in these states, as in
+        `assert_workflow(handle, "stopped", succeeded=2, dead=1)`."""
+        run_commit_callbacks(get_settings().database)
+        workflow = handle.handle if isinstance(handle, Batch) else handle
+        found = workflow.counts
+        if workflow.state != state or any(found[name] != number for name, number in counts.items()):
+            steps = "\n".join(f"  {step.name or step.job or step.job_id}: {step.state}" for step in workflow.steps)
+            expected = ", ".join([state, *(f"{name}={number}" for name, number in counts.items())])
+            raise AssertionError(f"Expected {expected}; {workflow!r} is {workflow.state}:\n{steps}")
 
     @contextmanager
     def eager(self) -> Iterator[None]:

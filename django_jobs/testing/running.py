@@ -19,6 +19,7 @@ from django_jobs.execution.executor import Executor
 from django_jobs.middleware import load
 from django_jobs.testing.commits import run_commit_callbacks
 from django_jobs.testing.store import MemoryStore
+from django_jobs.workflows import engine
 
 _WORKER, _LEASE_MS, _BATCH = "test", 365 * 86_400_000, 1000
 #: Maximum jobs of one `run_all`, so that a job which enqueues itself for ever makes the test fail.
@@ -129,7 +130,9 @@ class Running:
                 )
                 if claimed.claims:
                     return claimed.claims[0]
-        return None
+        # What a person did to the steps of workflows has consequences, too.
+        read = [engine.advance(self.store, queue) for queue in self.store.unread(list(self._queues()))]
+        return self._next_claim() if any(read) else None
 
     def _claim_of(self, handle: JobHandle) -> Claim:
         for lane in Lane:

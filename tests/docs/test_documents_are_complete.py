@@ -19,7 +19,7 @@ from django_jobs.core.values import State
 from django_jobs.management.commands.runworkers import Command as RunWorkers
 from django_jobs.management.jobs_commands import SUBCOMMANDS
 from django_jobs.stores.redis.connection import scripts
-from django_jobs.stores.redis.keys import QUEUE_KEYS as REDIS_KEYS
+from django_jobs.stores.redis.connection.keys import QUEUE_KEYS as REDIS_KEYS
 from tests.docs.pages import PAGES, ROOT, blocks, column, links, name
 from tools.acceptance import SOURCE, marks
 

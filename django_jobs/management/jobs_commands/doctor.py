@@ -73,7 +73,7 @@ def doctor(options: Mapping[str, Any]) -> Answer:
     else:
         if options["repair"]:
             findings += guarded(repairs)
-        for look in (server, persistence, memory, clock, orphans, workers, alarm_findings, names):
+        for look in (server, persistence, memory, clock, orphans, workers, alarm_findings, names, workflows):
             findings += guarded(partial(look, described))
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
@@ -208,6 +208,24 @@ def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
         sound = sound and not faults.found
     if sound:
         yield Finding("ok", "orphans", "None were found.")
+
+
+def workflows(described: Mapping[str, str]) -> Iterator[Finding]:
+    """Name workflows and batches that do not go on by themselves."""
+    found = list(browse.that_cannot_go_on())
+    for info, why in found[:NAMED]:
+        name = f"{info.kind.capitalize()} {plain(info.name, 100)!r} ({info.id})"
+        if why == "open":
+            said = f"{name} was not closed, and nothing happens in it. Its `with` block raised, or its process died."
+            yield Finding("warning", "workflows", f"{said} Enter it again, or cancel it: get_workflow(id).cancel().")
+        else:
+            ends = ", ".join(f"{number} {state}" for state, number in info.stopped_by.items())
+            remedy = "Retry these steps, with get_workflow(id).retry() all of them."
+            yield Finding("warning", "workflows", f"{name} is stopped by the ends of steps ({ends}). {remedy}")
+    if len(found) > NAMED:
+        yield Finding("warning", "workflows", f"{len(found) - NAMED} more do not go on.")
+    if not found:
+        yield Finding("ok", "workflows", "None is stopped.")
 
 
 def repairs() -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from django_jobs.stores.contract.operating import OperatingStore
 from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 from django_jobs.stores.contract.upkeep import UpkeepStore
+from django_jobs.stores.contract.workflows import WorkflowStore
 
 __all__ = ["MAX_BATCH", "Store", "StoreOptions"]
 
@@ -56,6 +57,7 @@ class Store(
     FleetStore,
     DocumentStore,
     ArchiveStore,
+    WorkflowStore,
     ABC,
 ):
     """A place where jobs are stored.  Safe to use from many threads and after a fork."""

@@ -16,9 +16,9 @@ from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.errors import StoreLate
+from django_jobs.stores.redis.connection.keys import Keys
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import Script, load
-from django_jobs.stores.redis.keys import Keys
 
 #: How many unanswered calls are remembered, the latest ones: callers that never try again must not fill the memory.
 MOST_UNANSWERED = 10_000

@@ -8,6 +8,7 @@ from typing import Any
 
 from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Expired, Killed, Lane, NewJob
 from django_jobs.exceptions import StoreError, StoreUnavailable
+from django_jobs.serialization.record import is_plain_step
 from django_jobs.stores.contract.fetching import FetchingStore, Outlook
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.redis.base import RedisPart
@@ -48,7 +49,8 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
         try:
             if queue not in self._known_queues:
                 self._register(queue)
-            if all(map(_is_plain, jobs)) and _distinct(jobs):
+            if (all(map(_is_plain, jobs)) or _are_plain_steps(jobs)) and _distinct(jobs):
+                args.append(jobs[0].digest)
                 for job in jobs:
                     args += (job.id, *_halves(job.record))
                 return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args, call=call)]
@@ -191,9 +193,24 @@ def _is_plain(job: NewJob) -> bool:
     return plain and not (job.run_at or job.schedule_run or job.digest) and job.run_in is None
 
 
+def _are_plain_steps(jobs: Sequence[NewJob]) -> bool:
+    digest = jobs[0].digest
+    return all(
+        is_plain_step(job.record)
+        and not (job.run_at or job.schedule_run)
+        and job.run_in is None
+        and job.digest == digest
+        for job in jobs
+    )
+
+
 def _halves(record: bytes) -> tuple[bytes, bytes]:
     """Split the record around the enqueue time, if the store is to insert that; otherwise return all and nothing."""
     at = record.find(b"\n\n0\n")
+    if at < 0 and is_plain_step(record):
+        for _ in range(4):
+            at = record.find(b"\n", at + 1)
+        return (record[: at + 1], record[at + 2 :]) if record[at : at + 3] == b"\n0\n" else (record, b"")
     if at < 0 or record.count(b"\n", 0, at) != 2:
         return record, b""
     return record[: at + 2], record[at + 3 :]

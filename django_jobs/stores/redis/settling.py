@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
-from django_jobs.serialization.record import has_controls, name_of
+from django_jobs.serialization.record import has_controls, is_plain_step, name_of
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 from django_jobs.stores.redis.base import RedisPart
@@ -30,7 +30,9 @@ class RedisSettling(RedisPart, RunningStore):
         for claim, result, run, name, controls, wait in done:
             flag = _to_free(claim, controls)
             what = f"{_token(claim)}\n{flag}\n{name or name_of(claim.record)}"
-            if claim.report:
+            if controls.workflow is not None:
+                what += f"\n{claim.report}\n{'r' if controls.noted_result else '-'}{controls.workflow}"
+            elif claim.report:
                 what += f"\n{claim.report}"
             args += (claim.id, what, b"%d:%b" % (run, result))
             if flag == "c":
@@ -173,7 +175,10 @@ def _presented(claim: Claim) -> str:
 def _to_free(claim: Claim, controls: Controls) -> str:
     """Return the flag for lua/complete.lua: what to free with the claim, so that it need not read the record."""
     # The record tells it, too, and is much faster to check than a dozen fields.
-    plain = not has_controls(claim.record) if claim.record else controls == PLAIN
+    if claim.record:
+        plain = not has_controls(claim.record) or (controls.workflow is not None and is_plain_step(claim.record))
+    else:
+        plain = controls == PLAIN
     if claim.worker.endswith(claim.id):
         return "+"  # a holder of this job only, with a lease of its own
     if plain:

@@ -20,6 +20,7 @@ from django_jobs.stores.redis.running import RedisRunning
 from django_jobs.stores.redis.settling import RedisSettling
 from django_jobs.stores.redis.standing import RedisStanding
 from django_jobs.stores.redis.upkeep import RedisUpkeep
+from django_jobs.stores.redis.workflows import RedisWorkflows
 
 
 class RedisStore(
@@ -31,6 +32,7 @@ class RedisStore(
     RedisEnds,
     RedisBrowsing,
     RedisStanding,
+    RedisWorkflows,
     Store,
 ):
     """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster."""

@@ -10,6 +10,7 @@ from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
 from django_jobs.stores.contract.queues import QueueStore
+from django_jobs.stores.contract.workflows import DELETED
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import admit_resumed
 from django_jobs.stores.sqlite.database.editing import edit
@@ -94,6 +95,8 @@ class SqliteOperating(SqlitePart, OperatingStore, QueueStore):
         def away(move: Transaction, row: Row) -> bool:
             if row.state == State.RUNNING or is_ending(move, row.id):
                 return False
+            if row.state != State.SUCCEEDED:
+                move.note_step(row, DELETED)
             move.remove(row)
             return True
 
@@ -150,7 +153,7 @@ class SqliteOperating(SqlitePart, OperatingStore, QueueStore):
         with self.writing(queue) as move:
             if move.row(id) is not None:
                 return False
-            move.add(id, record, _controls(id, queue, record), state, move.now)
+            move.note_step(move.add(id, record, _controls(id, queue, record), state, move.now), state)
             return True
 
     def _each(self, queue: str, ids: Sequence[str], act: Callable[[Transaction, Row], bool]) -> list[str]:

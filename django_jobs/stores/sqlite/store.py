@@ -19,6 +19,7 @@ from django_jobs.stores.sqlite.repairing import SqliteRepairing
 from django_jobs.stores.sqlite.settling import SqliteSettling
 from django_jobs.stores.sqlite.standing import SqliteStanding
 from django_jobs.stores.sqlite.waiting import SqliteWaiting
+from django_jobs.stores.sqlite.workflows import SqliteWorkflows
 
 
 class SqliteStore(
@@ -33,6 +34,7 @@ class SqliteStore(
     SqliteEnds,
     SqliteBrowsing,
     SqliteStanding,
+    SqliteWorkflows,
     Store,
 ):
     """Jobs in one SQLite file, shared by the processes of one machine; or in the memory of this process.

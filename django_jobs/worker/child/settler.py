@@ -16,7 +16,7 @@ from django_jobs.core.outcome import Succeeded
 from django_jobs.events.announce import announce, anybody_listens
 from django_jobs.events.receivers import Telling
 from django_jobs.exceptions import StoreError
-from django_jobs.execution.settle import as_done, settle, settle_successes
+from django_jobs.execution.settle import as_done, follow_up, settle, settle_successes
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import faults_end_process
 from django_jobs.stores.contract.batches import in_batches
@@ -133,6 +133,8 @@ class Settler:
         if not is_batch or anybody_listens(recorded):
             for attempted in recorded:
                 announce(attempted, self.telling.deliver)
+        if any(attempted.controls.workflow is not None for attempted in recorded):
+            follow_up(self.store, queue)
         return True
 
     def _retry_state(self, queue: str) -> RetryState:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from django_jobs import browse, remote
 from django_jobs.conf import get_settings
+from django_jobs.exceptions import StoreCorrupt
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.operations import bulk
 from django_jobs.remote import pull_queues
@@ -15,9 +18,14 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance.archiver import Archiver
 from django_jobs.worker.maintenance.eviction import EvictionWatch
 from django_jobs.worker.maintenance.tasks import Task
+from django_jobs.workflows import engine
+
+logger = logging.getLogger("django_jobs.worker")
 
 #: Seconds until a task runs again after it found nothing to do.
-ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION = 4.0, 4.0, 5.0, 5.0, 45.0
+ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION, WORKFLOWS = 4.0, 4.0, 5.0, 5.0, 45.0, 3.0
+#: Workflows that are checked at a time, and ms until another worker is told of them.
+_CHECKED, _AGAIN = 20, 30_000
 #: Seconds until a task runs again after it found something to do: a short pause for everything else.
 SOON = 0.05
 
@@ -41,6 +49,7 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
     wanted += [
         RepeatedTask(bulk_batch, BULK),
         RepeatedTask(snapshot, SNAPSHOT),
+        RepeatedTask(partial(workflows, store, config.queue_names), WORKFLOWS),
         RepeatedTask(EvictionWatch(store).tick, EVICTION),
     ]
     if settings.archive is not None:
@@ -57,6 +66,20 @@ def read_remote_types() -> int:
     """Read the remote job types, for all processes of this worker.  Returns 0: no work is left."""
     remote.read()
     return 0
+
+
+def workflows(store: Store, queues: Sequence[str]) -> int:
+    """Do what follows from the ends of jobs and was not done by the process that ended them; check workflows."""
+    read = 0
+    for queue in store.unread(queues):
+        read += engine.advance(store, queue)
+    due = store.workflows_due(_CHECKED, _AGAIN)
+    for workflow in due:
+        try:
+            engine.check(store, workflow, store.options.history_ttl)
+        except (StoreCorrupt, ValueError):  # one that cannot be read must not keep the others from being checked
+            logger.exception("Workflow %s cannot be checked", workflow)
+    return read + len(due)
 
 
 def bulk_batch() -> int:

@@ -13,7 +13,7 @@ import redis
 from django_jobs.core.values import Attempt, Done
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection import scripts
-from django_jobs.stores.redis.keys import QUEUE_KEYS
+from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from tests.docs.pages import ROOT
 
 #: Commands of Redis 6.2 that we use.  Before one is added: is it in 6.2, with the options it is given?

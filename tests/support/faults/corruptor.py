@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import redis
 
-from django_jobs.stores.redis.keys import QUEUE_KEYS
+from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 
 BYTES = (
     b"",

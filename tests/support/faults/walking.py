@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +10,10 @@ from dataclasses import replace
 from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Job, Lane, NewJob, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode, encode
+from django_jobs.stores.contract.workflows import DELETED, End
 from django_jobs.stores.redis import RedisStore
+from django_jobs.workflows import engine
+from django_jobs.workflows.packing import Start, pack
 
 QUEUE = "walk"
 LEASE = 1_000
@@ -45,6 +49,7 @@ class Walk:
         self.records: dict[str, bytes] = {}
         self.sent: set[bytes] = set()
         self.made = 0
+        self.flows: list[str] = []
         self.log: list[str] = []
 
     def steps(self) -> tuple[Callable[[], object], ...]:
@@ -56,6 +61,7 @@ class Walk:
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
             *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.look, self.watch),
+            *(self.flow, self.batch, self.follow, self.follow, self.check, self.on_flow),
         )
 
     def step(self) -> None:
@@ -253,6 +259,94 @@ class Walk:
     def resume(self) -> object:
         return self.store.resume(QUEUE, name=self.rng.choice((None, "shop.one", "shop.two")))
 
+    # -- workflows -------------------------------------------------------------------
+
+    def _step(self, workflow: str, step: str, controls: Controls) -> Start:
+        id = f"{workflow}.{step}"
+        record = encode(Job(id, QUEUE, "shop.one", b"[[],{}]", self.clock(), controls=controls))
+        self.sent.add(record)
+        return Start(step, QUEUE, NewJob(id, record, controls, digest="step"))
+
+    def flow(self) -> object:
+        """A chain of three, the last of which cares or not for how the second ends."""
+        self.made += 1
+        id = f"w{self.clock():012x}{self.made:020x}"
+        first, second, third = (
+            self._step(id, str(n), Controls(workflow=id, noted_result=n == 0, priority=n)) for n in range(3)
+        )
+        self.store.add_workflow(
+            id,
+            {
+                "kind": b"workflow",
+                "name": b"",
+                "created": self.clock(),
+                "total": 3,
+                "live": 1,
+                "waiting": 2,
+                "state": b"running",
+                "o0": _outline(3),
+                "f0": pack([first]),
+                "firsts": 1,
+                "wanting": b"1",
+                "x": b"",
+                "x:0": b"1",
+                "x:1": b"2",
+                "w:1": b"0",
+                "u:0": 1,
+                "d:1": pack([second]),
+                "d:2": pack([third]),
+                "l:1": b"1:0:w",
+                "l:2": f"1:0:{self.rng.choice('wcr')}".encode(),
+            },
+            check_in=500,
+        )
+        self.flows.append(id)
+        if self.rng.random() < 0.9:
+            engine.start_first(self.store, id, [first])
+        return id
+
+    def batch(self) -> object:
+        """Some jobs, of which one may never come; and the end of the block, or not."""
+        self.made += 1
+        id = f"b{self.clock():012x}{self.made:020x}"
+        callbacks = [self._step(id, name, PLAIN) for name in ("on_success", "on_complete", "on_dead")]
+        new = {"kind": b"batch", "name": b"", "created": self.clock(), "total": 0, "live": 0, "o0": b"[]"}
+        members = [self._step(id, f"m{n}", Controls(workflow=id)) for n in range(3)]
+        ids = [member.new.id for member in members]
+        self.store.join_batch(id, QUEUE, ids, {**new, **{f"d:{each.step}": pack([each]) for each in callbacks}})
+        self.flows.append(id)
+        engine.start(self.store, members[: self.rng.choice((2, 3))])
+        if self.rng.random() < 0.3:
+            self.store.leave_batch(id, QUEUE, ids[2:])
+        return self.rng.random() < 0.8 and engine.follow(self.store, id, [], "close")
+
+    def follow(self) -> object:
+        return [engine.advance(self.store, queue) for queue in self.store.unread([QUEUE])]
+
+    def check(self) -> object:
+        """All checks that are due, some of them on workflows of which nothing was heard for long."""
+        if self.rng.random() < 0.2:
+            self.clock.now += engine.CHECK
+        for id in self.store.workflows_due(1_000, 1_000):
+            engine.check(self.store, id, 5_000)
+        return self.store.void(QUEUE, [f"{id}.9" for id in self.flows[-1:]])
+
+    def on_flow(self) -> object:
+        """What a person does, and what comes late or twice."""
+        if not self.flows:
+            return None
+        id = self.rng.choice(self.flows[-5:])
+        match self.rng.randrange(4):
+            case 0:
+                return engine.stop(self.store, id)
+            case 1:
+                return engine.retry(self.store, id)
+            case 2:
+                end = End(engine.step_of(id, f"{id}.0"), self.rng.choice((1, "=0")), self.rng.choice((DELETED, "dead")))
+                return self.store.end_steps(id, [end])
+            case _:
+                return self.store.join_batch(id, QUEUE, [f"{id}.late"], {}) and self.store.forget_workflow("w-none")
+
     def restore(self) -> object:
         id = f"job-{self.rng.randint(1, self.made + 1)}"
         record = self.records.setdefault(id, encode(Job(id, QUEUE, "shop.one", b"[[],{}]", self.clock())))
@@ -272,3 +366,7 @@ class Walk:
         self.store.refusal(QUEUE)
         self.store.waiting(QUEUE, self.store.last_arrival(QUEUE))
         return self.store.publish_worker("parent", {"pid": 1}, 2_000)
+
+
+def _outline(steps: int) -> bytes:
+    return json.dumps([["", "shop.one", QUEUE, [n - 1] if n else [], "wait"] for n in range(steps)]).encode()

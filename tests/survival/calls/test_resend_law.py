@@ -21,7 +21,7 @@ from tests.survival.conftest import Clock
 SEEDS = range(dose(5, ci=20, long=60))
 STEPS = 250
 #: Upkeep answers with the work it found: nothing is left for the second call, and nobody acts on the number.
-COUNTS_ITS_WORK = {"promote", "prune", "repair"}
+COUNTS_ITS_WORK = {"promote", "prune", "repair", "workflows_due"}
 
 
 class Twice:

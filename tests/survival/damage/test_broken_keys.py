@@ -12,8 +12,8 @@ from django_jobs.core.values import PLAIN, Claim, Controls, Done, Job, Lane, New
 from django_jobs.exceptions import StoreCorrupt
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.fsck import fsck
-from django_jobs.stores.redis.keys import QUEUE_KEYS
 from tests.survival.conftest import Clock
 
 pytestmark = pytest.mark.redis

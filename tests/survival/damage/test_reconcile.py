@@ -11,8 +11,8 @@ import redis
 from django_jobs.core.values import PLAIN, Controls, Done, Job, Lane, NewJob
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore, reconciling
+from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.fsck import fsck
-from django_jobs.stores.redis.keys import QUEUE_KEYS
 from django_jobs.stores.redis.reconciling import REPAIRED_AT_ONCE, STEP
 from tests.support.dose import dose
 from tests.support.faults.dumps import difference, dump

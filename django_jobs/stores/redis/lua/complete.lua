@@ -2,10 +2,12 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 succeeded jobs kept   5 most jobs in the outbox, or ""   6 sum of run times   7 sum of waiting times (ms)
---       then per job: id, what, result ("run ms:JSON"); `what` has the lines token, flag, name; the flag means:
+--       then per job: id, what, result ("run ms:JSON"); `what` has the lines token, flag, name, report ("" or a digest,
+--       only with flag "+"), and of a job of a workflow: "-" or, if a later step needs its result, "r", and the
+--       workflow.  The flag means:
 --         "-"  there is nothing to free except the claim
 --         "c"  two more arguments: digest of its lock or "", limit key or ""
---         "+"  read the record; the name may be followed by a line with the digest of a report
+--         "+"  read the record
 --
 -- Returns the ids whose claim is stale; these jobs are not changed.
 --! use clock answers lines claim_end count finish trim returned
@@ -21,8 +23,8 @@ local known = {} -- what → {token with colon, flag, name}: a batch has few dif
 local function read(what)
     local parts = known[what]
     if not parts then
-        local token, flag, name, report = string.match(what, '^([%d:]+)\n(.)\n([^\n]*)\n?(.*)$')
-        parts = {token .. ':', flag, name, report}
+        local token, flag, name, report, step = string.match(what, '^([%d:]+)\n(.)\n([^\n]*)\n?([^\n]*)\n?(.*)$')
+        parts = {token .. ':', flag, name, report, step ~= '' and step}
         known[what] = parts
     end
     return parts
@@ -42,6 +44,19 @@ local at_now = string.format('%d', now) -- once: otherwise, Redis would convert 
 local stale, done, places, values, by_name, unread, total = {}, {}, {}, {}, {}, {}, 0
 local with_result = false
 local slots_freed, keys_freed, digests, lockers = {}, {}, {}, {}
+
+local steps = {} -- of each workflow: the lines of its note
+local function note_success(step, id, result)
+    local lines = steps[step]
+    if not lines then
+        lines = {}
+        steps[step] = lines
+    end
+    if string.byte(step) == 114 then -- "r": with the result, in one line
+        id = id .. '\t' .. string.gsub(string.match(result, '^[^:]*:(.*)$') or '', '\n', ' ')
+    end
+    lines[#lines + 1] = id
+end
 
 local ended = {} -- claim → how many of its jobs ended
 local function succeed(id, claim, result, digest, key)
@@ -67,11 +82,14 @@ for i, id in ipairs(ids) do
     local claim, token = claimed[i], what[1]
     if claim and string.sub(claim, 1, #token) == token then
         if what[2] == '+' then
-            unread[#unread + 1] = {id, claim, ARGV[at + 2], what[4]}
+            unread[#unread + 1] = {id, claim, ARGV[at + 2], what[4], what[5]}
         elseif what[2] == 'c' then
             succeed(id, claim, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
         else
             succeed(id, claim, ARGV[at + 2])
+        end
+        if what[5] then
+            note_success(what[5], id, ARGV[at + 2])
         end
         total = total + 1
         by_name[what[3]] = (by_name[what[3]] or 0) + 1
@@ -91,6 +109,9 @@ if #unread > 0 then
     for i, record in ipairs(redis.call('HMGET', jobs, unpack(wanted))) do
         local id, claim, result = unread[i][1], unread[i][2], unread[i][3]
         local controls = controls_of(record)
+        if not unread[i][5] and controls and type(controls.workflow) == 'string' then
+            note_success((controls.noted_result and 'r' or '-') .. controls.workflow, id, result)
+        end
         if (controls and controls.keep_result) or string.sub(claim, -#id - 1) == ':' .. id then
             slow[#slow + 1] = {id, claim, result, record, controls, unread[i][4]}
         else
@@ -183,6 +204,9 @@ if total > 0 then
             drop_since(unpack(oldest))
             remember_gone(oldest, 'succeeded', gone_at)
         end
+    end
+    for step, lines in pairs(steps) do
+        note_steps(string.sub(step, 2), 'succeeded', lines)
     end
     for name, n in pairs(by_name) do
         count('succeeded:' .. name, n)

@@ -14,7 +14,11 @@ for i = 4, #ARGV do
     if redis.call('HEXISTS', claims, id) == 0 and redis.call('HEXISTS', jobs, id) == 1 and not is_ending(id) then
         local ended, at = ended_state(id)
         local _ = leave_waiting(id) or leave_ended(id)
-        unlock_for_good(id, controls_of(redis.call('HGET', jobs, id)))
+        local controls = controls_of(redis.call('HGET', jobs, id))
+        unlock_for_good(id, controls)
+        if ended ~= 'succeeded' then
+            note_step('deleted', id, controls)
+        end
         forget({id}, ended or 'cancelled', {math.min(at or now, now)})
         redis.call('HDEL', stops, id)
         redis.call('HDEL', checkins, id)

@@ -2,13 +2,14 @@
 -- script's own work costs more than its commands (every call creates each function of a library again).
 --
 -- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   5 ids are remembered for (ms)
+--       6 digest with which all these ids are remembered, "" = they are not
 --       then per job: id, record up to the enqueue time, record after it ("" if the first part is the whole record)
 --
 -- Returns one word per job, as values.Added.
 --! use clock answers
 --! keys jobs queued alone blocked seq totals minutes wake remembered remembered_at
 local call, match, sub, format = redis.call, string.match, string.sub, string.format
-local max_length, FIRST = tonumber(ARGV[4]), 6
+local max_length, FIRST = tonumber(ARGV[4]), 7
 local total = (#ARGV - FIRST + 1) / 3
 local WORDS = {a = 'added', e = 'exists', f = 'full'}
 
@@ -88,6 +89,15 @@ for i = 1, n do
     by_name[names[i]] = (by_name[names[i]] or 0) + 1
 end
 call('ZADD', queued, unpack(members))
+if ARGV[6] ~= '' then
+    local digests, times = {}, {}
+    for i = 1, n do
+        digests[2 * i - 1], digests[2 * i] = fields[2 * i - 1], ARGV[6]
+        times[2 * i - 1], times[2 * i] = time, fields[2 * i - 1]
+    end
+    redis.pcall('HSET', remembered, unpack(digests))
+    redis.pcall('ZADD', remembered_at, unpack(times))
+end
 local waiting = redis.pcall('LLEN', wake)
 if waiting == 0 then
     call('RPUSH', wake, '1')

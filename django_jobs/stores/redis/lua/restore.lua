@@ -2,7 +2,7 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 id   5 record   6 state
 -- Returns 1, or 0 if the id exists.
---! use clock answers places
+--! use clock answers places notes
 local PLACE = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
 local id, record, place = ARGV[4], ARGV[5], PLACE[ARGV[6]]
 local before = answered()
@@ -15,5 +15,6 @@ if redis.call('HSETNX', jobs, id, record) == 0 then
     return 0
 end
 redis.call('ZADD', place, now, id)
+note_step(ARGV[6], id, controls_of(record))
 answer('1')
 return 1

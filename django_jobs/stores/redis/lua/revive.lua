@@ -5,7 +5,7 @@
 --       5 the time (ms) that the job must have in its place ("" = any)
 --       6 "again": also jobs that are delivered at most once and may have been started   then the ids
 -- Returns the ids that moved.
---! use clock record answers lines places endings log unique
+--! use clock record answers lines places endings log unique notes
 --! keys tries results
 local new_record = ARGV[4]
 local expected = tonumber(ARGV[5])
@@ -66,6 +66,9 @@ for i = 7, #ARGV do
             make_ready(id, controls, nil, crashed, now)
         end
         relock(id, controls)
+        if ended then
+            note_step('live', id, controls)
+        end
         moved[#moved + 1] = id
     end
 end

@@ -126,6 +126,44 @@ CREATE TABLE documents (
     key TEXT NOT NULL, entry TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (key, entry)
 ) WITHOUT ROWID;
 
+-- Workflows and batches: one set of fields each (see "A workflow" in docs/internals.md), and when to check it next.
+CREATE TABLE IF NOT EXISTS workflows (
+    id TEXT PRIMARY KEY, created INTEGER NOT NULL, due INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS workflows_created ON workflows (created);
+CREATE INDEX IF NOT EXISTS workflows_due ON workflows (due);
+CREATE TABLE IF NOT EXISTS workflow_fields (
+    workflow TEXT NOT NULL, field TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (workflow, field)
+) WITHOUT ROWID;
+
+-- jobs that belong to a workflow.  noted: a later step needs the result
+CREATE TABLE IF NOT EXISTS steps (job INTEGER PRIMARY KEY, workflow TEXT NOT NULL, noted INTEGER NOT NULL);
+
+-- Jobs of workflows that ended, or wait again after their end, and what has not been made of that yet.  A trigger makes
+-- them, so that no method can forget it.
+CREATE TABLE IF NOT EXISTS notes (
+    note INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, workflow TEXT NOT NULL, id TEXT NOT NULL,
+    state TEXT NOT NULL, result BLOB
+);
+CREATE INDEX IF NOT EXISTS notes_of ON notes (queue);
+
+CREATE TRIGGER IF NOT EXISTS step_moved AFTER UPDATE OF state ON jobs
+WHEN old.state IS NOT new.state
+    AND (new.state IN ('succeeded', 'dead', 'cancelled', 'expired')
+         OR old.state IN ('succeeded', 'dead', 'cancelled', 'expired'))
+    AND EXISTS (SELECT 1 FROM steps WHERE job = new.job) BEGIN
+    INSERT INTO notes (queue, workflow, id, state, result)
+    SELECT new.queue, workflow, new.id,
+        CASE WHEN new.state IN ('succeeded', 'dead', 'cancelled', 'expired') THEN new.state ELSE 'live' END,
+        CASE WHEN noted AND new.state = 'succeeded'
+             THEN ifnull((SELECT result FROM results WHERE results.job = new.job), x'') END
+    FROM steps WHERE job = new.job;
+END;
+
+CREATE TRIGGER IF NOT EXISTS step_gone AFTER DELETE ON jobs BEGIN
+    DELETE FROM steps WHERE job = old.job;
+END;
+
 -- How many jobs are in each state, kept by triggers, so that no method can forget it and no page has to count.
 -- part: the lane of queued jobs, 1 for succeeded jobs with kept_until, otherwise 0.
 -- changes: grows with every change, as the signal to wake up.

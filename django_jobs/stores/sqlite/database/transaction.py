@@ -60,9 +60,17 @@ class Transaction(Lookup):
             f"INSERT INTO jobs ({names}) VALUES ({', '.join('?' * len(columns))})", tuple(columns.values())
         )
         self.execute("INSERT INTO records (job, record) VALUES (?, ?)", (cursor.lastrowid, record))
+        if controls.workflow is not None:
+            step = cursor.lastrowid, controls.workflow, controls.noted_result
+            self.execute("INSERT INTO steps VALUES (?, ?, ?)", step)
         row = self.row(id)
         assert row is not None
         return row
+
+    def note_step(self, row: Row, state: str) -> None:
+        """Note for the job's workflow, if it has one, what no change of its state tells (see trigger step_moved)."""
+        sql = "INSERT INTO notes (queue, workflow, id, state) SELECT ?, workflow, ?, ? FROM steps WHERE job = ?"
+        self.execute(sql, (self.queue, row.id, state, row.job))
 
     def move(self, row: Row, state: State, **changes: Any) -> None:
         """Change the state.  Columns that the new state does not use are cleared, unless `changes` sets them."""

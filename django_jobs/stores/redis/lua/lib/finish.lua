@@ -1,6 +1,6 @@
 -- → succeeded, dead, cancelled or expired: the place, the lock, and the copy for the archiver.
 --! keys jobs succeeded kept dead cancelled expired results attempts tries archive
---! use unique remembered waiters since count
+--! use unique remembered waiters since count notes
 
 local PLACES = {succeeded = succeeded, dead = dead, cancelled = cancelled, expired = expired}
 
@@ -27,6 +27,9 @@ local function finish(state, id, record, controls, archiving, worker)
         to_archive(archiving, state, id, record, worker)
     end
     tell_end(id)
+    if state ~= 'succeeded' then -- `complete` notes successes, many with one note
+        note_step(state, id, controls)
+    end
 end
 
 -- Delete finished jobs; `ended[i]` is when they ended (ms).

@@ -1,9 +1,9 @@
 -- The attempts log and the counts of failures and crashes.
 --! keys attempts tries
-local KEPT_LINES = 25
 
 -- `line` is a JSON object made by Python; the time is the server's.
 local function log_attempt(id, line)
+    local KEPT_LINES = 25
     local entry = '{"at":' .. string.format('%.0f', now) .. ',' .. string.sub(line, 2)
     local old = redis.call('HGET', attempts, id)
     if old then

@@ -2,10 +2,10 @@
 -- which all processes with waiting callers read.  A key of another type must not keep a job from ending: callers also
 -- check by themselves soon.
 --! keys waiters ends
-local MOST_TOLD, TOLD_FOR = 10000, 60000 -- entries; ms
 
 -- The job has ended, or was deleted.  Returns whether its end was waited for.
 local function tell_end(id)
+    local MOST_TOLD, TOLD_FOR = 10000, 60000 -- entries; ms
     if redis.pcall('HDEL', waiters, id) ~= 1 then
         return false
     end

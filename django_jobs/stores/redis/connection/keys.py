@@ -50,6 +50,7 @@ QUEUE_KEYS = {
     "holdings": "hash",
     "waiters": "hash",
     "ends": "stream",
+    "notes": "list",
 }
 
 
@@ -69,7 +70,11 @@ class Keys:
             names = self._queues[queue] = {name: prefix + name for name in QUEUE_KEYS}
             return names
 
+    def workflow(self, id: str) -> str:
+        """Return the key of one workflow or batch: a slot of its own.  No queue has a name with "~"."""
+        return f"{{{self.namespace}:~{id}}}:workflow"
+
     def fleet(self, name: str) -> str:
         """Return a key that belongs to no queue: `queues`, `workers`, `seen`, `commands:<worker>`,
-        `document:<key>`."""
+        `document:<key>`, `workflows`, `workflow_checks`."""
         return f"{{{self.namespace}}}:{name}"

@@ -1,0 +1,11 @@
+-- workflows_due: the workflows whose check is due; others are told of them again only after a while
+--
+-- KEYS  1 workflow_checks
+-- ARGV  1 clock   2 limit   3 ms until another caller is told of them
+-- Returns their ids.
+--! use clock
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now), 'LIMIT', 0, ARGV[2])
+for _, id in ipairs(ids) do
+    redis.call('ZADD', KEYS[1], 'XX', string.format('%.0f', now + ARGV[3]), id)
+end
+return ids

@@ -1,0 +1,158 @@
+"""RedisStore: workflows and batches, each one hash in a slot of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from django_jobs.core.values import State
+from django_jobs.stores.contract.batches import in_batches
+from django_jobs.stores.contract.workflows import (
+    MOST_JOBS,
+    NOTES_AT_ONCE,
+    End,
+    Followed,
+    Note,
+    Ready,
+    WorkflowStore,
+)
+from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import load
+from django_jobs.stores.redis.entries import read_number, texts
+
+#: Fields in one command.
+_FIELDS = 1000
+
+
+class RedisWorkflows(RedisPart, WorkflowStore):
+    """See stores/contract/workflows.py for the contract of each method."""
+
+    # -- the notes in a queue ----------------------------------------------------
+
+    def unread(self, queues: Sequence[str]) -> list[str]:
+        numbers = self._run_over("unread", queues, at_once=500) if queues else []
+        return [queue for queue, number in zip(queues, numbers, strict=True) if number]
+
+    def notes(self, queue: str) -> list[Note]:
+        found = self.transport.command("LRANGE", self.keys.of(queue)["notes"], 0, NOTES_AT_ONCE - 1)
+        return [_read_note(text) for text in found]
+
+    def drop_notes(self, queue: str, keys: Collection[bytes | int]) -> None:
+        for key in keys:  # by value: others may have read the same notes; they are at the head of the list
+            self.transport.command("LREM", self.keys.of(queue)["notes"], 1, key)
+
+    def void(self, queue: str, ids: Sequence[str]) -> dict[str, State | None]:
+        flat = texts(self._run("void", queue, self.options.idempotency, *ids)) if ids else []
+        return {flat[i]: State(flat[i + 1]) if flat[i + 1] else None for i in range(0, len(flat), 2)}
+
+    # -- one workflow ------------------------------------------------------------
+
+    def add_workflow(self, id: str, fields: Mapping[str, bytes | int], *, check_in: int) -> None:
+        # First the index: what breaks off in the middle is found there, and deleted.
+        self._index("add", check_in, id)
+        whole = dict(fields)
+        last = {"kind": whole.pop("kind")}
+        items = list(whole.items())
+        for batch in in_batches(items, lambda item: len(item[1]) if isinstance(item[1], bytes) else 8, _FIELDS):
+            if len(whole) <= _FIELDS and len(batch) == len(whole):
+                batch, last = [*batch, *last.items()], {}
+            self._build(id, batch)
+        if last:
+            self._build(id, list(last.items()))
+
+    def _build(self, id: str, items: Sequence[tuple[str, bytes | int]]) -> None:
+        self._on(id, "workflow_build", *(part for item in items for part in item))
+
+    def workflow_fields(self, id: str, names: Sequence[str]) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for first in range(0, len(names), _FIELDS):
+            found += self.transport.command("HMGET", self.keys.workflow(id), *names[first : first + _FIELDS])
+        return found
+
+    def fields_of_many(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        return self.transport.pipeline([("HMGET", self.keys.workflow(id), *names) for id in ids])
+
+    def workflow_scan(self, id: str, prefix: str) -> Iterator[tuple[str, bytes]]:
+        cursor, key = 0, self.keys.workflow(id)
+        while True:
+            reply, flat = self.transport.command("HSCAN", key, cursor, "MATCH", f"{prefix}*", "COUNT", _FIELDS)
+            cursor = int(reply)
+            for i in range(0, len(flat), 2):
+                yield flat[i].decode(errors="replace").removeprefix(prefix), flat[i + 1]
+            if cursor == 0:
+                return
+
+    def mark_started(self, id: str) -> None:
+        self._on(id, "workflow_end", "started")
+
+    def end_steps(self, id: str, ends: Sequence[End], verb: str = "") -> Followed:
+        args: list[Argument] = [verb]
+        for step, number, state, result in ends:
+            args += (step, number, state, "" if result is None else b"=" + result)
+        state, live, ready = self._on(id, "workflow_end", *args)
+        return Followed(state.decode(), int(live), [_read_ready(entry) for entry in _in_threes(ready)])
+
+    def join_batch(self, id: str, queue: str, ids: Sequence[str], new: Mapping[str, bytes | int]) -> str:
+        given: list[Argument] = [part for item in new.items() for part in item]
+        if new and id not in self._indexed:
+            self._index("add", 60_000, id)
+            self._indexed = frozenset([*list(self._indexed)[-1000:], id])
+        args = (MOST_JOBS, "join", queue, len(new), *given, *ids)
+        return str(self._on(id, "workflow_join", *args).decode())
+
+    _indexed: frozenset[str] = frozenset()
+
+    def leave_batch(self, id: str, queue: str, ids: Sequence[str]) -> None:
+        self._on(id, "workflow_join", MOST_JOBS, "leave", queue, 0, *ids)
+
+    # -- all workflows -----------------------------------------------------------
+
+    def workflow_ids(self, offset: int = 0, limit: int = 50) -> list[str]:
+        if limit <= 0:
+            return []
+        key = self.keys.fleet("workflows")
+        return texts(self.transport.command("ZREVRANGE", key, offset, offset + limit - 1))
+
+    def count_workflows(self) -> int:
+        return int(self.transport.command("ZCARD", self.keys.fleet("workflows")))
+
+    def workflows_due(self, limit: int, again_in: int) -> list[str]:
+        args = (self._clock(), limit, again_in)
+        return texts(self.transport.run(load("workflows_due"), [self.keys.fleet("workflow_checks")], args))
+
+    def check_workflow_in(self, id: str, ms: int) -> None:
+        self._index("check", ms, id)
+
+    def forget_workflow(self, id: str) -> None:
+        self.transport.command("UNLINK", self.keys.workflow(id))
+        self._index("drop", 0, id)
+
+    def _on(self, id: str, script: str, *args: Argument) -> Any:
+        return self.transport.run(load(script), [self.keys.workflow(id)], (self._clock(), *args))
+
+    def _index(self, verb: str, ms: int, *ids: str) -> None:
+        keys = [self.keys.fleet("workflows"), self.keys.fleet("workflow_checks")]
+        self.transport.run(load("workflow_index"), keys, (self._clock(), verb, ms, *ids))
+
+
+def _read_note(text: bytes) -> Note:
+    """Read an entry of `notes`, as lua/lib/notes.lua writes it."""
+    head, *lines = text.split(b"\n")
+    number, _, state, workflow = ([*head.decode(errors="replace").split(":", 3), "", "", ""])[:4]
+    jobs: list[tuple[str, bytes | None]] = []
+    for line in lines:
+        id, tab, result = line.partition(b"\t")
+        jobs.append((id.decode(errors="replace"), result if tab else None))
+    return Note(text, workflow, read_number(number.encode()), state, jobs)
+
+
+def _in_threes(flat: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for i in range(0, len(flat), 3):
+        yield flat[i : i + 3]
+
+
+def _read_ready(entry: Sequence[Any]) -> Ready:
+    step, what, given = entry
+    results = {given[i].decode(): given[i + 1] for i in range(0, len(given), 2)}
+    return Ready(step.decode(), what, results)

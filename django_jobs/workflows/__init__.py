@@ -1,0 +1,1 @@
+"""Workflows and batches: what is made of the ends of jobs."""

@@ -1,0 +1,178 @@
+"""Batches: jobs that are enqueued inside `with batch:`, and what is done when they have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import Token
+from types import TracebackType
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from django_jobs.conf import get_settings
+from django_jobs.core.context import current_job
+from django_jobs.core.values import State
+from django_jobs.enqueue import commits, membership, submit
+from django_jobs.enqueue import request as new_job
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.request import Batch as AnyBatch
+from django_jobs.enqueue.signature import Signature
+from django_jobs.exceptions import BatchClosed, InvalidWorkflow
+from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.stores import get_store
+from django_jobs.workflows import engine
+from django_jobs.workflows.encoding import fields_of_batch
+from django_jobs.workflows.handle import WorkflowHandle
+
+
+class OpenBatch:
+    """A batch to which jobs can be added: `with batch:` around the calls that enqueue them.
+
+    `current_batch()` returns one inside the batch's own jobs."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self._tokens: list[Token[AnyBatch | None]] = []
+
+    def __repr__(self) -> str:
+        return f"<batch {self.id}>"
+
+    def __enter__(self) -> OpenBatch:
+        if membership.current.get() is not None:
+            raise InvalidWorkflow(f"{self!r} is opened inside another `with batch:`. A job belongs to one batch only.")
+        self._tokens.append(membership.current.set(self))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        membership.current.reset(self._tokens.pop())
+
+    def new_fields(self) -> Mapping[str, bytes | int]:
+        """Return {}: it must be in the store."""
+        return {}
+
+    def ran(self, handle: JobHandle) -> None:
+        """Ignore it: where jobs run at once, the batch that was opened first knows all of them."""
+
+    @property
+    def handle(self) -> WorkflowHandle:
+        """A handle to look at the batch, wait for it, cancel it, and retry its dead jobs."""
+        return WorkflowHandle(self.id)
+
+
+class Batch(OpenBatch):
+    """Jobs of any number, and callbacks for when they have ended.  Callbacks are signatures:
+
+    `on_success` starts when all jobs have succeeded, also after a dead one was retried; `on_complete` when all have
+    ended, in whatever way; `on_dead` at the first that is dead.  Each starts once; none after `cancel()`.
+
+    All jobs that are enqueued inside `with batch:` belong to it.  It is complete when that block has ended and none of
+    its jobs is left; until then its own jobs may add more with `current_batch()`.  If the block raises, or its process
+    dies, the batch stays open: enter it again to finish it, or cancel it.  `manage.py jobs doctor` names such batches.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        on_success: Signature | None = None,
+        on_complete: Signature | None = None,
+        on_dead: Signature | None = None,
+    ) -> None:
+        """Raises InvalidWorkflow for a callback that is not a signature, or names the result of a step."""
+        if not isinstance(name, str) or len(name) > 200:
+            raise InvalidWorkflow(f"Batch({name!r}): use a text of at most 200 characters as the name.")
+        super().__init__(f"b{new_job.new_id(new_job.now_ms())}")
+        self.name = name
+        self.callbacks: list[tuple[str, Signature]] = []
+        for what, signature in (("on_success", on_success), ("on_complete", on_complete), ("on_dead", on_dead)):
+            if signature is None:
+                continue
+            if not isinstance(signature, Signature):
+                raise InvalidWorkflow(f"Batch({name!r}): {what}={signature!r} is not a signature. Pass task.s(…).")
+            if signature.names_results:
+                raise InvalidWorkflow(f"Batch({name!r}): {what}={signature!r} names a result; a batch passes none on.")
+            self.callbacks.append((what, signature))
+        self._fields: Mapping[str, bytes | int] | None = None
+        #: EAGER: the jobs that have run.
+        self._ran: list[JobHandle] = []
+
+    def __repr__(self) -> str:
+        return f"<Batch {self.name!r} {self.id}>"
+
+    def __enter__(self) -> Batch:
+        self.new_fields()  # errors in callbacks come before the first job
+        super().__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        super().__exit__(kind, error, tb)
+        if kind is None:
+            self._close()
+
+    def new_fields(self) -> Mapping[str, bytes | int]:
+        """Return its fields in the store before its first job."""
+        if self._fields is None:
+            self._fields = fields_of_batch(self.id, self.name, self.callbacks)
+        return self._fields
+
+    def ran(self, handle: JobHandle) -> None:
+        """A job of it ran where it was enqueued (EAGER)."""
+        self._ran.append(handle)
+
+    def _close(self) -> None:
+        settings = get_settings()
+        if settings.eager:
+            self._call_back()
+        elif settings.on_commit and submit.in_transaction(settings.database):
+            commits.after_commit(self._close_now, f"the end of batch {self.name!r} ({self.id})", settings)
+        else:
+            self._close_now()
+
+    def _close_now(self) -> None:
+        store = get_store()
+        answer = store.join_batch(self.id, "", [], self.new_fields())  # it may have no job at all
+        if answer == "done":
+            return
+        if answer:
+            raise BatchClosed(f"{self!r} cannot be closed: it is {answer}.")
+        store.check_workflow_in(self.id, engine.CHECK_SOON)
+        engine.follow(store, self.id, [], "close")
+        if ACTIVE:
+            crashpoint("batch.closed")
+
+    def _call_back(self) -> None:
+        """EAGER: enqueue, and so run, the callbacks that are due."""
+        states = [handle.state for handle in self._ran]
+        due = {
+            "on_dead": State.DEAD in states,
+            "on_complete": True,
+            "on_success": all(state == State.SUCCEEDED for state in states),
+        }
+        for what, signature in self.callbacks:
+            if due[what]:
+                request = signature.new_request()
+                request.on_commit = False
+                submit.submit(request)
+
+    async def __aenter__(self) -> Batch:
+        await sync_to_async(self.new_fields)()
+        OpenBatch.__enter__(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        OpenBatch.__exit__(self, kind, error, tb)
+        if kind is None:
+            await sync_to_async(self._close)()
+
+
+def current_batch() -> OpenBatch:
+    """Return the batch to which the running job belongs, so that it can add jobs: `with current_batch():`.
+
+    Raises InvalidWorkflow outside of a batch's jobs."""
+    job: Any = current_job()
+    id = job.workflow if job is not None else None
+    if id is None or not id.startswith("b"):
+        raise InvalidWorkflow("current_batch(): this code does not run in a job of a batch.")
+    return OpenBatch(id)

@@ -1,0 +1,124 @@
+"""What the store gets of a new workflow or batch: its fields, and its first steps."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from django_jobs.conf import Settings, get_settings
+from django_jobs.core.placeholders import allowed
+from django_jobs.core.values import NewJob, State
+from django_jobs.enqueue import request as new_job
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.request import NewJobRequest, encode
+from django_jobs.enqueue.signature import Signature
+from django_jobs.enqueue.submit import through_middleware, warn_of_late
+from django_jobs.exceptions import InvalidWorkflow
+from django_jobs.workflows.packing import POLICIES, Start, chunks, pack
+
+
+class Planned(NamedTuple):
+    """One step of a workflow; steps are named by their numbers."""
+
+    signature: Signature
+    name: str
+    after: Sequence[int]
+    if_dead: str
+    #: the steps whose results it gets.
+    wants: Sequence[int]
+
+
+def fields_of(id: str, name: str, plan: Sequence[Planned]) -> tuple[dict[str, bytes | int], list[Start]]:
+    """Return the fields of a new workflow, and its first steps.  Raises the errors of their jobs."""
+    followers: list[list[int]] = [[] for _ in plan]
+    users: Counter[int] = Counter()
+    for number, step in enumerate(plan):
+        for before in step.after:
+            followers[before].append(number)
+        users.update(step.wants)
+    last = [number for number, after in enumerate(followers) if not after]
+    # `wait()` returns what the last step returned, if there is only one.
+    noted = {*users, *(last if len(last) == 1 else ())}
+    made = encoded(id, id, ((str(number), step.signature, number in noted) for number, step in enumerate(plan)))
+    rows = [
+        [step.name, request.name, start.queue, step.after, step.if_dead]
+        for step, (request, start) in zip(plan, made, strict=True)
+    ]
+    first = [start for step, (_, start) in zip(plan, made, strict=True) if not step.after]
+    fields: dict[str, bytes | int] = {"kind": b"workflow", **_common(name), "total": len(plan), "live": len(first)}
+    fields |= {f"o{i}": _text(some) for i, some in chunks(rows)}
+    packed = {f"f{i}": pack(some) for i, some in chunks(first)}
+    fields |= {"waiting": len(plan) - len(first), **packed, "firsts": len(packed), **_edges(followers)}
+    for number, (step, (_, start)) in enumerate(zip(plan, made, strict=True)):
+        if step.after:
+            fields[f"l:{number}"] = f"{len(step.after)}:0:{POLICIES[step.if_dead]}".encode()
+            fields[f"d:{number}"] = pack([start])
+        if step.wants:
+            fields[f"w:{number}"] = ",".join(map(str, step.wants)).encode()
+    if users:
+        fields["wanting"] = b"1"
+        fields |= {f"u:{number}": n for number, n in users.items()}
+    if len(last) == 1:
+        fields["last"] = last[0]
+    return fields, first
+
+
+def fields_of_batch(id: str, name: str, callbacks: Sequence[tuple[str, Signature]]) -> dict[str, bytes | int]:
+    """Return the fields of a new batch without jobs.  Raises the errors of its callbacks."""
+    made = encoded(id, None, ((callback, signature, False) for callback, signature in callbacks))
+    defined = {f"d:{start.step}": pack([start]) for _, start in made}
+    rows = [["", request.name, start.queue, [], "wait"] for request, start in made]
+    return {"kind": b"batch", **_common(name), "total": 0, "live": 0, "o0": _text(rows), **defined}
+
+
+def _common(name: str) -> dict[str, bytes | int]:
+    return {"name": name.encode(), "created": new_job.now_ms(), "state": b"running"}
+
+
+def encoded(
+    id: str, workflow: str | None, steps: Iterable[tuple[str, Signature, bool]]
+) -> list[tuple[NewJobRequest, Start]]:
+    """Return (request, what is enqueued) of steps: (step, its signature, whether its result is noted).  Every step goes
+    through the enqueue middleware."""
+    settings = get_settings()
+    made: list[tuple[NewJobRequest, Start]] = []
+
+    def make(request: NewJobRequest) -> JobHandle:
+        new = _encoded(request, settings)
+        made.append((request, Start(new.id.removeprefix(f"{id}."), request.queue, new)))
+        return JobHandle(new.id, request.name, request.queue, State.QUEUED)
+
+    middleware = settings.enqueue_middleware
+    one = through_middleware(middleware, make) if middleware else make
+    with allowed():
+        for step, signature, noted in steps:
+            request = signature.new_request()
+            request.workflow, request.step, request.noted_result = workflow, f"{id}.{step}", noted
+            one(request)
+            if not made or made[-1][1].step != step:
+                raise InvalidWorkflow(
+                    f"Enqueue middleware kept the step {signature!r} back: a workflow needs all steps."
+                )
+    return made
+
+
+def _encoded(request: NewJobRequest, settings: Settings) -> NewJob:
+    if request.definition.is_late:
+        warn_of_late(request.definition, settings)
+    request.sent = new = encode(request, settings, 0)
+    return new
+
+
+def _edges(followers: Sequence[Sequence[int]]) -> dict[str, bytes | int]:
+    """Return the fields that say which steps come after each: the most frequent list once, for all steps that have no
+    field of their own."""
+    texts = [",".join(map(str, each)) for each in followers]
+    common = max(Counter(filter(None, texts)).items(), key=lambda item: item[1], default=("", 0))[0]
+    own = {f"x:{number}": (text or "-").encode() for number, text in enumerate(texts) if text != common}
+    return {"x": common.encode(), **own}
+
+
+def _text(rows: Sequence[Any]) -> bytes:
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()

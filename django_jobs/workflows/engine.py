@@ -1,0 +1,288 @@
+"""What follows from the ends of jobs: reads their notes, tells their workflows, and enqueues what may start.
+
+Everything here may be done twice, by several processes, and again after a crash at any line: a note that was applied
+changes nothing, a step's id is derived from its workflow, and the store enqueues no id twice.  A note is dropped last.
+
+Normally the process that ended the jobs does it at once; maintenance does what was left (`advance`), and checks each
+workflow now and then, in case a note was lost with the data of its server (`check`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+from django_jobs.core import registry
+from django_jobs.core.values import FINISHED, Added, JobInfo, State
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.exceptions import CorruptRecord, StoreCorrupt, StoreMisconfigured
+from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.serialization.record import decode, name_of
+from django_jobs.signals import job_enqueued
+from django_jobs.stores.contract.batches import MAX_BATCH, in_batches
+from django_jobs.stores.contract.store import Store
+from django_jobs.stores.contract.workflows import (
+    DELETED,
+    ENDS_AT_ONCE,
+    LIVE,
+    NOTES_AT_ONCE,
+    End,
+    Followed,
+    Note,
+    Ready,
+)
+from django_jobs.workflows.packing import Start, unpack, with_results
+from django_jobs.workflows.reading import outline
+
+logger = logging.getLogger("django_jobs")
+
+#: ms after which a workflow is checked: after it was enqueued, closed or cancelled; later, while it goes on.
+CHECK_SOON, CHECK = 3_000, 60_000
+#: Jobs that one check looks up.
+_LOOKED_UP = 1000
+
+
+def step_of(workflow: str, job_id: str) -> str:
+    """Return what a workflow calls the step with this job: its number; a batch calls it by the job's id."""
+    return job_id.removeprefix(f"{workflow}.") if workflow.startswith("w") else job_id
+
+
+def job_id_of(workflow: str, step: str) -> str:
+    """Return the id of the job of a step, or of a callback of a batch."""
+    return f"{workflow}.{step}"
+
+
+# -- notes ----------------------------------------------------------------------
+
+
+def advance(store: Store, queue: str) -> int:
+    """Read the notes of a queue, and do all that follows from them.  Returns how many were read.
+
+    Raises StoreError; then the notes stay, and the next caller begins again."""
+    read = 0
+    while notes := store.notes(queue):
+        if ACTIVE:
+            crashpoint("workflow.note_read")
+        for workflow, ends in _by_workflow(notes).items():
+            for batch in in_batches(ends, lambda end: len(end.result or b""), ENDS_AT_ONCE):
+                try:
+                    follow(store, workflow, batch)
+                except (StoreCorrupt, StoreMisconfigured):
+                    # Its notes must not keep those of others from being read; doctor names it, its check tries again.
+                    logger.exception("Workflow %s cannot go on", workflow)
+        if ACTIVE:
+            crashpoint("workflow.followed")
+        store.drop_notes(queue, [note.key for note in notes])
+        if ACTIVE:
+            crashpoint("workflow.note_dropped")
+        read += len(notes)
+        if len(notes) < NOTES_AT_ONCE:
+            break
+    return read
+
+
+def _by_workflow(notes: Iterable[Note]) -> dict[str, list[End]]:
+    found: dict[str, list[End]] = {}
+    for note in notes:
+        ends = found.setdefault(note.workflow, [])
+        for id, result in note.jobs:
+            ends.append(End(step_of(note.workflow, id), note.number, note.state, result))
+    return found
+
+
+def follow(store: Store, workflow: str, ends: Sequence[End], verb: str = "") -> Followed:
+    """Apply ends to their workflow, and enqueue what may start."""
+    followed = store.end_steps(workflow, ends, verb)
+    if ACTIVE:
+        crashpoint("workflow.applied")
+    if followed.ready:
+        start(store, _starts(store, workflow, followed.ready))
+    return followed
+
+
+def _starts(store: Store, workflow: str, ready: Iterable[Ready]) -> Iterator[Start]:
+    for step, packed, results in ready:
+        what = packed
+        if what is None:
+            what, wants = store.workflow_fields(workflow, [f"d:{step}", f"w:{step}"])
+            numbers = [each for each in (wants or b"").decode().split(",") if each]
+            found = store.workflow_fields(workflow, [f"r:{number}" for number in numbers])
+            results = {number: result for number, result in zip(numbers, found, strict=True) if result is not None}
+        if what is not None:  # the step may have ended meanwhile
+            for each in unpack(what):
+                yield with_results(each, results)
+
+
+def start(store: Store, starts: Iterable[Start]) -> None:
+    """Enqueue these steps.  Those that were enqueued before stay as they are.  A full queue takes them, too: their
+    workflow was accepted."""
+    for some in in_batches(starts, lambda each: len(each.new.record), MAX_BATCH):
+        by_queue: dict[str, list[Start]] = {}
+        for each in some:
+            by_queue.setdefault(each.queue, []).append(each)
+        for queue, these in by_queue.items():
+            answers = store.enqueue(queue, [each.new for each in these])
+            if ACTIVE:
+                crashpoint("workflow.step_enqueued")
+            if job_enqueued.receivers:
+                _announce([each for each, answer in zip(these, answers, strict=True) if answer is Added.ADDED])
+
+
+def _announce(added: Sequence[Start]) -> None:
+    for _, queue, new in added:
+        name = name_of(new.record)
+        handle = JobHandle(new.id, name, queue)
+        job_enqueued.send_robust(
+            sender=registry.find(name), job_id=new.id, name=name, queue=queue, attempt=0, job=None, handle=handle
+        )
+
+
+def start_first(store: Store, workflow: str, starts: Iterable[Start]) -> None:
+    """Enqueue the first steps of a workflow that was just stored."""
+    start(store, starts)
+    if ACTIVE:
+        crashpoint("workflow.first_enqueued")
+    store.mark_started(workflow)
+
+
+# -- checks ----------------------------------------------------------------------
+
+
+def check(store: Store, workflow: str, kept: int) -> None:
+    """Do for one workflow what a crash has left undone, and find the ends of its jobs that were noted nowhere.
+
+    `kept`: ms for which it stays after its end."""
+    names = ("kind", "touched", "ended", "firsts", "started", "stopped")
+    kind, touched, ended, firsts, started, stopped = store.workflow_fields(workflow, names)
+    now = store.now()
+    if kind is None:
+        # It was never stored as a whole.  Its parts may still be on their way.
+        store.forget_workflow(workflow) if now - _born(workflow) > CHECK else store.check_workflow_in(workflow, CHECK)
+        return
+    if ended is not None:
+        left = int(ended) + kept - now
+        store.check_workflow_in(workflow, left) if left > 0 else store.forget_workflow(workflow)
+        return
+    if firsts is not None and started is None:
+        found = store.workflow_fields(workflow, [f"f{i}" for i in range(int(firsts))])
+        start_first(store, workflow, (each for value in found if value for each in unpack(value)))
+    if stopped is None:
+        start(store, _starts(store, workflow, _begun(store, workflow, kind == b"batch")))
+    else:
+        stop_jobs(store, workflow)
+    if now - int(touched or 0) >= CHECK:
+        _find_ends(store, workflow)
+    store.check_workflow_in(workflow, CHECK)
+
+
+def _born(workflow: str) -> int:
+    """Return when the id was made (ms): its first digits say it."""
+    try:
+        return int(workflow[1:13], 16)
+    except ValueError:
+        return 0
+
+
+def _begun(store: Store, workflow: str, is_batch: bool) -> list[Ready]:
+    """Return the steps that were started and have not ended: whether their jobs exist is not known."""
+    if is_batch:
+        begun = [name for name, _ in store.workflow_scan(workflow, "b:")]
+    else:
+        left = [step for step, _ in store.workflow_scan(workflow, "d:")]
+        waits = store.workflow_fields(workflow, [f"l:{step}" for step in left])
+        begun = [step for step, wait in zip(left, waits, strict=True) if wait is None]
+    return [Ready(step, None, {}) for step in dict.fromkeys(begun)]
+
+
+def live_jobs(store: Store, workflow: str) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Yield (queue, its jobs) of the steps that were started and have not ended: (step, job id, number of the step's
+    last note) of each."""
+    kind, total = store.workflow_fields(workflow, ("kind", "total"))
+    by_queue: dict[str, list[tuple[str, str, str]]] = {}
+    if kind == b"batch":
+        for id, said in store.workflow_scan(workflow, "s:"):
+            number, state, queue = said.decode().split(":", 2)
+            if state == LIVE:
+                by_queue.setdefault(queue, []).append((id, id, number))
+    else:
+        rows = outline(store, workflow)
+        steps = [str(i) for i in range(int(total or 0))]
+        stands = store.workflow_fields(workflow, [f"s:{step}" for step in steps])
+        waits = store.workflow_fields(workflow, [f"l:{step}" for step in steps])
+        for row, step, stand, wait in zip(rows, steps, stands, waits, strict=True):
+            number, state = (stand or b"0:live").decode().split(":", 1)
+            if wait is None and state == LIVE:
+                by_queue.setdefault(row.queue, []).append((step, job_id_of(workflow, step), number))
+    for queue, jobs in by_queue.items():
+        for first in range(0, len(jobs), _LOOKED_UP):
+            yield queue, jobs[first : first + _LOOKED_UP]
+
+
+def _find_ends(store: Store, workflow: str) -> None:
+    """Look up the jobs that have not ended as far as the workflow knows, and apply the ends that it was not told of."""
+    for queue, jobs in live_jobs(store, workflow):
+        found = {info.id: info for info in store.get_many(queue, [id for _, id, _ in jobs])}
+        gone = store.void(queue, [id for _, id, _ in jobs if id not in found])
+        ends = []
+        for step, id, number in jobs:
+            info = found.get(id)
+            if info is not None and info.state in FINISHED:
+                ends.append(End(step, f"={number}", info.state, _result(store, info)))
+            elif info is None and id in gone:
+                state = gone[id] or (State.SUCCEEDED if store.has_returned_none(queue, id) else DELETED)
+                ends.append(End(step, f"={number}", state))
+        if ends:
+            follow(store, workflow, ends)
+
+
+def _result(store: Store, info: JobInfo) -> bytes | None:
+    if info.state is not State.SUCCEEDED or not _is_noted(info):
+        return None
+    whole = store.get(info.queue, info.id)
+    return (whole and whole.result) or b""
+
+
+def _is_noted(info: JobInfo) -> bool:
+    try:
+        return decode(info.id, info.queue, info.record).controls.noted_result
+    except CorruptRecord:
+        return False
+
+
+# -- what people ask for ------------------------------------------------------------
+
+
+def stop(store: Store, workflow: str) -> None:
+    """Cancel what waits, and ask what runs to stop."""
+    store.check_workflow_in(workflow, CHECK_SOON)
+    follow(store, workflow, [], "stop")
+    if ACTIVE:
+        crashpoint("workflow.stopped")
+    stop_jobs(store, workflow)
+
+
+def stop_jobs(store: Store, workflow: str) -> None:
+    """Cancel the jobs of a workflow that was stopped."""
+    for queue, jobs in live_jobs(store, workflow):
+        for first in range(0, len(jobs), 100):
+            store.cancel(queue, [id for _, id, _ in jobs[first : first + 100]])
+        advance(store, queue)
+
+
+def retry(store: Store, workflow: str) -> int:
+    """Queue again the jobs of steps that are dead, expired or cancelled, so that the workflow goes on.  Returns how
+    many moved.  A job that is delivered at most once and may have started stays."""
+    (kind,) = store.workflow_fields(workflow, ("kind",))
+    rows = None if kind == b"batch" else outline(store, workflow)
+    by_queue: dict[str, list[str]] = {}
+    for step, stand in store.workflow_scan(workflow, "s:"):
+        number, state, *queue = stand.decode().split(":", 2)
+        if state in (State.DEAD, State.EXPIRED, State.CANCELLED) and (queue or number != "0"):
+            where = queue[0] if rows is None else rows[int(step)].queue
+            by_queue.setdefault(where, []).append(step if rows is None else job_id_of(workflow, step))
+    moved = 0
+    for queue_name, ids in by_queue.items():
+        for first in range(0, len(ids), 100):
+            moved += len(store.revive(queue_name, ids[first : first + 100], start_again=False))
+        advance(store, queue_name)
+    return moved

@@ -1,0 +1,170 @@
+"""Workflows and batches as values, for handles and pages: reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django_jobs.stores.contract.store import Store
+from django_jobs.stores.contract.workflows import LIVE
+from django_jobs.workflows.packing import CHUNK
+
+#: What a step or a batch's job may be: "waiting" for steps before it; "live": its job waits or runs in its queue; then
+#: as it ended.
+STEP_STATES = ("waiting", LIVE, "succeeded", "dead", "cancelled", "expired", "deleted")
+#: Those in which a step stops the steps after it.
+STOPPING = ("dead", "cancelled", "expired", "deleted")
+_CALLBACKS = ("on_success", "on_complete", "on_dead")
+
+
+class WorkflowInfo(NamedTuple):
+    """One workflow or batch.  Times are ms by the store's clock."""
+
+    id: str
+    #: "workflow" | "batch"
+    kind: str
+    name: str
+    #: "running" | "succeeded" | "stopped" (a step is dead, cancelled, expired or deleted, and nothing more can
+    #: happen by itself) | "cancelled"
+    state: str
+    created_at: int
+    #: when something changed last.
+    touched_at: int
+    #: None while anything of it may still happen by itself.
+    ended_at: int | None
+    #: steps; of a batch: jobs so far.
+    total: int
+    #: how many steps are in each of STEP_STATES.
+    counts: dict[str, int]
+    #: of a batch: it gets no more jobs.
+    closed: bool = True
+    #: of a batch: its callbacks, and whether each was started.
+    callbacks: dict[str, bool] = {}
+
+    @property
+    def ended(self) -> int:
+        """How many steps have ended, in whatever way."""
+        return self.total - self.counts["waiting"] - self.counts[LIVE]
+
+    @property
+    def progress(self) -> float:
+        """The part of the steps that have ended: 0…1."""
+        return self.ended / self.total if self.total else 1.0
+
+    @property
+    def stopped_by(self) -> dict[str, int]:
+        """The states in STOPPING that steps are in, and how many are."""
+        return {state: self.counts[state] for state in STOPPING if self.counts[state]}
+
+
+class Row(NamedTuple):
+    """What is known of a step before it runs."""
+
+    #: "" = it has none.
+    name: str
+    #: the job's name on the wire.
+    job: str
+    queue: str
+    #: the numbers of the steps before it.
+    after: Sequence[int]
+    #: "wait" | "cancel" | "run"
+    if_dead: str
+
+
+class StepInfo(NamedTuple):
+    """One step of a workflow, or one job of a batch."""
+
+    #: in a batch: 0.
+    number: int
+    name: str
+    #: the job's name on the wire; "" in a batch.
+    job: str
+    queue: str
+    #: the job's id.  There is no job before the step starts, nor after it has left the history.
+    job_id: str
+    #: one of STEP_STATES.
+    state: str
+    after: Sequence[int] = ()
+    if_dead: str = "wait"
+
+
+#: The fields of `_info`, in its order.
+_FIELDS = (
+    *("kind", "name", "created", "touched", "state", "ended", "total", "closed", *STEP_STATES),
+    *(f"{letter}:{name}" for name in _CALLBACKS for letter in "db"),
+)
+
+
+def read(store: Store, id: str) -> WorkflowInfo | None:
+    """Return one workflow or batch, or None."""
+    return _info(id, store.workflow_fields(id, _FIELDS))
+
+
+def _info(id: str, found: Sequence[bytes | None]) -> WorkflowInfo | None:
+    kind, name, created, touched, state, ended, total, closed, *rest = found
+    if kind is None:
+        return None
+    numbers = [int(number or 0) for number in rest[: len(STEP_STATES)]]
+    marks = rest[len(STEP_STATES) :]
+    defined = {name: (marks[2 * i], marks[2 * i + 1]) for i, name in enumerate(_CALLBACKS)}
+    return WorkflowInfo(
+        id,
+        kind.decode(),
+        (name or b"").decode(errors="replace"),
+        (state or b"running").decode(),
+        int(created or 0),
+        int(touched or 0),
+        None if ended is None else int(ended),
+        int(total or 0),
+        dict(zip(STEP_STATES, numbers, strict=True)),
+        kind != b"batch" or closed is not None,
+        {name: mark is not None for name, (what, mark) in defined.items() if what is not None},
+    )
+
+
+def outline(store: Store, id: str, offset: int = 0, limit: int | None = None) -> list[Row]:
+    """Return what the steps of a workflow are, in the order of their numbers."""
+    (total,) = store.workflow_fields(id, ("total",))
+    end = int(total or 0) if limit is None else min(int(total or 0), offset + limit)
+    first = offset // CHUNK
+    chunks = store.workflow_fields(id, [f"o{i}" for i in range(first, -(-end // CHUNK))])
+    rows = [Row(*row) for chunk in chunks for row in json.loads(chunk or b"[]")]
+    return rows[offset - first * CHUNK : max(end - first * CHUNK, 0)]
+
+
+def steps(store: Store, id: str, offset: int = 0, limit: int | None = None) -> list[StepInfo]:
+    """Return the steps of a workflow, in the order of their numbers.  Four reads for a thousand steps."""
+    rows = outline(store, id, offset, limit)
+    numbers = [str(offset + i) for i in range(len(rows))]
+    stands = store.workflow_fields(id, [f"s:{number}" for number in numbers])
+    waits = store.workflow_fields(id, [f"l:{number}" for number in numbers])
+    (stopped,) = store.workflow_fields(id, ("stopped",))
+    found = []
+    for row, number, stand, wait in zip(rows, numbers, stands, waits, strict=True):
+        if stand is not None:
+            state = stand.decode().split(":")[1]
+        else:
+            state = LIVE if wait is None else "waiting" if stopped is None else "cancelled"
+        found.append(
+            StepInfo(int(number), row.name, row.job, row.queue, f"{id}.{number}", state, row.after, row.if_dead)
+        )
+    return found
+
+
+def jobs_of_batch(store: Store, id: str, state: str | None = None, limit: int = 100, after: str = "") -> list[StepInfo]:
+    """Return jobs of a batch in one state (None = any), in the order of their ids, beginning after the id `after`.  It
+    reads all jobs of the batch."""
+    found = []
+    for job_id, stand in store.workflow_scan(id, "s:"):
+        _, is_in, queue = stand.decode().split(":", 2)
+        if is_in != "none" and state in (None, is_in) and job_id > after:
+            found.append(StepInfo(0, "", "", queue, job_id, is_in))
+    return sorted(set(found), key=lambda step: step.job_id)[:limit]
+
+
+def page(store: Store, offset: int = 0, limit: int = 50) -> list[WorkflowInfo]:
+    """Return workflows and batches, newest first.  Two round trips."""
+    ids = store.workflow_ids(offset, limit)
+    found = store.fields_of_many(ids, _FIELDS)
+    return [info for id, fields in zip(ids, found, strict=True) if (info := _info(id, fields)) is not None]

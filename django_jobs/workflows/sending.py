@@ -1,0 +1,68 @@
+"""A new workflow goes to the store: whole or not at all, now or when the transaction commits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from django.utils.module_loading import import_string
+
+from django_jobs.conf import get_settings
+from django_jobs.enqueue import commits, membership, submit
+from django_jobs.enqueue import request as new_job
+from django_jobs.exceptions import InvalidArguments, InvalidWorkflow, QueueFull
+from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.stores import get_store
+from django_jobs.workflows import engine
+from django_jobs.workflows.encoding import Planned, fields_of
+from django_jobs.workflows.handle import WorkflowHandle
+from django_jobs.workflows.packing import Start
+
+
+def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> WorkflowHandle:
+    """Enqueue a workflow now, or when the transaction commits.  Raises the errors of Workflow.enqueue."""
+    settings = get_settings()
+    if (batch := membership.current.get()) is not None:
+        raise InvalidWorkflow(
+            f"Workflow {name!r} is enqueued inside `with batch:` of batch {batch.id}, and a batch consists of jobs. "
+            "Enqueue the workflow outside."
+        )
+    if on_commit is not None and not isinstance(on_commit, bool):
+        raise InvalidArguments(f"on_commit={on_commit!r}: use True, False, or None for the setting ON_COMMIT.")
+    id = f"w{new_job.new_id(new_job.now_ms())}"
+    fields, starts = fields_of(id, name, plan)
+    if settings.eager:
+        # Execution is a layer above; only eager mode calls upwards, and only here.
+        store = import_string("django_jobs.execution.eager.run_workflow")(id, fields, starts)
+        return WorkflowHandle(id, name, store=store)
+    handle = WorkflowHandle(id, name)
+    waits = settings.on_commit if on_commit is None else on_commit
+    if waits and submit.in_transaction(settings.database):
+        handle.deferred()
+        commits.after_commit(lambda: _send_now(handle, fields, starts), f"workflow {name!r} ({id})", settings)
+    else:
+        _send_now(handle, fields, starts)
+    return handle
+
+
+def _send_now(handle: WorkflowHandle, fields: Mapping[str, bytes | int], starts: Sequence[Start]) -> None:
+    if handle.is_dropped:
+        return
+    _check_room(starts)
+    store = get_store()
+    store.add_workflow(handle.id, fields, check_in=engine.CHECK_SOON)
+    if ACTIVE:
+        crashpoint("workflow.added")
+    handle.sent()
+    engine.start_first(store, handle.id, starts)
+
+
+def _check_room(starts: Sequence[Start]) -> None:
+    """Raise QueueFull if a queue has no room for the first steps.  Later steps are never refused."""
+    settings = get_settings()
+    for name, number in Counter(start.queue for start in starts).items():
+        most = settings.queues[name].max_length if name in settings.queues else 0
+        if most:
+            counts = get_store().stats([name])[0].counts
+            if counts["queued"] + counts["blocked"] + number > most:
+                raise QueueFull(name, most)

@@ -1,0 +1,117 @@
+"""Chains, groups and graphs, to their end."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_jobs import PREVIOUS, JobFailed, Workflow, chain, group
+from tests.contract.workflows.steps import CANCELLED, DEAD, ENDS, RAN, act, nothing, run, store
+
+__all__ = ["store"]
+
+
+def states(handle):
+    return [step.state for step in handle.steps]
+
+
+def test_a_chain_runs_in_order_and_passes_results_on(store):
+    handle = chain(act.s("a"), act.s("b", PREVIOUS), act.s("c", PREVIOUS)).enqueue()
+    assert handle.state == "running"
+    assert states(handle) == ["live", "waiting", "waiting"]
+    assert run(store) == ["a", "b", "c"]
+    assert RAN[2] == ("c", ["b", ["a"]])
+    assert (handle.state, states(handle)) == ("succeeded", ["succeeded"] * 3)
+    assert handle.wait(0) == ["c", ["b", ["a"]]]
+
+
+def test_a_group_runs_side_by_side_and_then_goes_on_once(store):
+    handle = group(*[act.s(f"{n}") for n in range(30)]).then(act.s("then", PREVIOUS)).enqueue()
+    assert handle.counts["live"] == 30
+    ran = run(store)
+    assert sorted(ran[:30]) == sorted(f"{n}" for n in range(30))
+    assert ran[30:] == ["then"]
+    assert RAN[30][1] == [[f"{n}"] for n in range(30)]
+    assert handle.state == "succeeded"
+
+
+def test_a_graph_with_results_of_several_steps(store):
+    flow = Workflow("catalogue")
+    source = flow.add(act.s("source"), name="source")
+    parts = [flow.add(act.s(f"part {n}", source.result, n), after=[source]) for n in range(3)]
+    flow.add(act.s("end", [part.result for part in parts]))
+    handle = flow.enqueue()
+    assert run(store)[0] == "source"
+    assert RAN[-1] == ("end", [[f"part {n}", ["source"], n] for n in range(3)])
+    assert handle.state == "succeeded"
+    assert [step.name for step in handle.steps] == ["source", "", "", "", ""]
+
+
+def test_a_chain_of_groups(store):
+    handle = chain(
+        act.s("a"), group(act.s("b", PREVIOUS), chain(act.s("c"), act.s("d", PREVIOUS))), act.s("e", PREVIOUS)
+    )
+    handle.enqueue()
+    ran = run(store)
+    assert sorted(ran) == list("abcde")
+    assert (ran[0], ran[-1]) == ("a", "e")
+    assert RAN[-1] == ("e", [["b", ["a"]], ["d", ["c"]]])
+
+
+def test_none_is_passed_on(store):
+    chain(nothing.s(), act.s("b", PREVIOUS)).enqueue()
+    run(store)
+    assert RAN[-1] == ("b", None)
+
+
+@pytest.mark.parametrize("end", [DEAD, CANCELLED])
+def test_a_dead_step_stops_what_depends_on_it_and_nothing_else(store, end):
+    flow = Workflow()
+    first, other = flow.add(act.s("first")), flow.add(act.s("other"))
+    second = flow.add(act.s("second"), after=first)
+    flow.add(act.s("third"), after=[second, other])
+    flow.add(act.s("beside"), after=other)
+    ENDS["first"] = end
+    handle = flow.enqueue()
+    assert sorted(run(store)) == ["beside", "first", "other"]
+    assert handle.state == "stopped"
+    assert handle.info.ended_at is not None
+    with pytest.raises(JobFailed, match="stopped"):
+        handle.wait(0)
+    ENDS.clear()
+    assert handle.retry() == 1
+    assert handle.state == "running"
+    assert run(store) == ["first", "second", "third"]
+    assert handle.state == "succeeded"
+
+
+def test_if_dead_cancel_and_run(store):
+    flow = Workflow()
+    first = flow.add(act.s("first"))
+    off = flow.add(act.s("off", first.result), if_dead="cancel")
+    flow.add(act.s("after off"), after=off, if_dead="cancel")
+    flow.add(act.s("on", first.result), if_dead="run")
+    ENDS["first"] = DEAD
+    handle = flow.enqueue()
+    assert run(store) == ["first", "on"]
+    assert RAN[-1] == ("on", None)
+    assert (handle.state, states(handle)) == ("stopped", ["dead", "cancelled", "cancelled", "succeeded"])
+    ENDS.clear()
+    assert handle.retry() == 1
+    assert run(store) == ["first", "off", "after off"]
+    assert (handle.state, states(handle)) == ("succeeded", ["succeeded"] * 4)
+
+
+def test_cancelling_lets_nothing_start(store):
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    handle.cancel()
+    assert run(store) == []
+    assert (handle.state, states(handle)) == ("cancelled", ["cancelled", "cancelled"])
+    assert handle.info.ended_at is not None
+
+
+def test_a_step_that_was_deleted_stops_the_workflow(store):
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    store.delete("default", [handle.steps[0].job_id])
+    assert run(store) == []
+    assert (handle.state, states(handle)) == ("stopped", ["deleted", "waiting"])
+    assert handle.info.stopped_by == {"deleted": 1}
