@@ -61,7 +61,7 @@ class Walk:
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
             *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.look, self.watch),
-            *(self.flow, self.batch, self.follow, self.follow, self.check, self.on_flow),
+            *(self.flow, self.batch, self.follow, self.follow, self.check, self.on_flow, self.archive),
         )
 
     def step(self) -> None:
@@ -180,6 +180,12 @@ class Walk:
         """And what a second worker does with a key that it saw broken: by now it is sound."""
         self.store._set_aside([self.store.keys.of(QUEUE)["wake"]])
         return self.store.reconcile(QUEUE)
+
+    def archive(self) -> object:
+        """What the archiver does, if it is its turn."""
+        for queue in self.store.archive_turns([QUEUE], self.rng.choice(("one", "other")), LEASE):
+            self.store.archive_done(queue, [key for key, _ in self.store.archive_batch(queue, 5)])
+        return None
 
     def wait(self) -> object:
         self.clock.now += self.rng.choice((1, 50, 400, 1_500))
