@@ -73,7 +73,7 @@ def test_jobs_of_a_dead_worker_are_recovered_though_the_database_never_answers(
     assert site.info(id).crashes == 1
 
 
-def test_a_clerk_that_dies_is_replaced_and_costs_no_job_anything(site: WorkerSite, pace: Pace) -> None:
+def test_a_maintenance_process_that_dies_is_replaced_and_costs_no_job_anything(site: WorkerSite, pace: Pace) -> None:
     pool = site.pool()
     id = site.put("work", 3_000)
     site.ledger.wait("start", 1, seconds=5)
@@ -100,11 +100,11 @@ def test_a_duty_that_does_not_come_back_is_given_up_with_its_process(monkeypatch
 
     ours, theirs = pair()
     config: Any = WorkerConfig(queues=())
-    office = MaintenanceProcess(SqliteStore(":memory:"), config, [Endless()], theirs)
-    task_thread, now = office.task_threads[0], monotonic()
+    maintenance = MaintenanceProcess(SqliteStore(":memory:"), config, [Endless()], theirs)
+    task_thread, now = maintenance.task_threads[0], monotonic()
     for since, expected in ((None, []), (now - process.STUCK + 1, []), (now - process.STUCK - 1, [process.GIVEN_UP])):
         task_thread.since = since
-        office._look_at_task_threads(now)
+        maintenance._look_at_task_threads(now)
         assert given_up == expected
     for end in (ours, theirs):
         end.close()

@@ -89,7 +89,7 @@ def test_a_receiver_that_hangs_costs_no_claim_and_no_time_limit(site: WorkerSite
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["dead", "stuck with the one before"])
-def test_what_a_clerk_had_not_begun_to_tell_when_it_died_is_told_by_the_next_and_nothing_twice(
+def test_signals_that_a_maintenance_process_had_not_begun_are_sent_by_the_next_and_none_twice(
     site: WorkerSite, tmp_path: Path, hangs: bool
 ) -> None:
     flag = tmp_path / "flag"

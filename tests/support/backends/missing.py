@@ -20,7 +20,7 @@ def missing(reason: str) -> NoReturn:
 
 
 def only_in_ci() -> None:
-    """Go on only in continuous integration: these are tests that already ran, once more in other surroundings."""
+    """Skip outside of continuous integration: these tests have run before, and run once more with other settings."""
     if not CI:
         pytest.skip("Tests that run again elsewhere: in continuous integration (CI=true).")
 

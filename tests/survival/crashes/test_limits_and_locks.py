@@ -27,17 +27,17 @@ def test_never_more_than_the_limit_run_and_none_is_stuck(site: Site, name: str, 
     producer = site.producer()
     for n in range(JOBS // 200):
         producer.ask(name, [f"{name}-{n}-{i}" for i in range(200)], 2)
-    storm = Chaos(site, seed=limit, width=2, processes=2, threads=2)
-    while storm.total < KILLS:
-        target = JOBS * 8 // 10 * (storm.total + 1) // KILLS
+    chaos = Chaos(site, seed=limit, width=2, processes=2, threads=2)
+    while chaos.total < KILLS:
+        target = JOBS * 8 // 10 * (chaos.total + 1) // KILLS
         wait_until(lambda t=target: site.ledger.count("end") >= t, f"{target} ended", seconds=120, every=0.05)
-        storm.strike()
+        chaos.strike()
     assert not any(producer.answer(seconds=300)["errors"] for _ in range(JOBS // 200))
     site.wait_drained(seconds=dose(90, ci=900, long=900))
-    storm.end()
+    chaos.end()
     verdict = site.verdict()
     assert len(verdict.ended) == JOBS
-    assert verdict.duplicates <= storm.in_flight
+    assert verdict.duplicates <= chaos.in_flight
     assert most_at_once(site.ledger.read(), site.deaths) <= limit
     client, names = site.store.transport.client, site.store.keys.of("default")
     assert client.zcard(names["slots"]) == 0, "every slot is free at the end"

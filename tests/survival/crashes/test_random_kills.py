@@ -37,30 +37,30 @@ def test_whatever_is_killed_nothing_is_lost_and_only_the_killed_repeat(site: Sit
         producer.ask("once", [f"once-{n}-{i}" for i in range(100)], 8)
         producer.ask("single", [f"single-{n}-{i}" for i in range(10)], 2)
         producer.ask("five", [f"five-{n}-{i}" for i in range(10)], 20)
-    storm = Chaos(site, seed=11)
+    chaos = Chaos(site, seed=11)
     ended = restarts = 0
-    while storm.total < KILLS:
-        # A kill every so many ended jobs: the storm lasts as long as the work.
+    while chaos.total < KILLS:
+        # The kills are spread over the work: one each time that a share of the jobs has ended.
         ended = max(ended, site.ledger.count("end"))
-        target = min(JOBS * 9 // 10, (storm.total + 1) * JOBS * 9 // 10 // KILLS)
+        target = min(JOBS * 9 // 10, (chaos.total + 1) * JOBS * 9 // 10 // KILLS)
         wait_until(lambda t=target: site.ledger.count("end") >= t, f"{target} jobs have ended", seconds=60, every=0.05)
-        if storm.strike() and storm.total % 10 == 0:
+        if chaos.strike() and chaos.total % 10 == 0:
             assert fsck(site.store, "default") == [], "sound at any moment"
-        if storm.total // (KILLS // SERVER_KILLS) > restarts:
+        if chaos.total // (KILLS // SERVER_KILLS) > restarts:
             restarts += 1
             server.kill()
             server.start()
     answers = [producer.answer(seconds=900) for _ in range(JOBS // 1000 * 4)]
     assert {name for answer in answers for name, _ in answer["errors"].values()} <= {"StoreUnavailable"}
     site.wait_drained(seconds=dose(90, long=600))
-    storm.end()
+    chaos.end()
     verdict = site.verdict()
     events = site.ledger.read()
-    print(f"\n{JOBS} jobs, kills {storm.kills} and {restarts} of redis-server, {monotonic() - began:.0f} s: {verdict}")
-    print(f"begun and not settled at the kills: {storm.in_flight}")
+    print(f"\n{JOBS} jobs, kills {chaos.kills} and {restarts} of redis-server, {monotonic() - began:.0f} s: {verdict}")
+    print(f"begun and not settled at the kills: {chaos.in_flight}")
     print(f"states at the end: {site.counts()}")
     assert not repeated_for_no_reason(events, site.deaths)
-    assert verdict.duplicates <= storm.in_flight
+    assert verdict.duplicates <= chaos.in_flight
     assert max(verdict.starts[id] for id in verdict.starts if id.startswith("once")) == 1
     assert most_at_once(named(events, "single"), site.deaths) == 1
     assert most_at_once(named(events, "five"), site.deaths) <= 5

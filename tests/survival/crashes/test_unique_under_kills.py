@@ -36,7 +36,7 @@ def enough(generations: Counter[str]) -> bool:
 def test_of_equal_jobs_one_is_there_at_a_time_whoever_sends_and_whatever_dies(site: Site) -> None:
     producers = [site.producer() for _ in range(PRODUCERS)]
     producers[0].send("work", 20, prefix="warm")
-    storm = Chaos(site, seed=37, width=2, threads=3)
+    chaos = Chaos(site, seed=37, width=2, threads=3)
     site.ledger.wait("end", 20)
     generations: Counter[str] = Counter()
     # How far workers get between two turns is the machine's affair: turns go on until every key has had its share.
@@ -45,7 +45,7 @@ def test_of_equal_jobs_one_is_there_at_a_time_whoever_sends_and_whatever_dies(si
             for who, producer in enumerate(producers):
                 producer.ask("unique_by", [f"{key}-{who}-{turn}-{n}" for n in range(AT_ONCE)], key, 4, turn % 5 == 0)
         if turn % ROUNDS == 0 and turn < KILLS * ROUNDS:
-            storm.strike()
+            chaos.strike()
         answers = [producer.answer() for producer in producers for _ in KEYS]
         assert not any(answer["errors"] for answer in answers)
         generations.update(key_of(id) for answer in answers for id in answer["acked"])
@@ -55,7 +55,7 @@ def test_of_equal_jobs_one_is_there_at_a_time_whoever_sends_and_whatever_dies(si
         producers[0].ask("unique_by", [id], key, 1, False)
         assert producers[0].answer()["acked"] == [id], "the key is free again"
     site.wait_drained()
-    storm.end()
+    chaos.end()
     site.verdict()
     lives: dict[str, list[Event]] = defaultdict(list)
     for event in site.ledger.read():

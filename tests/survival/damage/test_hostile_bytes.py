@@ -100,7 +100,7 @@ def test_records_nobody_can_read_go_to_dead_with_their_bytes(site: Site) -> None
 @pytest.mark.survival
 @pytest.mark.accepts("K02", "R04")
 @pytest.mark.timeout(dose(600, ci=1800, long=3600))
-def test_workers_outlive_a_vandal_in_their_store(site: Site, server: RedisServer) -> None:
+def test_workers_outlive_random_damage_to_their_store(site: Site, server: RedisServer) -> None:
     producer = site.producer()
     pool = site.pool()
     producer.send("work", 5, prefix="warm")

@@ -118,7 +118,7 @@ def test_a_thread_is_not_done_before_its_results_are_settled_whoever_took_them(r
 
 
 class OneChild:
-    """A family of one."""
+    """A parent with one child."""
 
     def __init__(self, child: ChildHandle) -> None:
         self.child = child

@@ -80,7 +80,7 @@ class Fleet:
 
 
 class OneChild:
-    """A family of one, which shows what it claims from."""
+    """A parent with one child, which shows the queues that it claims from."""
 
     def __init__(self, queues: Sequence[str]) -> None:
         self.shared, self.closed = SharedMemory(queues, 1), frozenset[str]()

@@ -92,7 +92,7 @@ def test_no_claim_waits_longer_than_promised() -> None:
     assert 2 * INTERVAL <= 0.1
 
 
-def test_the_steward_sleeps_when_nothing_runs_and_flushes_check_ins_when_something_does() -> None:
+def test_the_batch_monitor_sleeps_when_nothing_runs_and_flushes_check_ins_when_something_does() -> None:
     idle, running = FakeRunner(running=9, busy=False), FakeRunner(running=9)
 
     assert look(idle)[0] is False
@@ -178,7 +178,7 @@ def test_every_chore_is_done_in_every_queue_one_call_at_a_time() -> None:
     assert len(store.asked) == 6, "nothing is due again yet"
 
 
-def test_a_failing_ticker_does_not_end_the_chores(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_task_does_not_end_the_maintenance(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def tick(self) -> float:
             raise RuntimeError("the archive is down")

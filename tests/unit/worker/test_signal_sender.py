@@ -1,4 +1,4 @@
-"""What waits to be told: in order, bounded, and never given twice once a maintenance process has begun with it."""
+"""Waiting signals: in order, bounded, and not given again once a maintenance process has begun to send them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_jobs.worker.signal_sender import SignalOutbox
 
 
 class Line:
-    """A channel with room for so many messages."""
+    """A channel with room for a number of messages."""
 
     def __init__(self, room: int = 100) -> None:
         self.room, self.ids = room, []  # type: ignore[var-annotated]
@@ -37,7 +37,7 @@ def signal_outbox(*ids: str) -> SignalOutbox:
     return made
 
 
-def test_notices_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal_sender, "AT_ONCE", 2)
     waiting, line = signal_outbox("a", "b", "c"), Line()
     waiting.give(line)  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def test_notices_are_given_once_and_in_order_as_far_as_there_is_room(monkeypatch
     assert narrow.ids == ["a", "b"]
 
 
-def test_what_a_dead_clerk_had_not_begun_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_that_a_dead_maintenance_process_had_not_begun_go_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, next_maintenance = signal_outbox("a", "b", "c"), Line()
     waiting.give(Line())  # type: ignore[arg-type]
     waiting.begun()
@@ -82,7 +82,7 @@ def test_no_more_is_kept_than_memory_is_meant_for_and_the_log_says_so(
 
 
 @pytest.mark.parametrize("error", ["its worker was lost", TimeoutError("ran longer than 3 s")])
-def test_a_notice_comes_out_of_its_words_as_it_went_in(error: Any) -> None:
+def test_a_signal_is_the_same_after_its_way_through_json(error: Any) -> None:
     sent = signal_event("a", error=error, outcome="timeout")
     got = from_words(json.loads(json.dumps(to_words(sent))))
     assert got._replace(more={}) == sent._replace(more={})

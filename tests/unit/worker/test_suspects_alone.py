@@ -68,7 +68,7 @@ class Worker:
         self.say("tries", Waits(KEY))
         self.step()
 
-    def pong(self, name: str, *, idle: bool) -> None:
+    def answer(self, name: str, *, idle: bool) -> None:
         self.say(name, ChildStatus(self.processes.serial, idle=idle))
 
 
@@ -84,19 +84,19 @@ def worker() -> Iterator[Worker]:
 
 def test_it_begins_when_every_other_child_runs_nothing(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker.processes, "spawn", lambda lane: pytest.fail("a process is started meanwhile"))
-    worker.pong("shared", idle=True)
-    worker.pong("other", idle=True)
+    worker.answer("shared", idle=True)
+    worker.answer("other", idle=True)
     worker.wait()
     assert [worker.told(name) for name in ("shared", "other", "tries")] == [["Close"], ["Close"], []]
     worker.step()
     assert worker.told("tries") == [], "they said so before they were closed"
-    worker.pong("shared", idle=True)
-    worker.pong("other", idle=False)
+    worker.answer("shared", idle=True)
+    worker.answer("other", idle=False)
     worker.step(1)
     worker.pool.fill_up(worker.now)
     assert worker.told("tries") == []
-    worker.pong("shared", idle=True)
-    worker.pong("other", idle=True)
+    worker.answer("shared", idle=True)
+    worker.answer("other", idle=True)
     worker.step(1)
     assert worker.told("tries") == ["begin"]
     worker.step(10 * LONGEST)
