@@ -174,9 +174,6 @@ class Walk:
         return self.store.promote(QUEUE)
 
     def prune(self) -> object:
-        """And the archiver takes a few jobs, if it is its turn."""
-        for queue in self.store.archive_turns([QUEUE], self.rng.choice(WORKERS), LEASE):
-            self.store.archive_done(queue, [key for key, _ in self.store.archive_batch(queue, 5)])
         return self.store.prune(QUEUE)
 
     def reconcile(self) -> object:
