@@ -30,6 +30,10 @@ class WorkerConfig:
     strict: bool = False
     #: with --drain: queue → the number of the last job that waited when this worker started; None = without --drain.
     drain: Mapping[str, int] | None = None
+    #: touched while the worker is well; "" = none.
+    health_file: str = ""
+    #: host and port for probes; None = none.
+    http: tuple[str, int] | None = None
     #: length of a lease in ms.
     lease: int = 30_000
 

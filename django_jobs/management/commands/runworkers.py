@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -65,12 +66,22 @@ class Command(BaseCommand):
         parser.add_argument(
             "--name", type=_name, default="", help="the name of this worker in the admin; default: host and pid"
         )
+        parser.add_argument(
+            "--health-file", default="", metavar="PATH",
+            help="touch this file every few seconds while leases are renewed and the processes answer",
+        )  # fmt: skip
+        parser.add_argument(
+            "--http", type=_address, metavar="ADDRESS",
+            help="answer /livez, /readyz and /metrics at HOST:PORT, without authentication",
+        )  # fmt: skip
 
     def handle(self, *args: Any, **options: Any) -> None:
         settings, drain = get_settings(), options["drain_timeout"]
         config = WorkerConfig(
             queues=_choose(settings, options["queues"], options["exclude_queues"]),
             name=options["name"],
+            health_file=options["health_file"],
+            http=options["http"],
             processes=options["processes"] or settings.processes,
             threads=options["threads"] or settings.threads,
             async_concurrency=options["async_concurrency"],
@@ -88,6 +99,8 @@ class Command(BaseCommand):
         except ImproperlyConfigured as error:
             # Every job would meet it, and take its process with it.
             raise CommandError(str(error)) from error
+        if config.http is not None:
+            _try_address(config.http)
         store, address = _reach(settings)
         if options["drain"]:
             config = _draining(store, config)
@@ -176,6 +189,21 @@ def _name(text: str) -> str:
     if text and not re.fullmatch(r"[\w.:@+-]{1,100}", text):
         raise ArgumentTypeError(f"{text!r} is not a valid name: use up to 100 letters, digits and . : @ + - _")
     return text
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8001 or :8001 for all addresses")
+    return host.strip("[]") or ("0.0.0.0" if colon else "127.0.0.1"), int(port)
+
+
+def _try_address(address: tuple[str, int]) -> None:
+    """Raise CommandError if the process for probes could not listen there, now that a person may read it."""
+    try:
+        socket.create_server(address, family=socket.AF_INET6 if ":" in address[0] else socket.AF_INET).close()
+    except OSError as error:
+        raise CommandError(f"--http: cannot listen at {address[0]}:{address[1]}: {error}") from error
 
 
 def _whole(least: int) -> Callable[[str], int]:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from django_jobs.management.jobs_commands import acting, alarms, doctor, enqueueing, looking, queues, schedules, token
+from django_jobs.management.jobs_commands import (
+    acting,
+    alarms,
+    doctor,
+    enqueueing,
+    health,
+    looking,
+    queues,
+    schedules,
+    token,
+)
 from django_jobs.management.jobs_commands.base import Subcommand
 
 SUBCOMMANDS: dict[str, Subcommand] = {
@@ -23,4 +33,5 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "token": token.TOKEN,
     "alarms": alarms.ALARMS,
     "doctor": doctor.DOCTOR,
+    "health": health.HEALTH,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from time import time
 from typing import Any
 
@@ -26,6 +27,8 @@ class WorkerStatus:
     def __init__(self, config: WorkerConfig, name: str, child_processes: ChildProcesses) -> None:
         self.config, self.name, self.child_processes = config, name, child_processes
         self.state = "running"
+        #: returns what is wrong with this worker (see health.py).
+        self.problems: Callable[[], list[str]] = list
         self.started_at = int(time() * 1000)
         self._is_new = False
 
@@ -68,4 +71,5 @@ class WorkerStatus:
             "processes": self.config.processes,
             "threads": self.config.threads,
             "children": children,
+            "problems": self.problems(),
         }

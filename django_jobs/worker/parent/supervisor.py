@@ -30,6 +30,7 @@ from django_jobs.worker.parent.burst import Burst
 from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.parent.dead_children import DeadChildren
 from django_jobs.worker.parent.frozen import FrozenChildren
+from django_jobs.worker.parent.health import Health
 from django_jobs.worker.parent.heartbeat import Heartbeat
 from django_jobs.worker.parent.heartbeat_answers import Told
 from django_jobs.worker.parent.maintenance_monitor import MaintenanceMonitor
@@ -60,8 +61,7 @@ class Supervisor:
         self.maintenance = MaintenanceMonitor(self.child_processes, extra_tasks)
         self.dead_children = DeadChildren(store, config.queue_names, crash_loop.forgive, self.maintenance.announce)
         self.child_pool = ChildPool(config, self.child_processes, self.dead_children, crash_loop, self._give_up)
-        self.alarm = Alarm(self._keep_time, self._last_resort)
-        self.suspects = Suspects(self.child_pool)
+        self.alarm, self.suspects = Alarm(self._keep_time, self._last_resort), Suspects(self.child_pool)
         self.frozen, self.told = FrozenChildren(store, self.child_processes), Told(store, self.child_processes)
         ends_itself = config.burst or config.drain is not None
         reach = Reach(config.queues, config.lease / 1000, self.child_processes, keeps_all=ends_itself)
@@ -78,14 +78,14 @@ class Supervisor:
             holds=self.child_processes.hold,
             reach=reach,
         )
+        self.health = Health(config, self.child_processes, self.heartbeat, self.worker_status)
         self.burst = Burst(store, config.queue_names, self.child_processes, up_to=config.drain) if ends_itself else None
         self._burst_retry_state = RetryState("Checking whether all jobs have run")
         #: monotonic: when running jobs are killed; None unless the worker is stopping.
         self.deadline: float | None = None
-        self.status = 0
+        self.status = self._stops_seen = 0
         #: with --reload: the worker must start again after it has ended.
         self.code_has_changed = False
-        self._stops_seen = 0
 
     def run(self) -> int:
         self.signals.install(for_parent=True)
@@ -105,6 +105,7 @@ class Supervisor:
                 self.child_processes.foreign.clear()
         finally:
             self.maintenance.end()
+            self.health.end()
             if watcher is not None:
                 watcher.end()
             self.child_processes.end()
@@ -122,6 +123,7 @@ class Supervisor:
         self.child_pool.reap(now)
         self.maintenance.look_after(now)
         self._keep_time(now)
+        self.health.step(now)
         if self.frozen.store_is_locked(now):
             return
         with self.alarm.looking():
@@ -155,7 +157,8 @@ class Supervisor:
         return not (self.dead_children or self.maintenance.signal_outbox) or monotonic() > self.deadline + LAST_WORDS
 
     def _pause(self, now: float) -> float:
-        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.frozen.lock_due, self.suspects.due(now)]
+        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.frozen.lock_due, self.suspects.due(now),
+                   self.health.due]  # fmt: skip
         if self.deadline is not None and now < self.deadline:
             moments.append(self.deadline)
         if not self.heartbeat.retry_state.is_on:
@@ -212,6 +215,7 @@ class Supervisor:
 
     def _last_resort(self) -> None:
         self.maintenance.end()
+        self.health.end()
         self.child_processes.end()
         os._exit(self.status)
 
