@@ -238,7 +238,7 @@ class _Step:
             expected = int(number[1:]) if isinstance(number, str) else None
             if self.is_batch and (stand is None or old == "none"):
                 continue
-            late = expected != last if expected is not None else int(number) <= last
+            late = int(number) <= last if expected is None else expected != last or old == state
             if old == "succeeded" or late:
                 self.again.append(step)
                 continue

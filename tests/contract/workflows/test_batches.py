@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from django_jobs import Batch, BatchClosed, InvalidArguments, current_batch, job
+from django_jobs.browse import batch_jobs
+from django_jobs.stores.contract.workflows import End
 from tests.contract.workflows.steps import DEAD, ENDS, RAN, act, run, store
 
 __all__ = ["store"]
@@ -104,3 +106,13 @@ def test_cancelling_calls_nobody(store):
     assert run(store) == []
     assert batch.handle.state == "cancelled"
     assert batch.handle.counts["cancelled"] == 5
+
+
+@pytest.mark.parametrize("state", ["dead", "deleted", "succeeded"])
+def test_an_end_that_was_looked_up_is_answered_the_same_when_it_is_told_twice(store, state):
+    """The answer may be lost: then the callbacks that it named start because of the second."""
+    with new() as batch:
+        act.enqueue("a")
+    (step,) = (job.job_id for job in batch_jobs(batch.id))
+    first, second = (store.end_steps(batch.id, [End(step, "=0", state)]) for _ in range(2))
+    assert {each.step for each in first.ready} == {each.step for each in second.ready} != set()

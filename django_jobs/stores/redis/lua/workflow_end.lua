@@ -101,9 +101,10 @@ for i = 3, #ARGV, 4 do
     local stand = stands[step]
     local last, old, rest = match(stand or '', '^(%d+):(%a+)(.*)$')
     last, old = tonumber(last) or 0, old or 'live'
-    local expected = match(number, '^=(%d+)$')
+    local expected = tonumber(match(number, '^=(%d+)$') or '')
+    local late = expected and (expected ~= last or old == state) or not expected and tonumber(number) <= last
     if is_batch and (not stand or old == 'none') then -- not a job of this batch
-    elseif old == 'succeeded' or (expected and tonumber(expected) ~= last) or (not expected and tonumber(number) <= last) then
+    elseif old == 'succeeded' or late then
         again[#again + 1] = step
     else
         local value = format('%.0f:', expected and last or tonumber(number)) .. state .. (rest or '')
