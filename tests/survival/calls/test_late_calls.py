@@ -227,6 +227,13 @@ UNNUMBERED = {
     "publish_worker": "the fleet's: the next heartbeat says it again",
     "command_worker": "the fleet's: a parent that was told to stop is told again",
     "update_document": "the fleet's: each entry is written whole",
+    "archive_turns": "a turn that its archiver does not know ends with its lease",
+    "void": "an id that the workflow's check found nowhere: the next check says that its job is gone",
+    "workflow_build": "after the last part, nothing is written any more",
+    "workflow_end": "the number of the note; an end that was looked up names the number before it",
+    "workflow_index": "a check too many finds nothing to do, or forgets the workflow again",
+    "workflow_join": "a job that never comes is found missing by the check of its batch",
+    "workflows_due": "a check that nobody makes now is due again later",
 }
 _VERBS = r"[HZLRX]?(?:SET|DEL|ADD|REM|PUSH|POP|TRIM)\w*|H?INCRBY|P?EXPIRE|RENAME\w*"
 WRITES = re.compile(rf"'(?:{_VERBS})'")
