@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -93,14 +94,32 @@ def dictionary_or_none(example: str) -> Judge:
 
 
 def credentials(value: Any) -> str | None:
-    """A dict of names, each with the value that is sent for it."""
+    """A dict of names, each with the value that is sent for it, and secrets that sign."""
     good = isinstance(value, Mapping) and all(
-        isinstance(entry, Mapping)
-        and set(entry) in ({"token"}, {"user", "password"})
-        and all(isinstance(part, str) for part in entry.values())
-        for entry in value.values()
+        isinstance(entry, Mapping) and _credential(entry) for entry in value.values()
     )
-    return None if good else "Use a dict, as in {'media': {'token': '…'}, 'mail': {'user': '…', 'password': '…'}}."
+    hint = (
+        "Use a dict, as in {'media': {'token': '…'}, 'mail': {'user': '…', 'password': '…', 'secrets': ['whsec_…']}}. "
+        "A secret is at least 16 bytes in base64."
+    )
+    return None if good else hint
+
+
+def _credential(entry: Mapping[str, Any]) -> bool:
+    rest = {key: part for key, part in entry.items() if key != "secrets"}
+    if "secrets" in entry:
+        secrets = entry["secrets"]
+        if not isinstance(secrets, list | tuple) or not secrets or not all(map(_secret, secrets)):
+            return False
+    fits = set(rest) in ({"token"}, {"user", "password"}) or (not rest and "secrets" in entry)
+    return fits and all(isinstance(part, str) for part in rest.values())
+
+
+def _secret(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and len(b64decode(value.removeprefix("whsec_") + "==", validate=False)) >= 16
+    except ValueError:
+        return False
 
 
 YEAR = 366 * 86_400

@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import socket
 import ssl
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from functools import cache
 from http.client import HTTPConnection
-from time import monotonic
-from typing import Any
+from time import monotonic, time
+from typing import Any, NamedTuple
 
 from django_jobs.remote.targets import Target, parse_target, resolve
 
@@ -16,21 +19,46 @@ from django_jobs.remote.targets import Target, parse_target, resolve
 TIME_LIMIT = 10.0
 
 
-def post(url: str, body: bytes, authorization: str | None, trusted_hosts: Collection[str]) -> int:
-    """Send `body` (JSON) and return the status code.  Never reads the answer's body and never follows redirects.
+class Answer(NamedTuple):
+    """What the other side answered."""
+
+    status: int
+    #: seconds that it asks to wait; None = it does not say.
+    retry_after: float | None = None
+
+
+def post(url: str, body: bytes, extra_headers: Mapping[str, str], trusted_hosts: Collection[str]) -> Answer:
+    """Send `body` (JSON).  Never reads the answer's body and never follows redirects.
 
     Raises ForbiddenAddress, OSError (TimeoutError after TIME_LIMIT seconds) or http.client.HTTPException.
     """
     target = parse_target(url, trusted_hosts)
     connection = PinnedConnection(target, resolve(target))
     headers = {"Content-Type": "application/json", "Connection": "close", "User-Agent": "django_jobs"}
-    if authorization is not None:
-        headers["Authorization"] = authorization
     try:
-        connection.request("POST", target.path, body, headers)
-        return connection.getresponse().status
+        connection.request("POST", target.path, body, {**headers, **extra_headers})
+        response = connection.getresponse()
+        return Answer(response.status, seconds_of(response.getheader("Retry-After", "")))
     finally:
         connection.close()
+
+
+def seconds_of(retry_after: str) -> float | None:
+    """Return the seconds in a Retry-After header, which has a number or a date; None if it has neither."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - time())
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """Return one context for all posts: reading the certificates of this machine takes 20 ms of CPU."""
+    return ssl.create_default_context()
 
 
 class PinnedConnection(HTTPConnection):
@@ -62,7 +90,7 @@ class PinnedConnection(HTTPConnection):
             raise problem
         try:
             if self.target.tls:
-                plain = ssl.create_default_context().wrap_socket(plain, server_hostname=self.target.host)
+                plain = tls_context().wrap_socket(plain, server_hostname=self.target.host)
         except BaseException:
             plain.close()
             raise

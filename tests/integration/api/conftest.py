@@ -17,6 +17,7 @@ from django.http import HttpResponse
 from django.test import Client
 
 from django_jobs import remote
+from django_jobs.core.values import Lane
 from django_jobs.execution.executor import Executor
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
@@ -97,10 +98,11 @@ def work_off(store: Store) -> Callable[..., int]:
     def run(queue: str = "default") -> int:
         executor = Executor(close_connections=False, clock=store.now)
         count = 0
-        while claims := store.claim(queue, "worker", 10, lease=30_000).claims:
-            for claim in claims:
-                executor.run(claim, store)
-                count += 1
+        for lane in (Lane.SHARED, Lane.ALONE):
+            while claims := store.claim(queue, "worker", 10, lease=30_000, lane=lane).claims:
+                for claim in claims:
+                    executor.run(claim, store)
+                    count += 1
         return count
 
     return run

@@ -17,6 +17,7 @@ class Receiver:
         self.statuses: list[int] = [202]
         self.headers: dict[str, str] = {}
         self.got: list[dict[str, Any]] = []
+        self.bodies: list[bytes] = []
         self.seen: list[dict[str, str]] = []
         self.then: Callable[[dict[str, Any]], None] | None = None
         self.port = 0
@@ -33,7 +34,9 @@ def receiving() -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            raw = self.rfile.read(int(self.headers["Content-Length"]))
+            receiver.bodies.append(raw)
+            body = json.loads(raw)
             receiver.got.append(body)
             receiver.seen.append({**self.headers, "path": self.path})
             if receiver.then is not None:

@@ -181,7 +181,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_used(
 
     monkeypatch.setattr(socket, "getaddrinfo", once)
     url = f"http://worker.internal:{receiver.port}/x"
-    assert posting.post(url, b"{}", None, ["worker.internal"]) == 202
+    assert posting.post(url, b"{}", {}, ["worker.internal"]).status == 202
     assert asked[0] == "worker.internal"
     assert set(asked[1:]) <= {"127.0.0.1"}
     assert receiver.seen[0]["Host"] == f"worker.internal:{receiver.port}"
@@ -211,7 +211,7 @@ def test_a_server_that_drips_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPat
         thread = Thread(target=drip)
         thread.start()
         with pytest.raises(TimeoutError):
-            posting.post(f"http://localhost:{server.getsockname()[1]}/", b"{}", None, ["localhost"])
+            posting.post(f"http://localhost:{server.getsockname()[1]}/", b"{}", {}, ["localhost"])
         thread.join(60)
         assert not thread.is_alive()
 
