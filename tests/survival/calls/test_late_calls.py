@@ -227,6 +227,7 @@ UNNUMBERED = {
     "publish_worker": "the fleet's: the next heartbeat says it again",
     "command_worker": "the fleet's: a parent that was told to stop is told again",
     "update_document": "the fleet's: each entry is written whole",
+    "archive_done": "the digests of the entries that it removes",
     "archive_turns": "a turn that its archiver does not know ends with its lease",
     "void": "an id that the workflow's check found nowhere: the next check says that its job is gone",
     "workflow_build": "after the last part, nothing is written any more",
