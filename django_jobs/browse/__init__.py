@@ -10,11 +10,16 @@ from django_jobs.browse.pages import PAGE, Page, page, queue_names
 from django_jobs.browse.search import Match, Scan, error_groups, find, scan
 from django_jobs.browse.snapshot import publish_snapshot
 from django_jobs.browse.why import ASKED, reason_payload, why
+from django_jobs.browse.workflow_payloads import step_payload, workflow_payload
 from django_jobs.browse.workflows import (
+    Found,
     Halted,
     WorkflowPage,
     batch_jobs,
+    find_workflows,
+    jobs_of,
     steps,
+    stopping_steps,
     that_cannot_go_on,
     workflow,
     workflow_of,
@@ -25,6 +30,7 @@ __all__ = [
     "ASKED",
     "PAGE",
     "ErrorGroup",
+    "Found",
     "Groups",
     "Halted",
     "JobCounts",
@@ -37,8 +43,10 @@ __all__ = [
     "batch_jobs",
     "error_groups",
     "find",
+    "find_workflows",
     "group_errors",
     "job_counts",
+    "jobs_of",
     "listing",
     "page",
     "publish_snapshot",
@@ -48,11 +56,14 @@ __all__ = [
     "scan",
     "series",
     "signature_of",
+    "step_payload",
     "steps",
+    "stopping_steps",
     "that_cannot_go_on",
     "unknown_names",
     "why",
     "workflow",
     "workflow_of",
+    "workflow_payload",
     "workflows",
 ]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import WorkflowNotFound
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.batches import MAX_BATCH
+from django_jobs.stores.contract.store import Store
 from django_jobs.workflows import reading
-from django_jobs.workflows.reading import StepInfo, WorkflowInfo
+from django_jobs.workflows.reading import STOPPING, StepInfo, WorkflowInfo
 
 #: Workflows on a page.
 PAGE = 50
 #: ms for which an open batch may be idle before it is named.
 IDLE = 3_600_000
-#: How many workflows `that_cannot_go_on` looks at, the newest first, and how many it reads at a time.
+#: How many workflows one call looks at, the newest first, and how many it reads at a time.
 _LOOKED_AT, _AT_ONCE = 2000, 200
 
 
@@ -25,6 +28,18 @@ class WorkflowPage(NamedTuple):
     #: how many workflows and batches there are.
     total: int
     offset: int
+
+
+class Found(NamedTuple):
+    """A part of the list, newest first, of those that match."""
+
+    rows: list[WorkflowInfo]
+    #: how many workflows and batches there are, whether they match or not.
+    total: int
+    #: how many of them were read.
+    looked_at: int
+    #: what `find_workflows` takes as `after` for the next part; "" = this is the last.
+    following: str
 
 
 class Halted(NamedTuple):
@@ -41,6 +56,54 @@ def workflows(offset: int = 0, limit: int = PAGE) -> WorkflowPage:
     return WorkflowPage(reading.page(store, offset, limit), store.count_workflows(), offset)
 
 
+def find_workflows(state: str = "", kind: str = "", after: str = "", limit: int = PAGE) -> Found:
+    """Return workflows and batches in this state and of this kind ("" = any), newest first, at most `limit`.
+
+    Looks at two thousand at most, so a part may have fewer rows and still be followed by another.  Parts fit together
+    while others are added and removed, unless the last ones of a part are removed before the next part is read.  Raises
+    ValueError if `after` is no position."""
+    store = get_store()
+    at = _behind(store, after) if after else 0
+    rows: list[WorkflowInfo] = []
+    seen: list[str] = []
+    total, end = store.count_workflows(), at
+    while at < total and len(seen) < _LOOKED_AT:
+        many = _AT_ONCE if state or kind else limit + 1
+        for number, info in enumerate(reading.page(store, at, many)):
+            matches = state in ("", info.state) and kind in ("", info.kind)
+            if matches and len(rows) == limit:
+                return Found(rows, total, len(seen), _position(end, seen))
+            if info.id not in seen[-many:]:  # others are added meanwhile
+                rows += [info] if matches else []
+                seen.append(info.id)
+                end = at + number
+        at += many
+    return Found(rows, total, len(seen), _position(end, seen) if at < total else "")
+
+
+#: So many of the last ids make a position, because some of them may be removed.
+_LAST = 3
+
+
+def _position(at: int, seen: Sequence[str]) -> str:
+    return "_".join([str(at), *reversed(seen[-_LAST:])])
+
+
+def _behind(store: Store, position: str) -> int:
+    """Return the place behind the last of these workflows that is still there."""
+    number, *ids = position.split("_")
+    if not (number.isascii() and number.isdigit()) or not ids or len(position) > 50 * (_LAST + 1):
+        raise ValueError(f"{position!r:.100} is not a position in the list of workflows.")
+    at = min(int(number), store.count_workflows())
+    near = max(0, at - _AT_ONCE)
+    for first, many in [(near, 2 * _AT_ONCE), *((i, _LOOKED_AT) for i in range(0, at + _LOOKED_AT, _LOOKED_AT))]:
+        places = {id: first + i for i, id in enumerate(store.workflow_ids(first, many))}
+        for id in ids:
+            if id in places:
+                return places[id] + 1
+    return at
+
+
 def workflow(id: str) -> WorkflowInfo:
     """Return one workflow or batch.  Raises WorkflowNotFound."""
     found = reading.read(get_store(), id)
@@ -52,6 +115,32 @@ def workflow(id: str) -> WorkflowInfo:
 def steps(id: str, offset: int = 0, limit: int | None = None) -> list[StepInfo]:
     """Return steps of a workflow, in the order in which they were added, from number `offset` on."""
     return reading.steps(get_store(), id, offset, limit)
+
+
+def stopping_steps(id: str, limit: int = 20) -> list[StepInfo]:
+    """Return steps that ended without success, those that are dead first, at most `limit`.  Raises WorkflowNotFound."""
+    info = workflow(id)
+    found: list[StepInfo] = []
+    for state in info.stopped_by:
+        if info.kind == "batch" and len(found) < limit:
+            found += batch_jobs(id, state, limit=limit - len(found))
+    if info.kind != "batch" and info.stopped_by:
+        found = [step for step in steps(id) if step.state in STOPPING]
+        found.sort(key=lambda step: (STOPPING.index(step.state), step.number))
+    return found[:limit]
+
+
+def jobs_of(steps: Sequence[StepInfo]) -> dict[str, JobInfo]:
+    """Return the jobs of these steps that exist, by their ids.  One read for each queue and thousand steps."""
+    found: dict[str, JobInfo] = {}
+    by_queue: dict[str, list[str]] = {}
+    for step in steps:
+        if step.state != "waiting":
+            by_queue.setdefault(step.queue, []).append(step.job_id)
+    for queue, ids in by_queue.items():
+        for first in range(0, len(ids), MAX_BATCH):
+            found |= {info.id: info for info in get_store().get_many(queue, ids[first : first + MAX_BATCH])}
+    return found
 
 
 def batch_jobs(id: str, state: str | None = None, *, after: str = "", limit: int = 100) -> list[StepInfo]:
@@ -71,12 +160,9 @@ def that_cannot_go_on() -> Iterator[Halted]:
     """Yield workflows that need a person.  Looks at the newest two thousand."""
     store = get_store()
     now = store.now()
-    for offset in range(0, _LOOKED_AT, _AT_ONCE):
-        rows = reading.page(store, offset, _AT_ONCE)
-        for info in rows:
+    for offset in range(0, min(store.count_workflows(), _LOOKED_AT), _AT_ONCE):
+        for info in reading.page(store, offset, _AT_ONCE):
             if info.state == "stopped":
                 yield Halted(info, "stopped")
             elif not info.closed and not info.counts["live"] and now - info.touched_at > IDLE:
                 yield Halted(info, "open")
-        if len(rows) < _AT_ONCE:
-            return

@@ -21,7 +21,7 @@ from django_jobs.operations.actions import (
     verb_of,
     word_of,
 )
-from django_jobs.operations.workflows import cancel_workflow, retry_workflow
+from django_jobs.operations.workflows import cancel_workflow, held_steps, retry_held, retry_workflow
 
 __all__ = [
     "BATCH",
@@ -35,11 +35,13 @@ __all__ = [
     "delete",
     "edit",
     "edit_and_revive",
+    "held_steps",
     "kill",
     "may_have_started",
     "pause",
     "reschedule",
     "resume",
+    "retry_held",
     "retry_workflow",
     "revive",
     "revive_as_seen",

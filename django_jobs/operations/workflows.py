@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from django_jobs import browse
 from django_jobs.exceptions import JobMoved
+from django_jobs.operations.actions import may_have_started, revive
+from django_jobs.stores import get_store
+from django_jobs.workflows import engine
 from django_jobs.workflows.handle import get_workflow
 
 
@@ -26,3 +30,23 @@ def retry_workflow(id: str) -> int:
     if handle.state == "cancelled":
         raise JobMoved(f"Workflow {id} was cancelled, so nothing in it starts any more. Enqueue it again.")
     return handle.retry()
+
+
+def held_steps(id: str) -> list[tuple[str, str]]:
+    """Return the queue and the job id of each step that `retry_workflow` leaves as it is: its job has ended without
+    success, may have been started, and is delivered at most once.  Raises WorkflowNotFound or a StoreError."""
+    jobs = browse.jobs_of(browse.stopping_steps(id, limit=browse.workflow(id).total))
+    return [(info.queue, info.id) for info in jobs.values() if may_have_started(info)]
+
+
+def retry_held(id: str) -> int:
+    """Queue again what `retry_workflow` leaves as it is: find out first what these jobs did, because they do it again.
+    Returns how many moved.  Raises WorkflowNotFound or a StoreError."""
+    by_queue: dict[str, list[str]] = {}
+    for queue, job_id in held_steps(id):
+        by_queue.setdefault(queue, []).append(job_id)
+    moved = 0
+    for queue, ids in by_queue.items():
+        moved += len(revive(queue, ids, start_again=True).moved)
+        engine.advance(get_store(), queue)
+    return moved

@@ -39,6 +39,7 @@ class Kind(Enum):
     NO_JOB_TYPE = "no-job-type", 404, "There is no such job type"
     NO_QUEUE = "no-queue", 404, "There is no such queue"
     NO_SCHEDULE = "no-schedule", 404, "There is no such schedule"
+    NO_WORKFLOW = "no-workflow", 404, "There is no such workflow"
     NO_ARCHIVE = "no-archive", 404, "There is no archive"
     METHOD_NOT_ALLOWED = "method-not-allowed", 405, "The address does not support the method"
     ID_USED = "id-used", 409, "The id belongs to another job"
@@ -54,6 +55,7 @@ class Kind(Enum):
     UNREADABLE = "unreadable", 409, "The record of the job cannot be read"
     NOT_REMOTE = "not-remote", 409, "The job type is not a remote one"
     NOTHING_TO_FETCH = "nothing-to-fetch", 409, "The queue has no job type that workers fetch"
+    WORKFLOW_ENDED = "workflow-ended", 409, "The workflow has ended otherwise"
     SCHEDULE_INVALID = "schedule-invalid", 409, "The schedule cannot run"
     LENGTH_REQUIRED = "length-required", 411, "The server needs Content-Length"
     TOO_LARGE = "too-large", 413, "The body is too large"
@@ -104,6 +106,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (exceptions.UnknownQueue, Kind.NO_QUEUE),
     (exceptions.JobNotFound, Kind.NO_JOB),
     (exceptions.UnknownSchedule, Kind.NO_SCHEDULE),
+    (exceptions.WorkflowNotFound, Kind.NO_WORKFLOW),
     (exceptions.JobMoved, Kind.JOB_RUNS),
     (exceptions.InvalidSchedule, Kind.SCHEDULE_INVALID),
     (exceptions.DuplicateJob, Kind.KEY_USED),

@@ -223,6 +223,64 @@ class SchedulePage(Schema):
     cursor: str | None
 
 
+class Workflow(Schema):
+    """One workflow or batch.  `closed` and `callbacks` (which were started) are null for a workflow."""
+
+    id: str
+    kind: Literal["workflow", "batch"]
+    name: str
+    state: Literal["running", "succeeded", "stopped", "cancelled"]
+    created_at: str | None
+    changed_at: str | None
+    ended_at: str | None = Field(description="Null while something in it may still happen by itself.")
+    total: int = Field(description="The number of its steps; of a batch: of its jobs so far.")
+    counts: dict[str, int] = Field(description="How many steps are in each state.")
+    progress: float = Field(description="The part of the steps that have ended: 0 to 1.")
+    stopped_by: dict[str, int] = Field(description="How many steps ended without success, by state.")
+    closed: bool | None
+    callbacks: dict[str, bool] | None
+
+
+class RetriedWorkflow(Workflow):
+    """The workflow after its retry."""
+
+    held: list[str] = Field(
+        description="The first hundred ids of jobs that were not queued again: they are delivered at most once and may "
+        "have been started."
+    )
+
+
+class WorkflowPage(Schema):
+    """A page of workflows, newest first.  `cursor` requests the next one; null = this is the last."""
+
+    workflows: list[Workflow]
+    cursor: str | None
+
+
+class Step(Schema):
+    """One step of a workflow, or one job of a batch, in which `number`, `after` and `if_dead` are null."""
+
+    number: int | None
+    name: str
+    job: str | None = Field(description="The job type; null in a batch if the job has left the history.")
+    queue: str
+    job_id: str
+    state: Literal["waiting", "live", "succeeded", "dead", "cancelled", "expired", "deleted"] = Field(
+        description="`waiting` for the steps before it; `live`: its job waits or runs."
+    )
+    job_state: str | None = Field(description="The state of its job; null if there is none now.")
+    error: str | None
+    after: list[int] | None = Field(description="The numbers of the steps before it.")
+    if_dead: str | None
+
+
+class StepPage(Schema):
+    """A page of steps by number, or of jobs of a batch by id.  `cursor` requests the next; null = this is the last."""
+
+    steps: list[Step]
+    cursor: str | None
+
+
 class Claimed(Schema):
     """A claimed job, which the caller must run now."""
 

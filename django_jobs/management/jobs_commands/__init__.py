@@ -12,6 +12,7 @@ from django_jobs.management.jobs_commands import (
     queues,
     schedules,
     token,
+    workflows,
 )
 from django_jobs.management.jobs_commands.base import Subcommand
 
@@ -28,6 +29,8 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "resume": queues.RESUME,
     "schedules": schedules.SCHEDULES,
     "run": schedules.RUN,
+    "workflows": workflows.WORKFLOWS,
+    "workflow": workflows.WORKFLOW,
     "enqueue": enqueueing.ENQUEUE,
     "edit": enqueueing.EDIT,
     "token": token.TOKEN,

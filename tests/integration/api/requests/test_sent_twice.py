@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from django_jobs import chain
 from django_jobs.api.urls import api as the_api
 from django_jobs.core.values import Attempt, State
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
+from django_jobs.workflows import engine
+from tests.integration.api import work
 from tests.integration.api.conftest import SETTINGS, together
 
 CALLS = sorted(
@@ -30,6 +33,7 @@ class World:
 
     ask: Ask
     store: Store
+    workflow_id: str = ""
 
     def greet(self) -> None:
         self.ask("PUT", "v1/jobs/tests.greet/1", {"data": ["Ada"]})
@@ -51,6 +55,15 @@ class World:
     def paused(self) -> None:
         self.store.pause("default")
 
+    def workflow(self) -> None:
+        self.workflow_id = chain(work.greet.s("Ada"), work.greet.s("Bob")).enqueue(on_commit=False).id
+
+    def stopped_workflow(self) -> None:
+        self.workflow()
+        (held,) = self.store.claim("default", "w", 1, lease=60_000).claims
+        self.store.bury(held, Attempt(1, "failed", 0, error="no"))
+        engine.advance(self.store, "default")
+
     def seen(self) -> dict[str, int]:
         """What there is, without zeros: jobs by state, and all that ever happened."""
         found: Counter[str] = Counter()
@@ -62,6 +75,7 @@ class World:
         found["schedules paused"] = sum(
             each["state"] == "paused" for each in self.ask("GET", "v1/schedules")[1]["schedules"]
         )
+        found.update(f"workflow {each['state']}" for each in self.ask("GET", "v1/workflows")[1]["workflows"])
         return {name: n for name, n in found.items() if n}
 
 
@@ -69,6 +83,7 @@ class World:
 class Row:
     """One call, what it needs, and what there is after it."""
 
+    #: WORKFLOW stands for the id of the workflow.
     path: str
     after: dict[str, int] = field(default_factory=dict)
     body: Any = None
@@ -83,10 +98,12 @@ class Row:
 
 
 JOB = "v1/jobs/tests.greet/1"
+CHANGED = frozenset({"changed_at"})
 TIMES = frozenset({"enqueued_at", "ready_at"})
 QUEUED = {"queued": 1, "ever enqueued": 1}
 DEAD = {"dead": 1, "ever dead": 1, "ever enqueued": 1, "ever failed": 1}
 RUNNING = {"running": 1, "ever enqueued": 1, "types": 1}
+FLOW = {"workflow running": 1, **QUEUED}
 NIGHTLY = "v1/schedules/settings:nightly"
 
 TABLE: dict[str, Row] = {
@@ -133,6 +150,23 @@ TABLE: dict[str, Row] = {
     "PUT v1/schedules/{schedule}/runs/{id}": Row(f"{NIGHTLY}/runs/1", QUEUED, {}, makes=True),
     "POST v1/schedules/{schedule}/pause": Row(f"{NIGHTLY}/pause", {"schedules paused": 1}, {}),
     "POST v1/schedules/{schedule}/resume": Row(f"{NIGHTLY}/resume", {}, {}),
+    "GET v1/workflows": Row("v1/workflows", FLOW, needs=World.workflow),
+    "GET v1/workflows/{id}": Row("v1/workflows/WORKFLOW", FLOW, needs=World.workflow),
+    "GET v1/workflows/{id}/steps": Row("v1/workflows/WORKFLOW/steps", FLOW, needs=World.workflow),
+    "POST v1/workflows/{id}/cancel": Row(
+        "v1/workflows/WORKFLOW/cancel",
+        {"workflow cancelled": 1, "cancelled": 1, "ever cancelled": 1, "ever enqueued": 1},
+        {},
+        needs=World.workflow,
+        differs=CHANGED,
+    ),
+    "POST v1/workflows/{id}/retry": Row(
+        "v1/workflows/WORKFLOW/retry",
+        {**DEAD, "workflow running": 1, "queued": 1, "dead": 0},
+        {},
+        needs=World.stopped_workflow,
+        differs=CHANGED,
+    ),
     "GET v1/archived-jobs": Row("v1/archived-jobs"),
     "GET v1/stats": Row("v1/stats"),
     "GET v1/jobs/{name}/{id}/why": Row(f"{JOB}/why", QUEUED, needs=World.greet),
@@ -167,7 +201,9 @@ def test_a_call_that_is_sent_again_has_the_effect_of_one(world: World, call: str
     more = row.needs(world) or {}
 
     def send(_: int) -> tuple[int, Any]:
-        return world.ask(method, row.path, {**(row.body or {}), **more}, **row.headers)
+        return world.ask(
+            method, row.path.replace("WORKFLOW", world.workflow_id), {**(row.body or {}), **more}, **row.headers
+        )
 
     answers = [send(0), send(1)] if way == "one after the other" else together(send)
     statuses = Counter(status for status, _ in answers)

@@ -1,0 +1,123 @@
+"""Workflows and batches over HTTP: list, look, cancel, retry."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Path, Query, Router
+
+from django_jobs import browse, operations
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Scope, caller, require
+from django_jobs.api.common.problems import Kind, Problem, refuses
+from django_jobs.exceptions import JobMoved
+
+router = Router(tags=["workflows"])
+Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,64}$", description="The id of a workflow or batch.")]
+State = Literal["", "running", "succeeded", "stopped", "cancelled"]
+#: Ids of held jobs in an answer.
+HELD = 100
+
+
+@router.get("/v1/workflows", response=schemas.WorkflowPage, summary="List")
+def list_workflows(
+    request: HttpRequest,
+    state: Annotated[State, Query(description="Only those in this state.")] = "",
+    kind: Annotated[Literal["", "workflow", "batch"], Query(description="Only workflows, or only batches.")] = "",
+    cursor: Annotated[str, Query(max_length=255, description="The `cursor` of the previous page.")] = "",
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> JsonResponse:
+    """List workflows and batches, newest first.  A page may have fewer than `limit`; only the last page has no
+    cursor."""
+    allowed(request, Scope.READ)
+    try:
+        found = browse.find_workflows(state, kind, cursor, limit)
+    except ValueError as error:
+        raise Problem(
+            Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+        ) from error
+    rows = [browse.workflow_payload(info) for info in found.rows]
+    return JsonResponse({"workflows": rows, "cursor": found.following or None})
+
+
+@router.get("/v1/workflows/{id}", response=schemas.Workflow, summary="Look")
+def get_workflow(request: HttpRequest, id: Id) -> JsonResponse:
+    """Return one workflow or batch: its state, its progress, and how many steps are in each state."""
+    allowed(request, Scope.READ)
+    return JsonResponse(browse.workflow_payload(browse.workflow(id)))
+
+
+@router.get("/v1/workflows/{id}/steps", response=schemas.StepPage, summary="Steps")
+def list_steps(
+    request: HttpRequest,
+    id: Id,
+    cursor: Annotated[str, Query(max_length=255, description="The `cursor` of the previous page.")] = "",
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+) -> JsonResponse:
+    """List the steps of a workflow by number, or the jobs of a batch by id, with the states of their jobs."""
+    allowed(request, Scope.READ)
+    info = browse.workflow(id)
+    following: str | None = None
+    if info.kind == "batch":
+        steps = browse.batch_jobs(id, after=cursor, limit=limit + 1)
+        following = steps[limit - 1].job_id if len(steps) > limit else None
+        steps = steps[:limit]
+    else:
+        if cursor and not (cursor.isascii() and cursor.isdigit()):
+            raise Problem(
+                Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+            )
+        first = min(int(cursor or 0), info.total)
+        steps = browse.steps(id, first, limit)
+        following = str(first + limit) if first + limit < info.total else None
+    jobs = browse.jobs_of(steps)
+    rows = [browse.step_payload(step, jobs.get(step.job_id)) for step in steps]
+    return JsonResponse({"steps": rows, "cursor": following})
+
+
+@router.post(
+    "/v1/workflows/{id}/cancel",
+    response=schemas.Workflow,
+    summary="Cancel",
+    openapi_extra=refuses(Kind.WORKFLOW_ENDED),
+)
+def cancel_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = None) -> JsonResponse:
+    """Cancel what waits in it, and ask what runs to stop.  It is safe to send the call again.  409 if it has ended
+    otherwise."""
+    allowed(request, Scope.MANAGE)
+    operations.cancel_workflow(id)
+    info = browse.workflow(id)
+    if info.state != "cancelled":
+        raise Problem(Kind.WORKFLOW_ENDED, f"The {info.kind} {id} has ended: it is {info.state}.")
+    return JsonResponse(browse.workflow_payload(info))
+
+
+@router.post(
+    "/v1/workflows/{id}/retry",
+    response=schemas.RetriedWorkflow,
+    summary="Retry",
+    openapi_extra=refuses(Kind.WORKFLOW_ENDED),
+)
+def retry_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = None) -> JsonResponse:
+    """Queue the jobs of its dead, expired and cancelled steps again, so that it goes on.  Sent again while they wait or
+    run, it has no effect.  Jobs that are delivered at most once and may have been started are only listed in `held`:
+    retry each with its own call.  409 if the workflow was cancelled."""
+    allowed(request, Scope.MANAGE)
+    try:
+        operations.retry_workflow(id)
+    except JobMoved as error:
+        raise Problem(Kind.WORKFLOW_ENDED, str(error)) from error
+    held = [job_id for _queue, job_id in operations.held_steps(id)][:HELD]
+    answer: dict[str, Any] = browse.workflow_payload(browse.workflow(id)) | {"held": held}
+    return JsonResponse(answer)
+
+
+def allowed(request: HttpRequest, scope: Scope) -> None:
+    """Raise Problem 403 unless the caller has the scope, for all job types: a workflow has jobs of several."""
+    require(request, scope)
+    if caller(request).jobs:
+        raise Problem(
+            Kind.JOB_NOT_ALLOWED,
+            f"{caller(request).name!r} may deal only with some job types. A workflow may have jobs of any type.",
+        )

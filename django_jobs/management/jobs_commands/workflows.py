@@ -1,0 +1,167 @@
+"""`workflows`, `workflow`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from django_jobs import browse, operations
+from django_jobs.browse.workflow_payloads import error_of
+from django_jobs.formatting import counted
+from django_jobs.management.jobs_commands.acting import held_text
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain, table
+from django_jobs.serialization.payloads import iso
+from django_jobs.workflows.reading import StepInfo, WorkflowInfo
+
+STATES = ("running", "succeeded", "stopped", "cancelled")
+#: Maximum of `--limit`.
+MOST = 10_000
+
+
+def list_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--state", choices=STATES, default="", metavar="STATE", help="only workflows in this state")
+    parser.add_argument("--limit", type=int, default=50, help="the maximum number of workflows (default: 50)")
+
+
+def list_workflows(options: Mapping[str, Any]) -> Answer:
+    limit = checked(options["limit"])
+    rows: list[WorkflowInfo] = []
+    after, looked_at = "", 0
+    while True:
+        found = browse.find_workflows(options["state"], after=after, limit=limit - len(rows))
+        rows += found.rows
+        after, looked_at = found.following, looked_at + found.looked_at
+        if not after or len(rows) >= limit:
+            break
+    lines = [[info.id, plain(info.name, 40), info.kind, *standing(info), iso(info.created_at)] for info in rows]
+    text = table(["id", "name", "kind", "state", "steps ended", "since"], lines) if lines else ""
+    said = f"Shown: {len(rows)}. Checked: {looked_at} of {counted(found.total, 'workflow')}."
+    return Answer([browse.workflow_payload(info) for info in rows], f"{text}\n{said}".strip())
+
+
+def checked(limit: int) -> int:
+    """Return `--limit`, within bounds.  Raises CommandError."""
+    if limit < 1:
+        raise CommandError(f"--limit is {limit}: use 1 or more.")
+    return min(limit, MOST)
+
+
+def standing(info: WorkflowInfo) -> tuple[str, str]:
+    """Return the state, with its reason, and the progress."""
+    why = ", ".join(f"{number} {state}" for state, number in info.stopped_by.items())
+    state = info.state if info.closed or info.ended_at is not None else f"{info.state}, open"
+    return f"{state} ({why})" if why else state, f"{info.ended}/{info.total}"
+
+
+def workflow_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--limit", type=int, default=100, help="the maximum number of steps (default: 100)")
+    verbs = parser.add_mutually_exclusive_group()
+    verbs.add_argument("--cancel", action="store_true", help="cancel what waits; ask what runs to stop")
+    verbs.add_argument("--retry", action="store_true", help="queue the dead, expired and cancelled steps again")
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="with --cancel: do not ask; with --retry: also at-most-once jobs that may have been started",
+    )
+
+
+def workflow(options: Mapping[str, Any]) -> Answer:
+    if options["yes"] and not (options["cancel"] or options["retry"]):
+        raise CommandError("--yes belongs to --cancel or --retry.")
+    if options["cancel"]:
+        return cancel(options)
+    return retry(options) if options["retry"] else show(options)
+
+
+def show(options: Mapping[str, Any]) -> Answer:
+    limit = checked(options["limit"])
+    info = browse.workflow(options["id"])
+    rows = browse.batch_jobs(info.id, limit=limit) if info.kind == "batch" else browse.steps(info.id, limit=limit)
+    stopping = browse.stopping_steps(info.id)
+    jobs = browse.jobs_of([*rows, *stopping])
+    data = browse.workflow_payload(info) | {
+        "steps": [browse.step_payload(step, jobs.get(step.job_id)) for step in rows]
+    }
+    state, ended = standing(info)
+    facts = {
+        info.kind: f"{info.id} {plain(info.name, 200)}".strip(),
+        "state": state,
+        "steps ended": f"{ended} ({info.progress:.0%})",
+        "steps": ", ".join(f"{number} {state}" for state, number in info.counts.items() if number),
+        "since": iso(info.created_at),
+        "ended": iso(info.ended_at or 0),
+        "callbacks": ", ".join(
+            f"{name} {'started' if done else 'not started'}" for name, done in info.callbacks.items()
+        ),
+    }
+    lines = [f"{name + ':':<14} {said}" for name, said in facts.items() if said]
+    lines += [stop_line(step, jobs.get(step.job_id)) for step in stopping]
+    if info.ended - info.counts["succeeded"] > len(stopping):
+        lines.append("… and more.")
+    cells = [step_row(step, browse.step_payload(step, jobs.get(step.job_id))) for step in rows]
+    lines += ["", table(["step", "name", "job", "queue", "state", "after"], cells)] if cells else []
+    if len(rows) < info.total:
+        lines.append(f"Shown: {len(rows)} of {counted(info.total, 'step')}. Use --limit for more.")
+    return Answer(data, "\n".join(lines))
+
+
+def stop_line(step: StepInfo, job: Any) -> str:
+    """Return why a step does not let the workflow go on."""
+    error = error_of(job) if job is not None else None
+    return f"{step.state + ':':<14} {step.job_id}{f': {plain(error, 300)}' if error else ''}"
+
+
+def step_row(step: StepInfo, payload: Mapping[str, Any]) -> list[object]:
+    """Return a step as one line.  A step whose job waits or runs has the job's state."""
+    state = (payload["job_state"] or step.state) if step.state == "live" else step.state
+    after = ",".join(map(str, step.after[:10])) + (",…" if len(step.after) > 10 else "")
+    number = step.job_id if payload["number"] is None else step.number
+    return [number, step.name, payload["job"] or "", step.queue, "queued" if state == "live" else state, after]
+
+
+def cancel(options: Mapping[str, Any]) -> Answer:
+    info = browse.workflow(options["id"])
+    if info.ended_at is None and not options["yes"]:
+        confirm(info)
+    done = operations.cancel_workflow(info.id)
+    info = browse.workflow(info.id)
+    said = (
+        f"cancel: {info.kind} {info.id} is cancelled."
+        if done
+        else f"{info.kind.capitalize()} {info.id} is {info.state}."
+    )
+    if info.counts["live"]:
+        said += f" Asked to stop: {counted(info.counts['live'], 'job')}."
+    return Answer(browse.workflow_payload(info), said, int(info.state != "cancelled"))
+
+
+def confirm(info: WorkflowInfo) -> None:
+    """Ask before a workflow is cancelled.  Raises CommandError unless the answer is yes."""
+    left = counted(info.total - info.ended, "step has", "steps have")
+    try:
+        answer = input(
+            f"Cancel {info.kind} {info.id}? {left} not ended, and a cancelled {info.kind} cannot go on. [y/N] "
+        )
+    except EOFError:
+        raise CommandError("A cancelled workflow cannot go on. Add --yes to cancel it without a question.") from None
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise CommandError("Nothing was cancelled.")
+
+
+def retry(options: Mapping[str, Any]) -> Answer:
+    moved = operations.retry_workflow(options["id"])
+    if options["yes"]:
+        moved += operations.retry_held(options["id"])
+    held = [job_id for _queue, job_id in operations.held_steps(options["id"])]
+    names = ", ".join(held[:20]) + (", …" if len(held) > 20 else "")
+    data = browse.workflow_payload(browse.workflow(options["id"]))
+    said = f"retry: {counted(moved, 'step')}. {held_text(len(held), names)}".strip()
+    return Answer(data | {"moved": moved, "held": held}, said, int(bool(held)))
+
+
+WORKFLOWS = Subcommand("List workflows and batches, the newest first.", list_arguments, list_workflows)
+WORKFLOW = Subcommand("Show one workflow or batch; cancel it, or retry its dead steps.", workflow_arguments, workflow)

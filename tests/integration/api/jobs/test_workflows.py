@@ -1,0 +1,130 @@
+"""Workflows and batches over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_jobs import Batch, Workflow, browse, chain, group
+from django_jobs.core.values import Attempt, Lane
+from django_jobs.stores import use_store
+from django_jobs.workflows import engine
+from tests.integration.api import work
+from tests.integration.api.conftest import SETTINGS, Api
+
+pytestmark = pytest.mark.django_db
+TYPES = "urn:problem-type:django-jobs:"
+
+
+@pytest.fixture(autouse=True)
+def at_once(store, settings):
+    """What is enqueued is stored at once, although each test is a transaction."""
+    settings.DJANGO_JOBS = {**SETTINGS, "ON_COMMIT": False}
+    use_store(store)
+
+
+def order():
+    flow = Workflow("order")
+    paid = flow.add(work.greet.s("paid"), name="paid")
+    parts = [flow.add(work.greet.s(name), name=name, after=[paid]) for name in ("packed", "invoiced")]
+    flow.add(work.greet.s("mailed"), name="mailed", after=parts)
+    return flow.enqueue().id
+
+
+def stopped(store, step=None):
+    """A chain whose first step is dead."""
+    first = step or work.greet.s("a")
+    handle = chain(first, work.greet.s("b")).enqueue()
+    (held,) = [claim for lane in Lane for claim in store.claim("default", "w", 1, lane=lane, lease=60_000).claims]
+    store.bury(held, Attempt(1, "failed", store.now(), error_type="ValueError", error="the bank does not answer"))
+    engine.advance(store, "default")
+    return handle.id
+
+
+def test_the_list_has_pages_and_filters(api, store):
+    ids = [order() for _ in range(5)]
+    first = api.get("v1/workflows?limit=2").json()
+    second = api.get(f"v1/workflows?limit=2&cursor={first['cursor']}").json()
+    third = api.get(f"v1/workflows?limit=2&cursor={second['cursor']}").json()
+    assert third["cursor"] is None
+    found = [each["id"] for page in (first, second, third) for each in page["workflows"]]
+    assert sorted(found) == sorted(ids)
+    assert len(api.get("v1/workflows?state=running&kind=workflow").json()["workflows"]) == 5
+    assert api.get("v1/workflows?state=stopped").json() == {"workflows": [], "cursor": None}
+    assert api.get("v1/workflows?state=asleep").status_code == 422
+    assert api.get("v1/workflows?cursor=x").json()["type"] == f"{TYPES}invalid"
+
+
+def test_one_with_its_steps(api, store):
+    id = order()
+    found = api.get(f"v1/workflows/{id}").json()
+    assert (found["kind"], found["name"], found["state"], found["total"]) == ("workflow", "order", "running", 4)
+    assert found["counts"] == {**dict.fromkeys(found["counts"], 0), "live": 1, "waiting": 3}
+    page = api.get(f"v1/workflows/{id}/steps?limit=3").json()
+    assert [step["name"] for step in page["steps"]] == ["paid", "packed", "invoiced"]
+    assert [step["job_state"] for step in page["steps"]] == ["queued", None, None]
+    last = api.get(f"v1/workflows/{id}/steps?limit=3&cursor={page['cursor']}").json()
+    assert (last["steps"][0]["after"], last["cursor"]) == ([1, 2], None)
+    assert api.get(f"v1/workflows/{id}/steps?cursor=x").json()["type"] == f"{TYPES}invalid"
+
+
+def test_a_batch_with_its_jobs(api, store):
+    batch = Batch("import", on_success=work.greet.s("done"))
+    with batch:
+        work.greet.enqueue_many([(f"{n}",) for n in range(5)])
+    found = api.get(f"v1/workflows/{batch.handle.id}").json()
+    assert (found["closed"], found["callbacks"]) == (True, {"on_success": False})
+    first = api.get(f"v1/workflows/{batch.handle.id}/steps?limit=3").json()
+    second = api.get(f"v1/workflows/{batch.handle.id}/steps?limit=3&cursor={first['cursor']}").json()
+    assert second["cursor"] is None
+    assert len({step["job_id"] for step in first["steps"] + second["steps"]}) == 5
+    assert first["steps"][0]["job"] == "tests.greet"
+
+
+def test_retry_lets_it_go_on(api, store, work_off):
+    id = stopped(store)
+    found = api.get(f"v1/workflows/{id}").json()
+    assert (found["state"], found["stopped_by"]) == ("stopped", {"dead": 1})
+    assert api.get(f"v1/workflows/{id}/steps").json()["steps"][0]["error"] == "ValueError: the bank does not answer"
+    answer = api.post(f"v1/workflows/{id}/retry").json()
+    assert (answer["state"], answer["counts"]["live"], answer["held"]) == ("running", 1, [])
+    while work_off():
+        engine.advance(store, "default")
+    assert api.get(f"v1/workflows/{id}").json()["state"] == "succeeded"
+
+
+def test_a_step_that_may_have_started_is_held(api, store):
+    id = stopped(store, work.pay.s(1))
+    answer = api.post(f"v1/workflows/{id}/retry").json()
+    assert (answer["state"], answer["held"]) == ("stopped", [f"{id}.0"])
+
+
+def test_cancel(api, store):
+    id = group(*[work.greet.s(f"{n}") for n in range(3)]).enqueue().id
+    answer = api.post(f"v1/workflows/{id}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+    problem = api.post(f"v1/workflows/{id}/retry").json()
+    assert (problem["status"], problem["type"]) == (409, f"{TYPES}workflow-ended")
+    problem = api.post(f"v1/workflows/{stopped(store)}/cancel").json()
+    assert (problem["status"], problem["type"]) == (409, f"{TYPES}workflow-ended")
+
+
+@pytest.mark.parametrize("path", ["", "/steps", "/cancel", "/retry"])
+def test_what_is_not_there(api, path):
+    method = "GET" if path in ("", "/steps") else "POST"
+    answer = api(method, f"v1/workflows/w123{path}")
+    assert (answer.status_code, answer.json()["type"]) == (404, f"{TYPES}no-workflow")
+
+
+def test_scopes(store):
+    id = order()
+    reads = ("v1/workflows", f"v1/workflows/{id}", f"v1/workflows/{id}/steps")
+    changes = (f"v1/workflows/{id}/cancel", f"v1/workflows/{id}/retry")
+    for scope, may in (("read", reads), ("manage", changes), ("enqueue", ()), ("work", ())):
+        limited, whole = Api(scope, jobs=("tests.greet",)), Api(scope)
+        for path in (*reads, *changes):
+            method = "GET" if path in reads else "POST"
+            said = limited(method, path).json().get("type")
+            assert said == f"{TYPES}{'job-not-allowed' if path in may else 'scope-missing'}", (scope, path)
+            if path not in may:
+                assert whole(method, path).json()["type"] == f"{TYPES}scope-missing"
+    assert browse.workflow(id).state == "running"
