@@ -1,4 +1,7 @@
-"""The bodies of requests and answers, as the OpenAPI document describes them."""
+"""The bodies of requests and answers, as the OpenAPI document describes them.
+
+Long because all endpoints share these names, and a client looks up in one place what a field means.
+"""
 
 from __future__ import annotations
 
