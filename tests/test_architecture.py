@@ -57,6 +57,7 @@ ABSTRACT_METHODS = {
     "QueueStore": 8,
     "UpkeepStore": 3,
     "FleetStore": 4,
+    "ListStore": 2,
     "DocumentStore": 2,
     "ArchiveStore": 3,
     "WorkflowStore": 17,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
+from django_jobs.core.signature import signature
 from django_jobs.core.values import State
 from django_jobs.stores.contract.store import Store
 from tests.contract.modelled import Model
@@ -34,6 +37,20 @@ class CheckedMachine(RuleBasedStateMachine):
         counts = self.store.stats([Q])[0].counts
         states = [entry.state for entry in self.model.jobs.values()]
         assert counts == {state.value: states.count(state) for state in State}
+
+    @invariant()
+    def groups_what_has_failed(self):
+        for state in (State.DEAD, State.RETRY):
+            groups = self.store.failure_groups([Q], state)
+            names = Counter(entry.name for entry in self.model.jobs.values() if entry.state is state)
+            assert sum((Counter({group.name: group.jobs}) for group in groups), Counter()) == names
+            for group in groups:
+                found, _ = self.store.listed([Q], state, 100, groups=[group])
+                assert len(found) == group.jobs
+                for info in found:
+                    entry = self.model.jobs[info.id]
+                    assert (info.state, entry.state, entry.name) == (state, state, group.name)
+                    assert signature(info.attempts[-1] if info.attempts else None) == group.signature
 
     @invariant()
     def keeps_the_limit(self):

@@ -11,6 +11,7 @@ from django_jobs.stores.contract.documents import DocumentStore
 from django_jobs.stores.contract.ends import EndsStore
 from django_jobs.stores.contract.fetching import FetchingStore
 from django_jobs.stores.contract.fleet import FleetStore
+from django_jobs.stores.contract.lists import ListStore
 from django_jobs.stores.contract.operating import OperatingStore
 from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
@@ -55,6 +56,7 @@ class Store(
     QueueStore,
     UpkeepStore,
     FleetStore,
+    ListStore,
     DocumentStore,
     ArchiveStore,
     WorkflowStore,

@@ -202,9 +202,22 @@ class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
             zip(kinds, self.transport.pipeline([(_READ[kind], names[kind], *ids) for kind in kinds]), strict=True)
         )
         columns = [found_in.get(kind, [None] * len(ids)) for kind in DETAILS]
+        return self._infos(queue, state, found, list(zip(*columns, strict=True)), whole=whole, kept=kept)
+
+    def _infos(
+        self,
+        queue: str,
+        state: State,
+        found: Sequence[tuple[str, int]],
+        rows: Sequence[Sequence[Any]],
+        *,
+        whole: bool,
+        kept: Container[str] = (),
+    ) -> list[JobInfo]:
+        """Return these jobs as values; `rows`: their details in the order of DETAILS."""
         return [
             self._info(queue, state, id, _ended_at(at, row[0]) if id in kept else at, row, whole=whole)
-            for (id, at), row in zip(found, zip(*columns, strict=True), strict=True)
+            for (id, at), row in zip(found, rows, strict=True)
         ]
 
     def _info(self, queue: str, state: State, id: str, at: int, row: Sequence[Any], *, whole: bool) -> JobInfo:

@@ -12,7 +12,7 @@ from typing import Any
 from django_jobs.core.values import FINISHED, PLAIN, WAITING, Controls, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.formatting import counted
-from django_jobs.serialization.record import decode
+from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.entries import read_claim, read_holdings
 from django_jobs.stores.redis.stats import PLACES
@@ -101,6 +101,7 @@ class Snapshot:
         yield from self._slots()
         yield from self._blocked()
         yield from self._locks()
+        yield from self._index()
         for wake in ("wake", "wake_alone"):
             if len(self.of[wake]) > 1:
                 yield f"{wake} grows without bound: its length is {len(self.of[wake])}"
@@ -181,6 +182,39 @@ class Snapshot:
                     yield f"job {_text(id)} waits for the end of its last attempt, which has ended"
             elif not key.startswith((b"\2", b"\4")) and key not in moving:
                 yield f"job {_text(id)} waits for limit {_text(key)!r}, which no job holds"
+
+    def _index(self) -> Iterator[str]:
+        places = {"d": self.of["dead"], "r": self.of["retry"]}
+        indexed: dict[tuple[str, bytes], int] = {}
+        for field, value in self.of["groups"].items():
+            if not field:
+                continue
+            parts = value.split(b":")
+            if len(parts) != 4 or not all(part.isdigit() for part in parts) or field[:1] not in (b"d", b"r"):
+                yield f"group {_text(field)!r} cannot be read"
+                continue
+            number, count = parts[:2]
+            prefix, lines = number + b":", list[bytes]()
+            for chunk in sorted(chunk for chunk in self.of["chunks"] if chunk.startswith(prefix)):
+                lines += self.of["members"].get(chunk, b"").split(b"\n")[:-1]
+            if len(lines) != int(count):
+                yield f"group {_text(field)!r} says that it has {counted(int(count), 'job')}, but has {len(lines)}"
+            if lines != sorted(lines):
+                yield f"group {_text(field)!r} is not in order"
+            letter, name = _text(field)[:1], _text(field)[1:].partition("\n")[0]
+            for line in lines:
+                id, at = line[13:], int(line[:13]) if line[:13].isdigit() else -1
+                indexed[letter, id] = indexed.get((letter, id), 0) + 1
+                if id not in places[letter] or int(float(places[letter][id])) != at:
+                    yield f"group {_text(field)!r} has job {_text(id)} at {at}, where it is not"
+                elif name_of(self.jobs.get(id, b"")) != name:
+                    yield f"group {_text(field)!r} has job {_text(id)}, which has another name"
+        for letter, place in places.items():
+            for id in place:
+                if indexed.get((letter, id), 0) != 1:
+                    yield f"job {_text(id)} is in {counted(indexed.get((letter, id), 0), 'group')} of failed jobs"
+        if self.of["chunks"].keys() != self.of["members"].keys():
+            yield "chunks and members do not have the same names"
 
     def _locks(self) -> Iterator[str]:
         for digest, value in self.of["unique"].items():

@@ -1,4 +1,7 @@
-"""RedisStore: repairs what no transition should leave behind, and reports it."""
+"""RedisStore: repairs what no transition should leave behind, and reports it.
+
+Long because everything that can be wrong in a queue is repaired in one step, and reported by one call.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,14 @@ _START = [0] * len(BESIDE)
 #: blocked jobs: if they differ, `blocked` comes first.  Places come before jobs, so that a job that only one of the
 #: two keys lists is blocked again before it could be taken for lost.
 WALKED_THROUGH = (("waiters", "blocked"), *(("places", key) for key in NAMING), ("jobs", "jobs"))
-_REPORTED = {"waiters": "waiter_without_limit", "places": "place_without_job", "jobs": "job_without_place"}
+_REPORTED = {
+    "waiters": "waiter_without_limit",
+    "places": "place_without_job",
+    "jobs": "job_without_place",
+    "failed": "failed_without_index",
+    "chunks": "index_without_failed",
+    "groups": "index_without_failed",
+}
 #: Seconds of such a walk in one call; the next call continues.  That is a few dozen scripts of some ms each: the
 #: maintenance process has other work, and is replaced if it is silent for long.
 STEP = 0.25
@@ -54,6 +64,8 @@ KINDS = (
     "job_without_place",
     "place_without_job",
     "entry_without_job",
+    "failed_without_index",
+    "index_without_failed",
 )
 #: What `faults` checks: kind, its name in lua/repair.lua, key.
 LOOKED_AT = (
@@ -63,7 +75,18 @@ LOOKED_AT = (
     ("waiter_without_limit", "waiters", "blocked"),
     ("job_without_place", "jobs", "jobs"),
     *(("place_without_job", "places", key) for key in NAMING),
+    *(("failed_without_index", "failed", key) for key in ("dead", "retry")),
+    *(("index_without_failed", kind, kind) for kind in ("chunks", "groups")),
 )
+#: A walk through the index of failed jobs: the jobs themselves, the parts of the index, and its numbers at last.
+INDEX_WALK = (
+    *(("failed", key) for key in ("dead", "retry")),
+    *(("chunks", key) for key in ("chunks", "members")),
+    ("groups", "groups"),
+)
+#: Failed jobs and parts of the index that a step checks if the numbers agree: a job takes some hundredths of a
+#: millisecond, and a part of the index has up to a hundred jobs.
+INDEX_STEP, CHUNKS_AT_ONCE = 100, 10
 
 
 @dataclass
@@ -111,7 +134,42 @@ class RedisReconciling(RedisPart, UpkeepStore):
             cursors: dict[str, list[int]] = self.__dict__.setdefault("_swept", {})
             gone, cursors[queue] = self._sweep(queue, cursors.get(queue, _START))
             out["entry_without_job"] = len(gone)
+        self._compare_index(queue, size, out)
         return out
+
+    def _compare_index(self, queue: str, size: dict[str, int], out: dict[str, int]) -> None:
+        """Compare the index of failed jobs with the jobs: all of them if the numbers differ (most are new to the index
+        after an upgrade, and a worker of an older version does not keep it), otherwise the next few."""
+        if not any(size[key] for key in ("dead", "retry", "groups", "chunks", "members")):
+            return
+        walks: dict[str, _Walk] = self.__dict__.setdefault("_index_walks", {})
+        walked: dict[str, list[int]] = self.__dict__.setdefault("_index_walked", {})
+        if queue not in walks:
+            numbers = [size["dead"], size["retry"], size["chunks"] - size["members"], *self._in_index(queue)]
+            if numbers != [*numbers[3:5], 0, *numbers[:2], 0] and walked.get(queue) != numbers:
+                walked[queue] = numbers  # a walk that changes nothing is not repeated
+                walks[queue] = _Walk([(what, key) for what, key in INDEX_WALK if size[key] or what == "groups"])
+        if queue in walks:
+            if self._go_on(queue, walks[queue], out, None):
+                del walks[queue]
+            return
+        for what, key in INDEX_WALK[:3]:
+            if size[key]:
+                few = INDEX_STEP if what == "failed" else 1
+                self._mend(queue, what, self._next_of(queue, f"index:{key}", key, few), out, None)
+
+    def _in_index(self, queue: str) -> tuple[int, int, int]:
+        """Return how many dead jobs, and how many that wait for a retry, the index has by its own numbers, and how many
+        of its groups cannot be read."""
+        flat = self.transport.command("HGETALL", self.keys.of(queue)["groups"])
+        sums, broken = {b"d": 0, b"r": 0}, 0
+        for field, value in zip(flat[::2], flat[1::2], strict=True):
+            parts = value.split(b":")
+            if field[:1] in sums and len(parts) == 4 and all(part.isdigit() for part in parts):
+                sums[field[:1]] += int(parts[1])
+            else:
+                broken += bool(field)
+        return sums[b"d"], sums[b"r"], broken
 
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
         wrong, size, _ = self._survey(queue)
@@ -154,7 +212,7 @@ class RedisReconciling(RedisPart, UpkeepStore):
         self, queue: str, kind: str, what: Sequence[bytes | str], buried: list[tuple[str, bytes]] | None = None
     ) -> int:
         count = 0
-        for some in chunks(what, REPAIRED_AT_ONCE):
+        for some in chunks(what, CHUNKS_AT_ONCE if kind in ("chunks", "groups") else REPAIRED_AT_ONCE):
             repaired, died = self._run("repair", queue, kind, GRACE, _MISPLACED, self._archiving, "", *some)
             count += len(repaired)
             if buried is not None:
@@ -226,7 +284,7 @@ class RedisReconciling(RedisPart, UpkeepStore):
         return _balanced(dict(zip(SIZES, sizes, strict=True)))
 
     def is_walking(self, queue: str) -> bool:
-        return queue in self.__dict__.get("_walks", ())
+        return queue in self.__dict__.get("_walks", ()) or queue in self.__dict__.get("_index_walks", ())
 
     # -- walking --------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.contract.queues import add_up
 from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.entries import read_number
-from django_jobs.stores.redis.oldest import Oldest
+from django_jobs.stores.redis.standing import Oldest
 
 #: In the order of lua/stats.lua; a state with two places is listed twice.
 PLACES = (

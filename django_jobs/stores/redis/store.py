@@ -9,11 +9,11 @@ from django_jobs.core.values import Lane
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.contract.fetching import Outlook
 from django_jobs.stores.contract.store import Store, StoreOptions
-from django_jobs.stores.redis.browsing import RedisBrowsing
 from django_jobs.stores.redis.connection.addresses import cluster_from_setting, pool_from_setting, redacted
 from django_jobs.stores.redis.connection.cluster import ClusterTransport
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.ends import RedisEnds
+from django_jobs.stores.redis.lists import RedisLists
 from django_jobs.stores.redis.operating import RedisOperating
 from django_jobs.stores.redis.reconciling import RedisReconciling
 from django_jobs.stores.redis.running import RedisRunning
@@ -30,7 +30,7 @@ class RedisStore(
     RedisUpkeep,
     RedisOperating,
     RedisEnds,
-    RedisBrowsing,
+    RedisLists,
     RedisStanding,
     RedisWorkflows,
     Store,

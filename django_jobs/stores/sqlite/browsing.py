@@ -18,16 +18,17 @@ from django_jobs.stores.sqlite.database.recent import find_recent
 from django_jobs.stores.sqlite.database.remembered import has_returned_none, remembered
 from django_jobs.stores.sqlite.database.unknown import parked, unknown_to_whom
 
-_INFO = (
+#: What is read of a job, and from where.
+INFO = (
     "id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, parked_at, since"
 )
-_FROM = "FROM jobs JOIN records USING (job) LEFT JOIN results USING (job) LEFT JOIN logs USING (job)"
+FROM = "FROM jobs JOIN records USING (job) LEFT JOIN results USING (job) LEFT JOIN logs USING (job)"
 #: bytes of a result that a page shows.
 _SHORT = 1024
 _TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead", "cancelled", "expired", "recovered", "trimmed_dead",
            "not_archived")  # fmt: skip
 #: Every version of SQLite accepts this many values in one statement.
-_MOST_VALUES = 900
+MOST_VALUES = 900
 #: bytes: with less room on its disk the file counts as full; a batch of jobs and its log need up to twice MAX_BYTES.
 _LEAST_ROOM = 8 * 1024 * 1024
 
@@ -37,7 +38,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
 
     def get(self, queue: str, id: str) -> JobInfo | None:
         with self.database.read() as connection:
-            found = connection.execute(f"SELECT {_INFO} {_FROM} WHERE id = ? AND queue = ?", (id, queue)).fetchone()
+            found = connection.execute(f"SELECT {INFO} {FROM} WHERE id = ? AND queue = ?", (id, queue)).fetchone()
         return found and job_info(found)
 
     def walk(
@@ -61,7 +62,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
 
     def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
         with self.database.read() as connection:
-            for found in connection.execute(f"SELECT {_INFO} {_FROM} WHERE id = ?", (id,)):
+            for found in connection.execute(f"SELECT {INFO} {FROM} WHERE id = ?", (id,)):
                 if found[1] in queues:
                     return job_info(found)
         return None
@@ -69,10 +70,10 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
     def get_many(self, queue: str, ids: Sequence[str]) -> list[JobInfo]:
         infos: dict[str, JobInfo] = {}
         with self.database.read() as connection:
-            for start in range(0, len(ids), _MOST_VALUES):
-                some = ids[start : start + _MOST_VALUES]
-                sql = f"SELECT {_INFO} {_FROM} WHERE id IN ({', '.join('?' * len(some))}) AND queue = ?"
-                infos |= {found[0]: _short(job_info(found)) for found in connection.execute(sql, (*some, queue))}
+            for start in range(0, len(ids), MOST_VALUES):
+                some = ids[start : start + MOST_VALUES]
+                sql = f"SELECT {INFO} {FROM} WHERE id IN ({', '.join('?' * len(some))}) AND queue = ?"
+                infos |= {found[0]: short(job_info(found)) for found in connection.execute(sql, (*some, queue))}
         return [infos[id] for id in ids if id in infos]
 
     def reported(self, queue: str, id: str) -> str:
@@ -94,9 +95,9 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
         by = ", ".join(f"jobs.{column} {'DESC' if reverse else 'ASC'}" for column in order)
         # The page is selected on the index alone, so that skipped jobs are never read.
         cut = f"SELECT job FROM jobs WHERE queue = ? AND {where} ORDER BY {by} LIMIT ? OFFSET ?"
-        sql = f"SELECT {_INFO} {_FROM} WHERE job IN ({cut}) ORDER BY {by}"
+        sql = f"SELECT {INFO} {FROM} WHERE job IN ({cut}) ORDER BY {by}"
         with self.database.read() as connection:
-            return [_short(job_info(found)) for found in connection.execute(sql, (queue, limit, offset))]
+            return [short(job_info(found)) for found in connection.execute(sql, (queue, limit, offset))]
 
     def stats(self, queues: Sequence[str]) -> list[QueueStats]:
         with self.database.read() as connection:
@@ -201,7 +202,7 @@ def shown_result(result: bytes | None, run_ms: int) -> bytes | None:
 
 
 def job_info(found: tuple[Any, ...]) -> JobInfo:
-    """Return one row of `_INFO` as a value."""
+    """Return one row of `INFO` as a value."""
     id, queue, record, state, failures, crashes, at, token, holder, result, run_ms, checkin, lines, *rest = found
     parked_at, since = rest
     return JobInfo(
@@ -211,5 +212,6 @@ def job_info(found: tuple[Any, ...]) -> JobInfo:
     )  # fmt: skip
 
 
-def _short(info: JobInfo) -> JobInfo:
+def short(info: JobInfo) -> JobInfo:
+    """Return the job as lists show it."""
     return info._replace(result=info.result and info.result[:_SHORT], attempts=info.attempts[-1:])

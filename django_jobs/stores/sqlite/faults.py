@@ -27,6 +27,12 @@ LEFT = (
     "NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.queue = locks.queue AND jobs.id = locks.id"
     f" AND state NOT IN ({_FINISHED}))"
 )
+#: Failed jobs that are not in the index, and entries of the index whose job has left.
+MISSING = "NOT EXISTS (SELECT 1 FROM failures WHERE failures.job = jobs.job)"
+GONE = (
+    "NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.job = failures.job AND jobs.state = failures.state"
+    " AND jobs.at = failures.at)"
+)
 
 
 class SqliteFaults(SqlitePart, UpkeepStore):
@@ -40,6 +46,10 @@ class SqliteFaults(SqlitePart, UpkeepStore):
         found["claim_without_lease"] = [id for id, wrong in rows[:limit] if wrong]
         held = self._rows(locks, queue, limit + 1)
         found["lock_without_job"] = [digest for digest, wrong in held[:limit] if wrong]
+        missing = f"SELECT id FROM jobs WHERE queue = ? AND state IN ('dead', 'retry') AND {MISSING} LIMIT ?"
+        found["failed_without_index"] = [id for (id,) in self._rows(missing, queue, limit)]
+        left = f"SELECT job FROM failures WHERE queue = ? AND {GONE} LIMIT ?"
+        found["index_without_failed"] = [str(job) for (job,) in self._rows(left, queue, limit)]
         whole, first, seen = len(rows) <= limit and len(held) <= limit, 0, 0
         # With NOT INDEXED, SQLite can only search by row number; otherwise it would walk an index of the whole queue.
         jobs = f"SELECT job, queue = ?, id, {NOWHERE}, {EMPTY} FROM jobs NOT INDEXED WHERE job > ? ORDER BY job LIMIT ?"

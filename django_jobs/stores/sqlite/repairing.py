@@ -17,7 +17,7 @@ from django_jobs.stores.sqlite.database.recent import forget_recent
 from django_jobs.stores.sqlite.database.remembered import forget_ids, forget_returned
 from django_jobs.stores.sqlite.database.rows import COLUMNS, Row
 from django_jobs.stores.sqlite.database.transaction import Transaction
-from django_jobs.stores.sqlite.faults import EMPTY, LAST, LEFT, NOWHERE
+from django_jobs.stores.sqlite.faults import EMPTY, GONE, LAST, LEFT, MISSING, NOWHERE
 from django_jobs.stores.sqlite.settling import MOST_STAYING, STAYS, trim_succeeded
 
 #: how far back the series of minutes goes, ms.
@@ -91,6 +91,7 @@ class SqliteRepairing(SqlitePart, UpkeepStore, ArchiveStore):
                 "entry_without_job": 0,
                 "waiter_without_limit": self._admit_waiters(move, min(limit, _LIMITS)),
                 "wrong_type": 0,
+                **_index(move, limit),
             }
 
     def _next_window(self, move: Transaction, limit: int) -> tuple[int, int]:
@@ -154,6 +155,21 @@ class SqliteRepairing(SqlitePart, UpkeepStore, ArchiveStore):
             with self.database.write() as connection:
                 sql = "DELETE FROM archive WHERE queue = ? AND key BETWEEN ? AND ?"
                 connection.execute(sql, (queue, int(keys[0]), int(keys[-1])))
+
+
+def _index(move: Transaction, limit: int) -> dict[str, int]:
+    """If the numbers differ, add failed jobs that are not in the index, and remove entries without a job."""
+    added = removed = 0
+    known = move.value("SELECT count(*) FROM failures WHERE queue = ?", move.queue)
+    if known != move.count_of(State.DEAD) + move.count_of(State.RETRY):
+        removed = move.execute(f"DELETE FROM failures WHERE queue = ? AND {GONE}", (move.queue,)).rowcount
+        failed = f"state IN ('dead', 'retry') AND at IS NOT NULL AND {MISSING}"
+        sql = f"SELECT job FROM jobs WHERE queue = ? AND {failed} LIMIT ?"
+        found = move.execute(sql, (move.queue, limit)).fetchall()
+        for (job,) in found:
+            move.index(job)
+        added = len(found)
+    return {"failed_without_index": added, "index_without_failed": removed}
 
 
 def _archived(

@@ -9,11 +9,12 @@ from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.sqlite.browsing import SqliteBrowsing
 from django_jobs.stores.sqlite.claiming import SqliteClaiming
 from django_jobs.stores.sqlite.database.connection import MEMORY, Database
+from django_jobs.stores.sqlite.database.locking import writer_of
 from django_jobs.stores.sqlite.ends import SqliteEnds
 from django_jobs.stores.sqlite.enqueueing import SqliteEnqueueing
 from django_jobs.stores.sqlite.faults import SqliteFaults
 from django_jobs.stores.sqlite.fleet import SqliteFleet
-from django_jobs.stores.sqlite.locking import writer_of
+from django_jobs.stores.sqlite.lists import SqliteLists
 from django_jobs.stores.sqlite.operating import SqliteOperating
 from django_jobs.stores.sqlite.repairing import SqliteRepairing
 from django_jobs.stores.sqlite.settling import SqliteSettling
@@ -32,6 +33,7 @@ class SqliteStore(
     SqliteOperating,
     SqliteFleet,
     SqliteEnds,
+    SqliteLists,
     SqliteBrowsing,
     SqliteStanding,
     SqliteWorkflows,

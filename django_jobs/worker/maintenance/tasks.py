@@ -14,6 +14,7 @@ from typing import Protocol
 from django_jobs.events.announce import announce_misplaced, announce_recovered
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreError
+from django_jobs.formatting import counted
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import MAX_BATCH, Store
 from django_jobs.worker.retry import RetryState
@@ -30,6 +31,8 @@ LONGEST_CALL = 5.0
 #: This repair is not a sign of an inconsistency: a waiting job is also admitted while the one before it waits for a
 #: free thread.
 EARLY_ADMISSION = "waiter_without_limit"
+#: Nor these: jobs that failed before there was an index, or under a worker of an older version, which does not keep it.
+INDEX = ("failed_without_index", "index_without_failed")
 
 
 class Task(Protocol):
@@ -128,11 +131,16 @@ class MaintenanceTasks:
         buried: list[tuple[str, bytes]] = []
         repairs = {kind: count for kind, count in self.store.reconcile(queue, buried=buried).items() if count}
         repairs.pop(EARLY_ADMISSION, None)
+        indexed = sum(repairs.pop(kind, 0) for kind in INDEX)
+        if indexed:
+            logger.info(
+                "Queue %r: %s corrected in the index of failed jobs", queue, counted(indexed, "entry", "entries")
+            )
         if repairs:
             logger.warning("Queue %r was inconsistent and has been repaired: %s", queue, repairs)
             announce_misplaced(queue, buried, self.deliver)
             return SOON
-        return SOON if self.store.is_walking(queue) else RECONCILE
+        return SOON if indexed or self.store.is_walking(queue) else RECONCILE
 
 
 def _tick(extra_task: Task) -> float:

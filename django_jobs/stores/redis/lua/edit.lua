@@ -25,6 +25,11 @@ if holder and holder ~= id then
     return 'duplicate'
 end
 redis.call('HSET', jobs, id, record) -- first write: refused when Redis is full
+if state == 'retry' and name_of(stored) ~= name_of(record) then
+    local at = redis.call('ZSCORE', retry, id)
+    failed.leave('retry', id, at, stored)
+    failed.enter('retry', id, at, record)
+end
 
 if new ~= old then
     local owner, ends = nil, 0

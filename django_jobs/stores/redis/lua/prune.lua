@@ -3,7 +3,7 @@
 -- ARGV  1 clock   2 how many succeeded, cancelled and expired jobs are kept   3 for how long (ms)
 --       4 how many dead jobs are kept   5 for how long (ms)   6 limit for each state   7 ids are remembered for (ms)
 -- Returns state, how many were deleted, flat.
---! use clock record count finish
+--! use clock record count finish failed
 local STAYS, MOST_STAYING = 60000, 100000 -- as in lib/trim.lua
 local limit = tonumber(ARGV[6])
 local out = {}
@@ -24,9 +24,12 @@ local function prune_from(state, place, most, ttl)
         local ended = redis.call('ZMSCORE', place, unpack(ids))
         redis.call('ZREM', place, unpack(ids))
         for i, id in ipairs(ids) do
-            local controls = controls_of(redis.call('HGET', jobs, id))
+            local record = redis.call('HGET', jobs, id)
+            local controls = controls_of(record)
             unlock(id, controls)
-            if place == kept then
+            if place == dead then
+                failed.leave('dead', id, ended[i], record)
+            elseif place == kept then
                 ended[i] = ended[i] - (controls and tonumber(controls.keep_result) or 0)
             end
         end
@@ -68,4 +71,5 @@ local function prune_remembered()
     out[#out + 1] = #ids
 end
 prune_remembered()
+failed.drop_empty_groups()
 return out

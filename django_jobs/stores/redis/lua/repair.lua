@@ -5,7 +5,7 @@
 --       5 most jobs in the outbox, or ""
 --       6 "look": change nothing   then the entries to check; for each kind:
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members
---       "waiters": members
+--       "waiters": members   "failed": ids in `dead` or `retry`   "chunks", "groups": names in the index of failed jobs
 -- Returns {entries that were repaired, or would be; id, record of each job that went to dead}
 --! use clock places bury pauses endings holdings bytes
 --! keys leases checkins
@@ -37,7 +37,11 @@ local function thin_out(places, id, stays)
     for _, place in ipairs(places) do
         if redis.call('ZSCORE', place[2], id) then
             if not stays then
+                local at = redis.call('ZSCORE', place[2], id)
                 write('ZREM', place[2], id)
+                if not looking and (place[1] == 'dead' or place[1] == 'retry') then
+                    failed.leave(place[1], id, at)
+                end
                 surplus = true
             end
             stays = false
@@ -58,6 +62,23 @@ local function find_a_place(id, record)
     else
         make_ready(id, controls, nil, has_crashed(redis.call('HGET', tries, id)), now)
     end
+end
+
+local known_fields
+
+-- The field of `groups` of each number.
+local function group_fields()
+    if not known_fields then
+        known_fields = {}
+        local flat = redis.call('HGETALL', groups)
+        for i = 1, #flat, 2 do
+            local number = failed.read_group(flat[i + 1])
+            if number and not known_fields[number] then
+                known_fields[number] = flat[i]
+            end
+        end
+    end
+    return known_fields
 end
 
 local repairs = {
@@ -169,6 +190,68 @@ local repairs = {
         local most = controls and tonumber(controls.limit) or 0
         local free = most > 0 and most - slots_taken(key) or 1000
         return free > 0 and admit(key, free) > 0 or unknown
+    end,
+    -- a job that is dead or waits for a retry and is not in the index: a version that has none moved it
+    failed = function(id)
+        local missing = false
+        for state, place in pairs({dead = dead, retry = retry}) do
+            local at = redis.call('ZSCORE', place, id)
+            if at and redis.call('HEXISTS', jobs, id) == 1 and not failed.has(state, id, at) then
+                missing = true
+                if not looking then
+                    failed.enter(state, id, at)
+                end
+            end
+        end
+        return missing
+    end,
+    -- a part of the index: jobs that have left, or nothing but remains
+    chunks = function(chunk)
+        local number = string.match(chunk, '^(%d%d%d%d%d):')
+        local field = number and group_fields()[number]
+        local text = redis.call('HGET', members, chunk)
+        if not text or not field or not redis.call('ZSCORE', chunks, chunk) then
+            write('ZREM', chunks, chunk)
+            write('HDEL', members, chunk)
+            return true
+        end
+        local place, gone = string.sub(field, 1, 1) == 'd' and dead or retry, 0
+        for line in string.gmatch(text, '[^\n]+') do
+            local at = redis.call('ZSCORE', place, string.sub(line, 14))
+            if not at or failed.position_of(tonumber(at), string.sub(line, 14)) ~= line then
+                gone = gone + 1
+                if not looking then
+                    failed.remove_line(number, line)
+                end
+            end
+        end
+        if gone > 0 and not looking then
+            local _, jobs_in, first, last = failed.read_group(redis.call('HGET', groups, field))
+            failed.write_group(field, number, math.max(0, jobs_in - gone), first, last)
+        end
+        return gone > 0
+    end,
+    -- the number of jobs of a group
+    groups = function(field)
+        if field == '' then
+            return false
+        end
+        local number, jobs_in, first, last = failed.read_group(redis.call('HGET', groups, field))
+        if not number or not string.find(field, '^[dr]') or group_fields()[number] ~= field then
+            write('HDEL', groups, field)
+            return true
+        end
+        local found, chunk = 0, number
+        repeat
+            chunk = failed.chunk_after(number, chunk)
+            found = found + (chunk and select(2, string.gsub(redis.call('HGET', members, chunk) or '', '\n', '')) or 0)
+        until not chunk
+        if found ~= jobs_in then
+            if not looking then
+                failed.write_group(field, number, found, first, last)
+            end
+            return true
+        end
     end,
 }
 

@@ -14,6 +14,9 @@ for i = 5, #ARGV do
     local state = redis.call('HEXISTS', jobs, id) == 1 and leave_waiting(id)
     if state then
         redis.call('ZADD', state == 'retry' and retry or scheduled, run_at, id)
+        if state == 'retry' then
+            failed.enter('retry', id, run_at)
+        end
         moved[#moved + 1] = id
     end
 end

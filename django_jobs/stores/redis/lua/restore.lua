@@ -15,6 +15,9 @@ if redis.call('HSETNX', jobs, id, record) == 0 then
     return 0
 end
 redis.call('ZADD', place, now, id)
+if place == dead then
+    failed.enter('dead', id, now, record)
+end
 note_step(ARGV[6], id, controls_of(record))
 answer('1')
 return 1

@@ -5,7 +5,7 @@
 -- Returns the new state, or "" if the claim is stale.
 --! use clock attempt_end log
 --! keys retry
---! use ready
+--! use ready failed
 local id, token, attempt, delay, name = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 
 local record, controls, stopped, holder = end_attempt(id, token)
@@ -23,6 +23,7 @@ if stopped then
     state = stop_here(id, record, controls, tonumber(ARGV[9]), holder)
 else
     redis.call('ZADD', retry, now + delay, id)
+    failed.enter('retry', id, now + delay, record)
     relock(id, controls)
     count('retried', 1)
     count('retried:' .. name, 1)

@@ -4,22 +4,12 @@
 --       6 highest score
 -- Returns member, score of each, flat.
 --! keys scheduled queued alone retry blocked succeeded kept dead cancelled expired
+--! use bytewise
 local PLACES = {
     scheduled = scheduled, queued = queued, alone = alone, retry = retry, blocked = blocked, succeeded = succeeded,
     kept = kept, dead = dead, cancelled = cancelled, expired = expired,
 }
 local place, score, member, limit = PLACES[ARGV[2]], ARGV[3], ARGV[4], tonumber(ARGV[5])
-
--- Compares by bytes, as Redis orders members of equal score: Lua would compare by the server's locale.
-local function less(a, b)
-    for i = 1, math.min(#a, #b) do
-        local one, other = string.byte(a, i), string.byte(b, i)
-        if one ~= other then
-            return one < other
-        end
-    end
-    return #a < #b
-end
 
 -- The rank of the first member behind (score, member), which may be gone by now.
 local function next_rank()

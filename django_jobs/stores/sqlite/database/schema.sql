@@ -95,6 +95,20 @@ CREATE TABLE IF NOT EXISTS returned (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS returned_at ON returned (queue, at);
 
+-- dead jobs and jobs that wait for a retry, with the signature of their last error (core/signature.py), for lists
+CREATE TABLE IF NOT EXISTS failures (
+    job INTEGER PRIMARY KEY, queue TEXT NOT NULL, state TEXT NOT NULL, name TEXT NOT NULL, signature TEXT NOT NULL,
+    at INTEGER NOT NULL,                       -- as in `jobs`
+    failed_at INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS failure_groups ON failures (queue, state, name, signature, at, failed_at);
+CREATE TRIGGER IF NOT EXISTS failure_left AFTER UPDATE OF state ON jobs WHEN old.state IN ('dead', 'retry') BEGIN
+    DELETE FROM failures WHERE job = old.job;
+END;
+CREATE TRIGGER IF NOT EXISTS failure_deleted AFTER DELETE ON jobs WHEN old.state IN ('dead', 'retry') BEGIN
+    DELETE FROM failures WHERE job = old.job;
+END;
+
 -- jobs whose end is waited for: they stay for a minute after it
 CREATE TABLE IF NOT EXISTS waiters (job INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 

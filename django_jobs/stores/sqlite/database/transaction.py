@@ -11,6 +11,7 @@ import sqlite3
 from collections import Counter
 from typing import Any
 
+from django_jobs.core.signature import signature
 from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Controls, State
 from django_jobs.serialization.record import name_of
 from django_jobs.stores.contract.store import StoreOptions
@@ -23,6 +24,8 @@ MAX_LOG = 25
 #: jobs that one call lets in after a limit or a pause is freed.
 ADMIT = 100
 MINUTE = 60_000
+#: The states whose jobs are in table `failures`.
+FAILED = frozenset({State.DEAD, State.RETRY})
 _NAMED = frozenset({"enqueued", "succeeded", "failed", "retried", "dead"})
 _SERIES = frozenset({"enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms"})
 _TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead", "not_archived"}
@@ -60,6 +63,8 @@ class Transaction(Lookup):
             f"INSERT INTO jobs ({names}) VALUES ({', '.join('?' * len(columns))})", tuple(columns.values())
         )
         self.execute("INSERT INTO records (job, record) VALUES (?, ?)", (cursor.lastrowid, record))
+        if state in FAILED:
+            self.index(cursor.lastrowid or 0)
         if controls.workflow is not None:
             step = cursor.lastrowid, controls.workflow, controls.noted_result
             self.execute("INSERT INTO steps VALUES (?, ?, ?)", step)
@@ -88,7 +93,17 @@ class Transaction(Lookup):
         elif state in FINISHED:
             columns["at"] = self.now
         self._update(row.job, columns)
+        if state in FAILED:
+            self.index(row.job)
         self._follow(row, state)
+
+    def index(self, job: int) -> None:
+        """Note by what error the job failed, for the lists of dead jobs and of those that wait for a retry."""
+        sql = "SELECT queue, state, name, at, ifnull(lines, '') FROM jobs LEFT JOIN logs USING (job) WHERE job = ?"
+        queue, state, name, at, lines = self.execute(sql, (job,)).fetchone()
+        last = Attempt(*json.loads(lines.rpartition("\n")[2])) if lines else None
+        values = (job, queue, state, name, signature(last), at, min(last.at, self.now) if last else self.now)
+        self.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def requeue(self, row: Row, **changes: Any) -> None:
         """→ queued, before all jobs of its priority."""
@@ -110,6 +125,7 @@ class Transaction(Lookup):
             columns["expires_at"] = None
         self._update(row.job, columns)
         self.execute("UPDATE records SET record = ? WHERE job = ?", (record, row.job))
+        self.execute("UPDATE failures SET name = ? WHERE job = ?", (columns["name"], row.job))
         if row.lock and row.lock != controls.unique:
             self.execute("DELETE FROM locks WHERE queue = ? AND digest = ? AND id = ?", (self.queue, row.lock, row.id))
         changed = self.row(row.id)

@@ -1,6 +1,6 @@
 -- scheduled and retry → queued, for jobs that are due; never more than a hundred in one call.
 --! keys jobs scheduled retry tries
---! use record ready next_due
+--! use record ready next_due failed
 
 local function promote_from(zset, limit)
     if first_due(zset) ~= 0 then
@@ -22,6 +22,9 @@ local function promote_from(zset, limit)
     redis.call('ZREM', zset, unpack(ids)) -- first write: needs no memory
     local moved = 0
     for i, id in ipairs(ids) do
+        if zset == retry then
+            failed.leave('retry', id, found[2 * i], records[i])
+        end
         if records[i] then
             make_ready(id, controls_of(records[i]), nil, has_crashed(tried[i]))
             ready[2 * moved + 1], ready[2 * moved + 2] = found[2 * i], id -- it could run when it was due

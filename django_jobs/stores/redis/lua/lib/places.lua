@@ -1,6 +1,6 @@
 -- Where a job is, and how to take it out of the place where it waits.
 --! keys jobs queued alone scheduled retry claims succeeded kept dead cancelled expired
---! use record blocked
+--! use record blocked failed
 
 local WAITING = {{'queued', queued}, {'queued', alone}, {'scheduled', scheduled}, {'retry', retry}}
 local ENDED = {{'succeeded', succeeded}, {'succeeded', kept}, {'dead', dead}, {'cancelled', cancelled}, {'expired', expired}}
@@ -28,8 +28,11 @@ end
 -- Take the job out; returns the state it was in, nil if it does not wait.
 local function leave_waiting(id)
     for _, place in ipairs(WAITING) do
+        local at = place[1] == 'retry' and redis.call('ZSCORE', retry, id)
         if redis.call('ZREM', place[2], id) == 1 then
-            if place[1] == 'queued' then
+            if at then
+                failed.leave('retry', id, at)
+            elseif place[1] == 'queued' then
                 drop_since(id)
                 pass_turn(id)
             end
@@ -41,7 +44,11 @@ end
 
 local function leave_ended(id)
     for _, place in ipairs(ENDED) do
+        local at = place[1] == 'dead' and redis.call('ZSCORE', dead, id)
         if redis.call('ZREM', place[2], id) == 1 then
+            if at then
+                failed.leave('dead', id, at)
+            end
             return place[1]
         end
     end

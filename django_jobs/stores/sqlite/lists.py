@@ -1,0 +1,101 @@
+"""SqliteStore: lists over several queues together, and the groups of failed jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django_jobs.core.values import JobInfo, State
+from django_jobs.stores.contract.lists import FailureGroup, ListStore, Mark
+from django_jobs.stores.sqlite.base import SqlitePart
+from django_jobs.stores.sqlite.browsing import FROM, INFO, MOST_VALUES, job_info, short
+from django_jobs.stores.sqlite.database.transaction import FAILED
+
+#: What a list is sorted by, where that is not the time of the state.
+_SORTED_BY = {State.QUEUED: ("lane", "rank", "seq"), State.BLOCKED: ("blocked_by", "rank", "seq")}
+
+#: Values of the columns that the list is sorted by, queue, row number.
+_Entry = tuple[tuple[Any, ...], str, int]
+
+
+class SqliteLists(SqlitePart, ListStore):
+    """See stores/contract/lists.py for the contract of each method."""
+
+    def failure_groups(self, queues: Sequence[str], state: State) -> list[FailureGroup]:
+        _check(state)
+        sql = (
+            "SELECT queue, name, signature, count(*), min(failed_at), max(failed_at) FROM failures"
+            " WHERE queue = ? AND state = ? GROUP BY name, signature"
+        )
+        with self.database.read() as connection:
+            return [FailureGroup(*row) for queue in queues for row in connection.execute(sql, (queue, state))]
+
+    def listed(
+        self,
+        queues: Sequence[str],
+        state: State,
+        limit: int,
+        after: Mark | None = None,
+        *,
+        groups: Sequence[FailureGroup] | None = None,
+        reverse: bool = False,
+    ) -> tuple[list[JobInfo], Mark | None]:
+        streams: list[tuple[str, FailureGroup | None]]
+        if groups is None:
+            streams = [(queue, None) for queue in queues]
+        else:
+            _check(state)
+            streams = [(group.queue, group) for group in groups if group.queue in queues]
+        last = _read_mark(after, state) if after is not None else None
+        found: list[_Entry] = []
+        for queue, group in streams:
+            found += self._stream(queue, state, limit, last, group, reverse)
+        found = sorted(found, key=lambda entry: (*entry[0], entry[1], entry[2]), reverse=reverse)[:limit]
+        infos = self._infos([job for _, _, job in found])
+        mark = Mark(json.dumps(found[-1][0]), found[-1][1], str(found[-1][2])) if len(found) == limit else None
+        return [infos[job] for _, _, job in found if job in infos and infos[job].state is state], mark
+
+    def _stream(
+        self, queue: str, state: State, limit: int, last: _Entry | None, group: FailureGroup | None, reverse: bool
+    ) -> list[_Entry]:
+        """Return the first jobs of one queue, or of one group in it, behind the last entry."""
+        columns = _SORTED_BY.get(state, ("at",))
+        table, where, values = "jobs", "queue = ? AND state = ?", list[Any]((queue, state.value))
+        if group is not None:
+            table, where = "failures", f"{where} AND name = ? AND signature = ?"
+            values += [group.name, group.signature]
+        where += "".join(f" AND {column} IS NOT NULL" for column in columns)
+        sign, way = ("<", "DESC") if reverse else (">", "ASC")
+        if last is not None:
+            key, last_queue, job = last
+            tied = [*columns, "job"] if queue == last_queue else columns
+            orequal = "=" if queue != last_queue and (queue > last_queue) is not reverse else ""
+            where += f" AND ({', '.join(tied)}) {sign}{orequal} ({', '.join('?' * len(tied))})"
+            values += [*key, job] if queue == last_queue else key
+        order = ", ".join(f"{column} {way}" for column in (*columns, "job"))
+        sql = f"SELECT {', '.join(columns)}, job FROM {table} WHERE {where} ORDER BY {order} LIMIT ?"
+        with self.database.read() as connection:
+            return [(tuple(key), queue, job) for *key, job in connection.execute(sql, (*values, limit))]
+
+    def _infos(self, jobs: Sequence[int]) -> dict[int, JobInfo]:
+        infos: dict[int, JobInfo] = {}
+        with self.database.read() as connection:
+            for start in range(0, len(jobs), MOST_VALUES):
+                some = jobs[start : start + MOST_VALUES]
+                sql = f"SELECT {INFO}, jobs.job {FROM} WHERE jobs.job IN ({', '.join('?' * len(some))})"
+                infos |= {found[-1]: short(job_info(found[:-1])) for found in connection.execute(sql, some)}
+        return infos
+
+
+def _check(state: State) -> None:
+    if state not in FAILED:
+        raise ValueError(f"Jobs that are {state} have no groups: only dead jobs and those that wait for a retry.")
+
+
+def _read_mark(mark: Mark, state: State) -> _Entry:
+    """Read a mark.  Raises ValueError."""
+    key = json.loads(mark.score)
+    if not isinstance(key, list) or len(key) != len(_SORTED_BY.get(state, ("at",))):
+        raise ValueError(f"{mark} does not belong to a list of jobs that are {state}.")
+    return tuple(key), mark.queue, int(mark.member)

@@ -1,0 +1,147 @@
+"""The index of failed jobs is made again from the jobs, whatever has become of it, and nothing depends on it."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from django_jobs.core.values import Attempt, Job, Lane, NewJob, State
+from django_jobs.serialization.record import encode
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.fsck import fsck
+from tests.survival.conftest import Clock
+
+QUEUE = "indexed"
+FAILED = Attempt(1, "failed", 0, 12, "w", "ValueError", "order 7 is gone")
+INDEX = ("groups", "chunks", "members")
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def raw(law_store: RedisStore) -> redis.Redis:
+    return law_store.transport.client
+
+
+def fail(store: RedisStore, number: int, *, retry: bool = False, first: int = 0) -> list[str]:
+    """So many jobs that died, or wait for a retry."""
+    ids = [f"{'r' if retry else 'd'}{n:04}" for n in range(first, first + number)]
+    for id in ids:
+        store.enqueue(
+            QUEUE, [NewJob(id, encode(Job(id, QUEUE, f"shop.job{int(id[1:]) % 3}", b"[[],{}]", store.now())))]
+        )
+        (claim,) = store.claim(QUEUE, "w", 1, lane=Lane.SHARED, lease=60_000).claims
+        error = FAILED._replace(error=f"{'odd' if int(id[1:]) % 2 else 'even'} one")
+        if retry:
+            store.retry(claim, error, 3_600_000)
+        else:
+            store.bury(claim, error)
+    return ids
+
+
+def reconciled(store: RedisStore) -> dict[str, int]:
+    """Repair until nothing is left to do."""
+    sums: dict[str, int] = {}
+    while True:
+        found = {kind: n for kind, n in store.reconcile(QUEUE).items() if n}
+        for kind, n in found.items():
+            sums[kind] = sums.get(kind, 0) + n
+        if not found and not store.is_walking(QUEUE):
+            return sums
+
+
+def of_groups(store: RedisStore) -> dict[tuple[State, str, str], list[str]]:
+    return {
+        (state, group.name, group.signature): sorted(
+            info.id for info in store.listed([QUEUE], state, 1000, groups=[group])[0]
+        )
+        for state in (State.DEAD, State.RETRY)
+        for group in store.failure_groups([QUEUE], state)
+        if group.jobs
+    }
+
+
+def test_jobs_from_before_the_index_are_added(law_store: RedisStore, raw: redis.Redis) -> None:
+    fail(law_store, 250)
+    fail(law_store, 40, retry=True)
+    whole = of_groups(law_store)
+    raw.delete(*(law_store.keys.of(QUEUE)[key] for key in INDEX))
+    assert of_groups(law_store) == {}
+    assert law_store.faults(QUEUE).found.keys() == {"failed_without_index"}
+    assert reconciled(law_store) == {"failed_without_index": 290}
+    assert of_groups(law_store) == whole
+    assert fsck(law_store, QUEUE) == []
+    assert law_store.faults(QUEUE) == ({}, True)
+
+
+def test_what_a_worker_without_an_index_did_is_caught_up_with(law_store: RedisStore, raw: redis.Redis) -> None:
+    """Jobs that come and go by scripts that know of no index: as many come as go, so that the numbers agree."""
+    ids = fail(law_store, 60)
+    keys = law_store.keys.of(QUEUE)
+    gone, moved = ids[:10], ids[10:20]
+    raw.zrem(keys["dead"], *gone)
+    for key in ("jobs", "attempts", "tries"):
+        raw.hdel(keys[key], *gone)
+    raw.zrem(keys["dead"], *moved)
+    raw.zadd(keys["queued"], {id: 1e15 + n for n, id in enumerate(moved)})
+    groups = law_store.failure_groups([QUEUE], State.DEAD)
+    listed = [info.id for info in law_store.listed([QUEUE], State.DEAD, 100, groups=groups)[0]]
+    assert sorted(listed) == ids[20:], "a job that has left is in no list"
+    before = {key: raw.dump(keys[key]) for key in INDEX}
+    fail(law_store, 20, first=100)
+    for key in INDEX:
+        raw.restore(keys[key], 0, before[key], replace=True)
+    for _ in range(20):
+        law_store.reconcile(QUEUE)
+    assert fsck(law_store, QUEUE) == []
+    assert sum(len(each) for each in of_groups(law_store).values()) == 60
+
+
+@pytest.mark.parametrize("key", INDEX)
+@pytest.mark.parametrize("kind", ["string", "list", "junk"])
+def test_a_broken_index_stops_no_job(
+    law_store: RedisStore, raw: redis.Redis, virtual: Clock, key: str, kind: str
+) -> None:
+    fail(law_store, 30)
+    name = law_store.keys.of(QUEUE)[key]
+    if kind == "junk":
+        if key == "chunks":
+            raw.zadd(name, {b"\xff\0": 1, "00001:9": 0, "nonsense": 0})
+        else:
+            raw.hset(name, mapping={"00001:": "nonsense\n\n7", "dx\ny": "00001:nan:1:1", "": "x", "\xff": "\0"})
+    else:
+        raw.delete(name)
+        raw.set(name, "x") if kind == "string" else raw.rpush(name, "x")
+    dead = fail(law_store, 10, first=100)
+    retry = fail(law_store, 10, retry=True)
+    assert law_store.delete(QUEUE, dead[:2]) == dead[:2]
+    assert law_store.revive(QUEUE, dead[2:4]) == dead[2:4]
+    assert law_store.kill(QUEUE, retry[:3], "by hand") == retry[:3]
+    virtual.now += 3_600_000
+    assert law_store.promote(QUEUE) == 7
+    counts = law_store.stats([QUEUE])[0].counts
+    assert (counts["dead"], counts["retry"], counts["queued"]) == (39, 0, 9)
+    reconciled(law_store)
+    assert fsck(law_store, QUEUE) == []
+    assert sum(len(each) for each in of_groups(law_store).values()) == 39
+
+
+def test_an_index_costs_less_than_120_bytes_per_job(law_store: RedisStore, raw: redis.Redis) -> None:
+    def ids(n: int) -> list[str]:
+        return [f"{law_store.now():012x}{n + i:020x}" for i in range(100)]
+
+    for start in range(0, 4000, 100):
+        some = ids(start)
+        law_store.enqueue(
+            QUEUE, [NewJob(id, encode(Job(id, QUEUE, "shop.work", b"[[],{}]", law_store.now()))) for id in some]
+        )
+        law_store.kill(QUEUE, some, f"reason {start % 7 * 'x'}")
+    used = sum(raw.memory_usage(law_store.keys.of(QUEUE)[key], samples=0) for key in INDEX)
+    assert used / 4000 <= 120
+    some = [info.id for info in law_store.listed([QUEUE], State.DEAD, 4000)[0]][::3]
+    for start in range(0, len(some), 100):
+        law_store.revive(QUEUE, some[start : start + 100])
+    left = 4000 - len(some)
+    used = sum(raw.memory_usage(law_store.keys.of(QUEUE)[key], samples=0) for key in INDEX)
+    assert used / left <= 120, "after a third of them has left, too"
+    assert fsck(law_store, QUEUE) == []
