@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from django_jobs.browse.counts import JobCounts, Series, job_counts, queue_stats, series
-from django_jobs.browse.groups import ErrorGroup, Groups, group_errors, signature_of
+from django_jobs.browse.groups import GROUPED, ErrorGroup, error_groups, matching_groups
 from django_jobs.browse.health import unknown_names
 from django_jobs.browse.listing import Position, listing
+from django_jobs.browse.match import Match, error_key
 from django_jobs.browse.pages import PAGE, Page, page, queue_names
-from django_jobs.browse.search import Match, Scan, error_groups, find, scan
+from django_jobs.browse.search import MOST_FOUND, SHOWN, Search, find, is_exact, selected
 from django_jobs.browse.snapshot import publish_snapshot
 from django_jobs.browse.why import ASKED, reason_payload, why
 from django_jobs.browse.workflow_payloads import step_payload, workflow_payload
@@ -28,34 +29,37 @@ from django_jobs.browse.workflows import (
 
 __all__ = [
     "ASKED",
+    "GROUPED",
+    "MOST_FOUND",
     "PAGE",
+    "SHOWN",
     "ErrorGroup",
     "Found",
-    "Groups",
     "Halted",
     "JobCounts",
     "Match",
     "Page",
     "Position",
-    "Scan",
+    "Search",
     "Series",
     "WorkflowPage",
     "batch_jobs",
     "error_groups",
+    "error_key",
     "find",
     "find_workflows",
-    "group_errors",
+    "is_exact",
     "job_counts",
     "jobs_of",
     "listing",
+    "matching_groups",
     "page",
     "publish_snapshot",
     "queue_names",
     "queue_stats",
     "reason_payload",
-    "scan",
+    "selected",
     "series",
-    "signature_of",
     "step_payload",
     "steps",
     "stopping_steps",

@@ -1,74 +1,88 @@
-"""Groups the errors of jobs that are dead or wait for a retry."""
+"""The errors of jobs that are dead or wait for a retry, as groups over all queues: exact, from the store's index."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django_jobs.core.values import Attempt, JobInfo
-from django_jobs.serialization.masking import masked
-from django_jobs.serialization.record import name_of
+from django_jobs.browse.counts import queue_names
+from django_jobs.browse.match import Match, error_key
+from django_jobs.core.signature import NO_ERROR, signature
+from django_jobs.core.values import State
+from django_jobs.serialization.masking import is_open, masked
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.lists import FailureGroup
 
-#: The parts in which two messages of the same error differ: quoted text, numbers, long hexadecimal words.
-_VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3,6}\b|0x[0-9a-fA-F]+|\d+(?:\.\d+)*")
-#: Maximum length of a message's signature: enough to tell errors apart, and short enough for a URL.
-LENGTH = 160
-#: The signature of jobs without an error, such as one that was killed before it ran.
-NO_ERROR = "(none)"
+__all__ = ["GROUPED", "ErrorGroup", "error_groups", "matching_groups"]
+
+#: States whose jobs the store keeps in groups.
+GROUPED = frozenset({State.DEAD, State.RETRY})
+#: For so many groups, of job types whose errors may show hidden values, one job is read for a text without them; of
+#: further ones the class of the error is shown.
+READ_FOR = 10
 
 
 @dataclass(slots=True)
 class ErrorGroup:
-    """Jobs that failed with the same kind of error."""
+    """Jobs of all queues that failed with the same kind of error."""
 
-    signature: str
+    #: the filter for an address: it says nothing about the error.
+    key: str
+    #: class of the error, and its message without the parts that vary; as far as the reader may see it.
     error_type: str
-    #: the unchanged message of the latest of them.
-    example: str
-    latest: JobInfo
+    message: str
     count: int = 0
+    #: ms
+    first: int = 0
+    last: int = 0
+    #: job type → number of jobs.
     names: dict[str, int] = field(default_factory=dict)
+    parts: list[FailureGroup] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """The groups found by a bounded scan, largest first."""
-
-    groups: list[ErrorGroup]
-    scanned: int
-    total: int
-    left_out: int = 0
-
-
-def signature_of(info: JobInfo, *, arguments: bool = True) -> str:
-    """Return the signature of a job's last error: class and message without the parts that vary.
-
-    It is never empty and has no space at its ends, because it is a filter in an address: an empty one would match all
-    jobs, and one with a space none."""
-    if not info.attempts:
-        return NO_ERROR
-    last = masked(info, arguments=arguments).attempts[-1]
-    first_line = last.error.strip().split("\n", 1)[0][:LENGTH].strip()
-    kind = kind_of(last).strip() or NO_ERROR
-    return (f"{kind}: {_VARYING.sub('…', first_line)}" if first_line else kind)[:LENGTH].strip()
+def matching_groups(state: State, match: Match, queues: Sequence[str] | None = None) -> list[FailureGroup]:
+    """Return the store's groups whose jobs match by queue, job type and error."""
+    if match.queue:
+        queues = [match.queue]
+    found = get_store().failure_groups(queue_names() if queues is None else queues, state)
+    return [
+        group
+        for group in found
+        if group.jobs and (not match.name or group.name == match.name) and match.accepts_error(group.signature)
+    ]
 
 
-def kind_of(attempt: Attempt) -> str:
-    """Return the error's class as Python prints it, or how the attempt ended."""
-    return attempt.error_name or attempt.outcome
-
-
-def group_errors(jobs: list[JobInfo]) -> list[ErrorGroup]:
-    """Group these jobs by signature, largest group first."""
+def error_groups(state: State, match: Match) -> list[ErrorGroup]:
+    """Return the groups of errors of all matching jobs, largest first."""
     groups: dict[str, ErrorGroup] = {}
-    for info in jobs:
-        signature = signature_of(info)
-        last = info.attempts[-1] if info.attempts else None
-        group = groups.get(signature)
+    for part in matching_groups(state, match):
+        group = groups.get(part.signature)
         if group is None:
-            error_type = kind_of(last) if last else ""
-            group = groups[signature] = ErrorGroup(signature, error_type, last.error if last else "", info)
-        group.count += 1
-        name = name_of(info.record)
-        group.names[name] = group.names.get(name, 0) + 1
-    return sorted(groups.values(), key=lambda group: -group.count)
+            error_type, _, message = part.signature.partition(": ")
+            group = groups[part.signature] = ErrorGroup(
+                error_key(part.signature), error_type, message, first=part.first
+            )
+        group.count += part.jobs
+        group.first, group.last = min(group.first, part.first), max(group.last, part.last)
+        group.names[part.name] = group.names.get(part.name, 0) + part.jobs
+        group.parts.append(part)
+    found = sorted(groups.values(), key=lambda group: (-group.count, -group.last))
+    left = READ_FOR
+    for group in found:
+        if not (match.arguments and all(is_open(name) for name in group.names)):
+            left -= 1
+            hide(state, group, arguments=match.arguments, read=left >= 0)
+    return found
+
+
+def hide(state: State, group: ErrorGroup, *, arguments: bool, read: bool) -> None:
+    """Replace the message by what this reader may see of it."""
+    group.message = "…" if group.message else ""
+    if not read:
+        return
+    jobs, _ = get_store().listed([group.parts[0].queue], state, 1, groups=group.parts[:1], reverse=True)
+    if jobs and jobs[0].attempts:
+        shown = signature(masked(jobs[0], arguments=arguments).attempts[-1])
+        group.error_type, _, group.message = shown.partition(": ")
+    elif not jobs or not jobs[0].attempts:
+        group.error_type = NO_ERROR

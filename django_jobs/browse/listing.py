@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from django_jobs.browse.search import SCAN
 from django_jobs.core.values import JobInfo, State
 from django_jobs.stores import get_store
+
+#: About so many jobs are checked for one page.
+SCAN = 2_000
 
 
 class Position(NamedTuple):

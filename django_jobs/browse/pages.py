@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import merge
 
 from django_jobs.browse.counts import JobCounts, job_counts, queue_names
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.lists import FailureGroup, Mark
 
-__all__ = ["PAGE", "Page", "order_key", "page", "queue_names"]
+__all__ = ["PAGE", "Page", "newest_first", "page", "page_after", "queue_names"]
 
 #: Jobs per page.
 PAGE = 50
-#: A page over several queues is merged from the beginning of each queue, so its cost grows with its number.  These are
-#: the limits of the depth and of the number of queues (each takes up to six of the thirty commands that a page may
-#: cost).  A single queue has no such limit: each of its pages costs the same.
-MERGE_DEPTH = 500
-MERGE_QUEUES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +23,13 @@ class Page:
     """One page of a list of jobs."""
 
     jobs: list[JobInfo]
-    #: page number, from 1.
-    number: int
-    #: number of pages that can be shown.
-    pages: int
-    #: number of jobs in that state, in all queues asked for.
+    #: number of jobs in the list.
     total: int
-    #: number of queues that have such jobs but were left out of the merge.
-    left_out: int = 0
-
-    @property
-    def bounded(self) -> bool:
-        """Return whether some jobs can only be seen by choosing a queue."""
-        return self.left_out > 0 or self.total > self.pages * PAGE
+    #: page number, from 1, and number of pages; a list over several queues has no numbers.
+    number: int = 0
+    pages: int = 0
+    #: where the next page of a list without numbers begins; "" = there is none.
+    following: str = ""
 
 
 def newest_first(state: State) -> bool:
@@ -45,39 +37,53 @@ def newest_first(state: State) -> bool:
     return state in FINISHED
 
 
-def page(state: State, queue: str | None = None, number: int = 1, *, counted: JobCounts | None = None) -> Page:
-    """Return page `number` of the jobs in `state`, of one queue or of all; the last page if the number is too high."""
+def page(
+    state: State, queue: str | None = None, number: int = 1, after: str = "", *, counted: JobCounts | None = None
+) -> Page:
+    """Return a page of the jobs in `state`.
+
+    Of one queue: page `number`, the last page if the number is too high.  Of several queues: the page that begins at
+    `after` (`Page.following` of the page before it)."""
     if queue is not None:
         return page_of_queue(state, queue, number)
     counted = counted or job_counts()
     holding = counted.holding(state)
-    if len(holding) == 1:
+    if len(holding) == 1 and not after:
         return page_of_queue(state, holding[0], number, counted.queues[holding[0]].counts[state])
-    total = counted.counts[state]
-    merged = holding[:MERGE_QUEUES]
-    reachable = min(MERGE_DEPTH, sum(counted.queues[name].counts[state] for name in merged))
-    pages, number = clamp(reachable, number)
-    reverse = newest_first(state)
-    lists = [get_store().page(name, state, 0, number * PAGE, reverse=reverse) for name in merged]
-    jobs = list(merge(*lists, key=order_key(state), reverse=reverse))[(number - 1) * PAGE : number * PAGE]
-    return Page(jobs, number, pages, total, len(holding) - len(merged))
+    # A queue that was not counted, or got its first job since, is asked too.
+    return page_after(state, counted.names, after, counted.counts[state])
 
 
 def page_of_queue(state: State, queue: str, number: int, total: int | None = None) -> Page:
     """Return a page of one queue; every page costs the same."""
     if total is None:
         total = get_store().stats([queue])[0].counts.get(state, 0)
-    pages, number = clamp(total, number)
-    jobs = get_store().page(queue, state, (number - 1) * PAGE, PAGE, reverse=newest_first(state))
-    return Page(jobs, number, pages, total)
-
-
-def clamp(total: int, number: int) -> tuple[int, int]:
-    """Return the number of pages, and the number of the page to show."""
     pages = max(1, -(-total // PAGE))
-    return pages, min(max(1, number), pages)
+    number = min(max(1, number), pages)
+    jobs = get_store().page(queue, state, (number - 1) * PAGE, PAGE, reverse=newest_first(state))
+    return Page(jobs, total, number, pages)
 
 
-def order_key(state: State):  # type: ignore[no-untyped-def]
-    """Return the key that merges jobs of several queues: their time, if the state has one."""
-    return lambda info: info.at
+def page_after(
+    state: State, queues: Sequence[str], after: str, total: int, groups: Sequence[FailureGroup] | None = None
+) -> Page:
+    """Return the page of several queues, or of these groups of failed jobs, that begins at `after`."""
+    jobs, mark = get_store().listed(
+        queues, state, PAGE, read_mark(after), groups=groups, reverse=newest_first(state)
+    )  # fmt: skip
+    return Page(jobs, total, following=write_mark(mark) if mark else "")
+
+
+def write_mark(mark: Mark) -> str:
+    """Return a mark as text for an address."""
+    return urlsafe_b64encode(json.dumps(mark).encode()).decode().rstrip("=")
+
+
+def read_mark(text: str) -> Mark | None:
+    """Read what write_mark wrote; None for "", and for a text that somebody has made up."""
+    try:
+        score, queue, member = json.loads(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        float(score) if not score.startswith("[") else None
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return Mark(score, str(queue), str(member))

@@ -1,129 +1,125 @@
-"""Search for jobs: by exact id, or by anything else in a bounded scan that reports how far it got."""
+"""Search for jobs: by exact id, by the store's index of failed jobs, or by text in all of them, batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
 
 from django_jobs.browse.counts import JobCounts, job_counts
-from django_jobs.browse.groups import Groups, group_errors, signature_of
-from django_jobs.browse.pages import MERGE_QUEUES, newest_first
+from django_jobs.browse.groups import GROUPED, matching_groups
+from django_jobs.browse.match import Match
+from django_jobs.browse.pages import Page, newest_first, page_after, read_mark, write_mark
 from django_jobs.core.values import JobInfo, State
-from django_jobs.serialization import payloads
-from django_jobs.serialization.masking import masked
-from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
+from django_jobs.stores.contract.running import MAX_BATCH
 
-#: Limits of the jobs that one search checks and shows: a search costs the same whatever the number of jobs.
-SCAN = 2_000
-SHOW = 100
-CHUNK = 1_000
+__all__ = ["MOST_FOUND", "Search", "find", "go_on", "is_exact", "selected"]
+
+#: A search goes on to the end and counts all that match; so many of them, the first found, can be shown.
+MOST_FOUND = 500
+#: So many of these are shown on one page.
+SHOWN = 100
+#: Queues that are read together.
+QUEUES = 50
+
+
+def find(id: str, queues: Sequence[str]) -> JobInfo | None:
+    """Return the job with exactly this id, in any state, in any of these queues."""
+    return get_store().find(list(queues), id)
+
+
+def is_exact(state: State, match: Match) -> bool:
+    """Return whether the store finds these jobs at once: failed jobs by job type, error and queue."""
+    return state in GROUPED and not match.text
+
+
+def selected(state: State, match: Match, after: str = "") -> Page:
+    """Return the page of failed jobs of this type and error, of all queues, that begins at `after`; see `is_exact`."""
+    groups = matching_groups(state, match)
+    return page_after(state, list({group.queue for group in groups}), after, sum(each.jobs for each in groups), groups)
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """The search terms; an empty field matches everything."""
+class Search:
+    """A search for text, and how far it is."""
 
-    queue: str = ""
-    name: str = ""
-    #: text in the id, the name, the arguments as shown, or the last error.
-    text: str = ""
-    #: signature of the last error, as in a group of errors.
-    error: str = ""
-    #: False: the user may not see arguments, so they are not searched.
-    arguments: bool = True
+    state: State
+    match: Match
+    #: the queues, those together that have few such jobs.
+    queues: list[list[str]]
+    #: number of jobs to check when it began, and checked so far.
+    total: int
+    seen: int = 0
+    #: number of jobs that match, and queue and id of the first MOST_FOUND of them.
+    matches: int = 0
+    found: list[tuple[str, str]] = field(default_factory=list)
+    #: position: index in `queues`, and `Page.following` there.
+    index: int = 0
+    after: str = ""
+    #: the first SHOWN of the jobs in `found`, if this process found them.
+    jobs: list[JobInfo] = field(default_factory=list)
 
     @property
-    def needs_scan(self) -> bool:
-        """Return whether anything other than the queue is searched for."""
-        return bool(self.name or self.text or self.error)
+    def finished(self) -> bool:
+        """Return whether all jobs were checked."""
+        return self.index >= len(self.queues)
 
-    def accepts(self, info: JobInfo) -> bool:
-        """Return whether this job matches.  Masked arguments are not searched, so searching cannot reveal them."""
-        if self.name and name_of(info.record) != self.name:
-            return False
-        if self.error and signature_of(info, arguments=self.arguments) != self.error:
-            return False
-        return not self.text or self.text.casefold() in self._text(info).casefold()
-
-    def _text(self, info: JobInfo) -> str:
-        return payloads.searchable_text(info, arguments=self.arguments)
+    @property
+    def percent(self) -> int:
+        """Progress, 0–100."""
+        return 100 if self.finished else min(99, self.seen * 100 // self.total) if self.total else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The result of a search."""
-
-    jobs: list[JobInfo] = field(default_factory=list)
-    #: number of jobs checked, from `start` on.
-    scanned: int = 0
-    #: number of jobs in that state.
-    total: int = 0
-    start: int = 0
-    #: where the next search continues; None = all jobs were checked.
-    following: int | None = None
-    #: number of queues that have such jobs but were not searched.
-    left_out: int = 0
-
-
-def scan(state: State, match: Match, *, start: int = 0, show: int = SHOW, counted: JobCounts | None = None) -> Scan:
-    """Check up to SCAN jobs of `state` (or `show`, if more), from position `start`, until `show` are found."""
+def begin(state: State, match: Match, counted: JobCounts | None = None) -> Search:
+    """Return a search that has checked nothing yet."""
     counted = counted or job_counts()
-    queues = [match.queue] if match.queue else counted.holding(state)
-    if match.queue and match.queue not in counted.queues:
-        counts = get_store().stats([match.queue])[0].counts
-        total = counts.get(state, 0)
-    else:
-        total = sum(counted.queues[name].counts.get(state, 0) for name in queues)
-    found: list[JobInfo] = []
-    scanned = 0
-    for info in walk(state, queues[:MERGE_QUEUES], start):
-        scanned += 1
-        if match.accepts(info):
-            found.append(info)
-        if len(found) >= show or scanned >= max(SCAN, show):
+    names = [match.queue] if match.queue else counted.names
+    numbers = {name: stats.counts.get(state, 0) for name, stats in counted.queues.items() if name in names}
+    if match.queue and match.queue not in numbers:
+        numbers[match.queue] = get_store().stats([match.queue])[0].counts.get(state, 0)
+    return Search(state, match, list(together(names, numbers)), sum(numbers.values()))
+
+
+def together(names: Sequence[str], numbers: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield all these queues, those together that one batch can read; `numbers`: how many jobs they have, if known."""
+    some, size = list[str](), 0
+    for name in names:
+        number = numbers.get(name, 0)
+        if some and (size + number > MAX_BATCH or len(some) == QUEUES):
+            yield some
+            some, size = [], 0
+        some, size = [*some, name], size + number
+    if some:
+        yield some
+
+
+def go_on(search: Search, seconds: float) -> Search:
+    """Check further jobs, for about `seconds`; at least one batch."""
+    deadline, size, largest = monotonic() + seconds, FIRST_READ, 1
+    groups = None
+    if search.state in GROUPED and (search.match.name or search.match.error):
+        groups = matching_groups(search.state, search.match)
+    while not search.finished:
+        queues, reverse = search.queues[search.index], newest_first(search.state)
+        mine = [group for group in groups if group.queue in queues] if groups is not None else None
+        jobs, mark = get_store().listed(
+            queues, search.state, size, read_mark(search.after), groups=mine, reverse=reverse
+        )
+        accepts = search.match.accepts if groups is None else search.match.accepts_text
+        found = [info for info in jobs if accepts(info)]
+        search = replace(
+            search,
+            seen=search.seen + len(jobs),
+            matches=search.matches + len(found),
+            found=[*search.found, *((info.queue, info.id) for info in found)][:MOST_FOUND],
+            jobs=[*search.jobs, *found][:SHOWN],
+            index=search.index if mark else search.index + 1,
+            after=write_mark(mark) if mark else "",
+        )
+        largest = max([largest, *(len(info.record) for info in jobs)])
+        size = min(MAX_BATCH, size * READ_MORE, max(1, MAX_BYTES // largest))
+        if monotonic() >= deadline:
             break
-    following = start + scanned
-    left_out = max(0, len(queues) - MERGE_QUEUES)
-    return Scan(found, scanned, total, start, following if following < total and scanned else None, left_out)
-
-
-def walk(state: State, queues: list[str], start: int) -> Iterator[JobInfo]:
-    """Yield the jobs of one queue after the other, from position `start` in all of them put end to end."""
-    store, reverse = get_store(), newest_first(state)
-    skip = start
-    for queue in queues:
-        if skip:
-            size = store.stats([queue])[0].counts.get(state, 0)
-            if skip >= size:
-                skip -= size
-                continue
-        while batch := store.page(queue, state, skip, CHUNK, reverse=reverse):
-            yield from batch
-            skip += len(batch)
-            if len(batch) < CHUNK:
-                break
-        skip = 0
-
-
-def find(id: str, queues: list[str]) -> JobInfo | None:
-    """Return the job with exactly this id, in any state, in any of these queues."""
-    return get_store().find(queues, id)
-
-
-def error_groups(state: State, match: Match, *, counted: JobCounts | None = None) -> Groups:
-    """Group the errors of the first SCAN jobs of a state (of one queue or of all), largest group first."""
-    counted = counted or job_counts()
-    queues = [match.queue] if match.queue else counted.holding(state)
-    looked: list[JobInfo] = []
-    for info in walk(state, queues[:MERGE_QUEUES], 0):
-        looked.append(info)
-        if len(looked) == SCAN:
-            break
-    total = sum(stats.counts.get(state, 0) for stats in counted.queues.values() if stats.queue in queues)
-    return Groups(
-        group_errors([masked(info, arguments=match.arguments) for info in looked]),
-        len(looked),
-        max(total, len(looked)),
-        max(0, len(queues) - MERGE_QUEUES),
-    )
+    return search

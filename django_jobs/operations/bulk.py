@@ -17,7 +17,9 @@ from uuid import uuid4
 
 from django_jobs import operations
 from django_jobs.browse.counts import job_counts, queue_names
-from django_jobs.browse.search import Match
+from django_jobs.browse.groups import GROUPED, matching_groups
+from django_jobs.browse.match import Match
+from django_jobs.browse.pages import read_mark, write_mark
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
@@ -30,6 +32,8 @@ DRIVER_LIFE = 30_000
 KEEP = 7 * 86_400_000
 KEEP_NUMBER = 50
 BATCH = 1_000
+#: The same for an operation that reads each job to find it: records may be large.
+INDEXED_BATCH = 200
 
 _BIRTH = uuid4().hex[:12]
 
@@ -53,6 +57,8 @@ class Operation:
     reason: str = ""
     #: "revive" also starts jobs again that are delivered at most once and may have been started.
     start_again: bool = False
+    #: the jobs are found by the index of failed jobs; an operation that an older version began has no such entry.
+    indexed: bool = False
     #: position: index of the queue, and the cursor in it.
     index: int = 0
     cursor: str = ""
@@ -104,6 +110,8 @@ def start(
     task |= {"started": store.now(), "total": total, "run_at": run_at, "reason": reason}
     # An older version does not read an operation with this entry, and so cannot leave it out.
     task |= {"start_again": True} if start_again else {}
+    if state in GROUPED and (match.name or match.error):
+        task |= {"indexed": True, "total": sum(group.jobs for group in matching_groups(state, match, queues))}
     store.update_document(DOCUMENT, {id: task} | forget_old(store.get_document(DOCUMENT), store.now()))
     return _read(id, {id: task})
 
@@ -169,8 +177,9 @@ def step(operation: Operation, me: str) -> None:
         store.update_document(DOCUMENT, {f"{id}/finished": store.now(), f"{id}/driver": None})
         return
     queue = operation.queues[operation.index]
-    ids, cursor = store.ids(queue, operation.state, operation.cursor, BATCH)
-    chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and operation.match.accepts(info)]
+    ids, cursor = next_ids(operation, queue)
+    accepts = operation.match.accepts_text if operation.indexed else operation.match.accepts
+    chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and accepts(info)]
     store.update_document(DOCUMENT, {f"{id}/doing/{me}": [queue, chosen]})
     run_at, why, again = operation.run_at, operation.reason, operation.start_again
     done = operations.act(operation.verb, queue, chosen, run_at=run_at, reason=why, start_again=again)
@@ -186,6 +195,16 @@ def step(operation: Operation, me: str) -> None:
         changes[f"{id}/at"] = [operation.index, cursor] if cursor else [operation.index + 1, ""]
         changes[f"{id}/driver"] = [me, store.now() + DRIVER_LIFE]
     store.update_document(DOCUMENT, changes)
+
+
+def next_ids(operation: Operation, queue: str) -> tuple[Sequence[str], str]:
+    """Return the ids of the next batch, and where the batch after it begins ("" = there is none)."""
+    if not operation.indexed:
+        return get_store().ids(queue, operation.state, operation.cursor, BATCH)
+    groups = matching_groups(operation.state, operation.match, [queue])
+    after = read_mark(operation.cursor)
+    jobs, mark = get_store().listed([queue], operation.state, INDEXED_BATCH, after, groups=groups, reverse=True)
+    return [info.id for info in jobs], write_mark(mark) if mark else ""
 
 
 def settle(operation: Operation) -> None:

@@ -6,7 +6,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from django_jobs.browse.counts import queue_names
-from django_jobs.browse.search import Match
+from django_jobs.browse.groups import matching_groups
+from django_jobs.browse.match import Match
+from django_jobs.browse.search import is_exact
 from django_jobs.core.values import State
 from django_jobs.operations.bulk import BATCH, look_at
 from django_jobs.stores import get_store
@@ -30,6 +32,9 @@ def count_matching(state: State, match: Match, seconds: float = 1.0) -> Matching
     total = sum(stats.counts.get(state, 0) for stats in store.stats(queues))
     if not match.needs_scan:
         return Matching(total, total, total, True)
+    if is_exact(state, match):
+        found = sum(group.jobs for group in matching_groups(state, match, queues))
+        return Matching(found, total, total, True)
     seen = matching = 0
     for queue in queues:
         cursor = ""

@@ -51,7 +51,7 @@ def scrubber_of(job: Job, *, arguments: bool = True) -> Scrub | None:
     call, shown = call_of(job), shown_call(job, arguments=arguments)
     if call is not None and shown is not None:
         return scrubber(call, shown)
-    return None if _is_open(job.name, job.options.sensitive) and arguments else lambda text: HIDDEN if text else text
+    return None if is_open(job.name, job.options.sensitive) and arguments else lambda text: HIDDEN if text else text
 
 
 def scrub_for(job: Job) -> Scrub | None:
@@ -73,7 +73,7 @@ def shown_key(job: Job, *, arguments: bool = True) -> str:
     if arguments:
         definition = registry.find(job.name)
         option = definition.concurrency_key if definition else None
-        if definition and _is_open(job.name, job.options.sensitive):
+        if definition and is_open(job.name, job.options.sensitive):
             return key
         named = isinstance(option, str) and definition and option not in definition.sensitive
         if named and option not in job.options.sensitive.split():
@@ -84,7 +84,7 @@ def shown_key(job: Job, *, arguments: bool = True) -> str:
 def masked(info: JobInfo, *, arguments: bool = True) -> JobInfo:
     """Return the job as users may see it: its record, errors, tracebacks, check-in and result without the values of
     sensitive arguments; without `arguments`, without any argument, result and meta."""
-    if arguments and _is_open(name_of(info.record), _MARK in info.record):
+    if arguments and is_open(name_of(info.record), _MARK in info.record):
         return info
     try:
         job = decode(info.id, info.queue, info.record)
@@ -99,7 +99,7 @@ def masked(info: JobInfo, *, arguments: bool = True) -> JobInfo:
     return _scrubbed(info, scrub) if scrub else info
 
 
-def _is_open(name: str, sensitive: Any) -> bool:
+def is_open(name: str, sensitive: Any = None) -> bool:
     """Tell whether nothing of a job with that name is hidden here; `sensitive`: what its record says of it."""
     definition = registry.find(name)
     return definition is not None and not definition.sensitive and not sensitive

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, QueryDict
 
 from django_jobs import browse, operations
 from django_jobs.admin.common import labels
@@ -14,10 +14,14 @@ from django_jobs.admin.jobs import actions
 from django_jobs.admin.jobs.rows import columns, row
 from django_jobs.browse import Match
 from django_jobs.core import registry
-from django_jobs.core.values import State
+from django_jobs.core.values import FINISHED, State
+from django_jobs.operations import searching
+from django_jobs.stores import get_store
 
-#: States whose jobs can be grouped by error.
-GROUPED = frozenset({State.DEAD, State.RETRY})
+#: Groups of errors that one page shows, the largest.
+GROUPS = 100
+#: Maximum length of a place in a list, as it is in an address.
+MARK_LENGTH = 2_000
 #: Maximum length of a filter: a name has up to 200 characters, and so has an id.
 FILTER_LENGTH = 300
 #: No list has more pages than this; a higher number is a mistake.
@@ -52,7 +56,7 @@ def show(console: Console, state: State) -> HttpResponse:
     known = match.queue in console.counted.names
     if match.queue and not known:
         raise Http404
-    grouped = state in GROUPED and "group" in query
+    grouped = state in browse.GROUPED and "group" in query
     verbs = [verb for verb in operations.VERBS if state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "state": state.value,
@@ -60,9 +64,10 @@ def show(console: Console, state: State) -> HttpResponse:
         "nothing": labels.NOTHING[state],
         "match": match,
         "filtered": bool(match.queue or match.needs_scan),
-        "may_group": state in GROUPED,
+        "may_group": state in browse.GROUPED,
         "grouped": grouped,
-        "group_url": f"?{urlencode({'group': 1} | ({'queue': match.queue} if match.queue else {}))}",
+        "group_url": f"?{urlencode({'group': 1} | query_of(Match(match.queue, match.name)))}",
+        "list_url": f"?{urlencode(query_of(Match(match.queue, match.name)))}",
         "queues": console.counted.names,
         "names": registry.names(),
         "verbs": [
@@ -71,52 +76,76 @@ def show(console: Console, state: State) -> HttpResponse:
         ],
     }
     if grouped:
-        context |= groups(console, state, match)
-    elif match.needs_scan:
-        context |= searched(console, state, match, number(query.get("from"), 0))
+        context |= groups(state, match)
+    elif match.needs_scan and not browse.is_exact(state, match):
+        context |= searched(console, state, match)
     else:
-        context |= paged(console, state, match, number(query.get("p")))
+        context |= paged(console, state, match, query)
     return console.render("job_list.html", str(labels.STATES[state]), context, here=state.value)
 
 
-def paged(console: Console, state: State, match: Match, page_number: int) -> dict[str, Any]:
+def paged(console: Console, state: State, match: Match, query: QueryDict) -> dict[str, Any]:
     """Return the context of a page of the list."""
-    page = browse.page(state, match.queue or None, page_number, counted=console.counted)
+    number_, after = number(query.get("p")), query.get("after", "")[:MARK_LENGTH]
+    if match.needs_scan:
+        page = browse.selected(state, match, after)
+    else:
+        page = browse.page(state, match.queue or None, number_, after, counted=console.counted)
     return {
         "page": page,
         "columns": columns(state),
         "rows": [row(info, arguments=console.sees_arguments) for info in page.jobs],
         "total": page.total,
-        "page_links": page_links(page, {"queue": match.queue} if match.queue else {}),
+        "page_links": page_links(page, query_of(match)),
+        "first_page": f"?{urlencode(query_of(match))}" if after else "",
+        "next_page": f"?{urlencode(query_of(match) | {'after': page.following})}" if page.following else "",
+        "error": shown_error(state, match),
     }
 
 
-def searched(console: Console, state: State, match: Match, start: int) -> dict[str, Any]:
-    """Return the jobs that a search found, and the job whose id was typed."""
-    found = browse.scan(state, match, start=start, counted=console.counted)
+def shown_error(state: State, match: Match) -> str:
+    """Return the error that the list is filtered by, as far as this user may see it."""
+    if not match.error:
+        return ""
+    if state in browse.GROUPED:
+        for group in browse.error_groups(state, match):
+            return f"{group.error_type}: {group.message}" if group.message else group.error_type
+    return match.error
+
+
+def searched(console: Console, state: State, match: Match) -> dict[str, Any]:
+    """Return what a search has found so far, and the job whose id was typed."""
+    found = searching.search(state, match, console.counted)
+    first, jobs = found.found[: browse.SHOWN], found.jobs
+    if len(jobs) < len(first):
+        jobs = []
+        for queue in dict.fromkeys(queue for queue, _id in first):
+            jobs += get_store().get_many(queue, [id for each, id in first if each == queue])
+        jobs = [info for info in jobs if info.state is state]
+    if state in FINISHED:
+        jobs = sorted(jobs, key=lambda info: -info.at)
     exact = browse.find(match.text, [match.queue] if match.queue else console.counted.names) if match.text else None
-    rows = [row(info, arguments=console.sees_arguments) for info in found.jobs]
-    onward = {key: value for key, value in query_of(match).items() if value} | {"from": found.following}
     return {
-        "scan": found,
+        "search": found,
         "exact": row(exact, arguments=console.sees_arguments) if exact else None,
         "exact_state": labels.STATES[exact.state] if exact else "",
         "columns": columns(state),
-        "rows": rows,
-        "total": found.total,
-        "onward": f"?{urlencode(onward)}" if found.following is not None else "",
+        "rows": [row(info, arguments=console.sees_arguments) for info in jobs],
+        "total": found.matches,
+        "error": shown_error(state, match),
     }
 
 
-def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
-    """Return the groups of errors, largest first, from a bounded scan."""
-    found = browse.error_groups(state, match, counted=console.counted)
+def groups(state: State, match: Match) -> dict[str, Any]:
+    """Return the groups of errors, largest first."""
+    found = browse.error_groups(state, match)
     return {
         "groups": [
-            (group, f"?{urlencode(query_of(Match(match.queue, error=group.signature)))}") for group in found.groups
+            (group, f"?{urlencode(query_of(Match(match.queue, match.name, error=group.key)))}")
+            for group in found[:GROUPS]
         ],
-        "found": found,
-        "total": found.total,
+        "more_groups": max(0, len(found) - GROUPS),
+        "total": sum(group.count for group in found),
     }
 
 
@@ -128,6 +157,8 @@ def query_of(match: Match) -> dict[str, str]:
 
 def page_links(page: browse.Page, query: dict[str, str]) -> list[tuple[str, str]]:
     """Return (label, address) of the first, the last and the nearby pages; the address is "" for the current page."""
+    if page.pages < 2:
+        return []
     near = {1, page.pages, *range(max(1, page.number - 3), min(page.pages, page.number + 3) + 1)}
     links: list[tuple[str, str]] = []
     previous = 0
@@ -136,4 +167,4 @@ def page_links(page: browse.Page, query: dict[str, str]) -> list[tuple[str, str]
             links.append(("…", ""))
         links.append((str(at), "" if at == page.number else f"?{urlencode(query | {'p': str(at)})}"))
         previous = at
-    return links if page.pages > 1 else []
+    return links

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django_jobs import archive, browse
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.conf import get_settings
-from django_jobs.core.values import JobInfo, QueueStats, State, WorkerInfo
+from django_jobs.core.values import FINISHED, JobInfo, QueueStats, State, WorkerInfo
 from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, plain, table
@@ -26,6 +26,8 @@ from django_jobs.stores import get_store
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 #: Maximum of `list --limit`; for more, use the HTTP API's cursors.
 MOST = 10_000
+#: Jobs that `list` reads at a time.
+LOOKED_AT = 200
 
 
 def all_stats() -> list[QueueStats]:
@@ -82,7 +84,7 @@ def list_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--queue", default="", help="only this queue")
     parser.add_argument("--name", default="", help="only jobs of this name")
     parser.add_argument(
-        "--search", default="", help="text in id, name, arguments or error; checks a limited number of jobs"
+        "--search", default="", help="text in id, name, arguments or error; checks all jobs until enough are found"
     )
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of jobs (default: 50)")
 
@@ -94,14 +96,31 @@ def list_jobs(options: Mapping[str, Any]) -> Answer:
     if options["queue"]:
         check_queue(options["queue"])
     match = browse.Match(options["queue"], options["name"], options["search"])
-    found = browse.scan(state, match, show=limit)
-    shown = [masked(info) for info in found.jobs]
+    found, said = listed(state, match, limit)
+    shown = [masked(info) for info in found]
     rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in shown]
-    said = f"Shown: {len(found.jobs)}. Checked: {found.scanned} of {counted(found.total, f'{state} job')}."
-    if found.left_out:
-        said += f" Not checked: {counted(found.left_out, 'queue')}. Choose one with --queue."
     text = table(["id", "name", "queue", "at", "error"], rows) if rows else ""
-    return Answer([job_payload(info) for info in found.jobs], f"{text}\n{said}".strip())
+    return Answer([job_payload(info) for info in found], f"{text}\n{said}".strip())
+
+
+def listed(state: State, match: browse.Match, limit: int) -> tuple[list[JobInfo], str]:
+    """Return up to `limit` jobs, and a sentence that says how many there are."""
+    queues = [match.queue] if match.queue else browse.queue_names()
+    groups = browse.matching_groups(state, match, queues) if state in browse.GROUPED and match.name else None
+    total = browse.job_counts(queues).counts[state]
+    jobs: list[JobInfo] = []
+    checked, after = 0, None
+    while len(jobs) < limit:
+        some, after = get_store().listed(
+            queues, state, LOOKED_AT, after, groups=groups, reverse=state in FINISHED
+        )  # fmt: skip
+        for info in some:
+            if len(jobs) < limit:
+                checked += 1
+                jobs += [info] if match.accepts(info) else []
+        if after is None:
+            break
+    return jobs, f"Shown: {len(jobs)}. Checked: {checked} of {counted(max(total, checked), f'{state} job')}."
 
 
 def error_of(info: JobInfo) -> str:

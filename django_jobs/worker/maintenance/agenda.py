@@ -10,7 +10,7 @@ from django_jobs import browse, remote
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import StoreCorrupt
 from django_jobs.execution.remote_reports import RemoteWatch
-from django_jobs.operations import bulk
+from django_jobs.operations import bulk, searching
 from django_jobs.remote import pull_queues
 from django_jobs.schedules.scheduler import Periodic
 from django_jobs.stores.contract.store import Store
@@ -23,7 +23,7 @@ from django_jobs.workflows import engine
 logger = logging.getLogger("django_jobs.worker")
 
 #: Seconds until a task runs again after it found nothing to do.
-ARCHIVE, REMOTE, BULK, SNAPSHOT, EVICTION, WORKFLOWS = 4.0, 4.0, 5.0, 5.0, 45.0, 3.0
+ARCHIVE, REMOTE, BULK, SEARCH, SNAPSHOT, EVICTION, WORKFLOWS = 4.0, 4.0, 5.0, 3.0, 5.0, 45.0, 3.0
 #: Workflows that are checked at a time, and ms until another worker is told of them.
 _CHECKED, _AGAIN = 20, 30_000
 #: Seconds until a task runs again after it found something to do: a short pause for everything else.
@@ -48,6 +48,7 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
     wanted += [Periodic()] if config.periodic else []
     wanted += [
         RepeatedTask(bulk_batch, BULK),
+        RepeatedTask(search_batch, SEARCH),
         RepeatedTask(snapshot, SNAPSHOT),
         RepeatedTask(partial(workflows, store, config.queue_names), WORKFLOWS),
         RepeatedTask(EvictionWatch(store).tick, EVICTION),
@@ -85,6 +86,11 @@ def workflows(store: Store, queues: Sequence[str]) -> int:
 def bulk_batch() -> int:
     """Do one batch of the bulk operations that operators asked for.  Returns 1 while there is more."""
     return int(bulk.tick(0.0))
+
+
+def search_batch() -> int:
+    """Go on with the searches that pages have begun.  Returns 1 while there is more."""
+    return int(searching.tick())
 
 
 def snapshot() -> int:

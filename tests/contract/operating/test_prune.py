@@ -220,4 +220,5 @@ class TestReconcile:
         assert set(store.reconcile(Q)) == {
             "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
             "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job",
+            "failed_without_index", "index_without_failed",
         }  # fmt: skip

@@ -64,6 +64,18 @@ local function find_a_place(id, record)
     end
 end
 
+-- Are these the lines of a part of the index, in their order?
+local function is_sound(text)
+    local last, size = nil, 0
+    for line in string.gmatch(text, '([^\n]+)\n') do
+        if not string.find(line, '^%d%d%d%d%d%d%d%d%d%d%d%d%d.') or (last and not failed.comes_before(last, line)) then
+            return false
+        end
+        last, size = line, size + #line + 1
+    end
+    return size == #text
+end
+
 local known_fields
 
 -- The field of `groups` of each number.
@@ -210,7 +222,7 @@ local repairs = {
         local number = string.match(chunk, '^(%d%d%d%d%d):')
         local field = number and group_fields()[number]
         local text = redis.call('HGET', members, chunk)
-        if not text or not field or not redis.call('ZSCORE', chunks, chunk) then
+        if not text or not field or not redis.call('ZSCORE', chunks, chunk) or not is_sound(text) then
             write('ZREM', chunks, chunk)
             write('HDEL', members, chunk)
             return true

@@ -96,7 +96,7 @@ def test_only_what_matches_is_moved(console_store: Store, filler: Filler) -> Non
     filler.make(State.DEAD, "odd", queue="mail")
     operation = bulk.start("delete", State.DEAD, Match("default", "shop.send_receipt", "odd"))
     ended = finish(operation.id)
-    assert (ended.seen, ended.moved) == (12, 4)
+    assert (ended.seen, ended.moved) == (8, 4), "only jobs of this type are read"
     assert count(console_store, State.DEAD) == 8
     assert count(console_store, State.DEAD, "mail") == 1
 

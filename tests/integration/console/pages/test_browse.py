@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from django_jobs import browse
-from django_jobs.browse import Match, counts, groups, pages, search
-from django_jobs.core.values import Attempt, JobInfo, State
+from django_jobs.browse import Match, counts, error_key, pages, search
+from django_jobs.core.values import JobInfo, State
+from django_jobs.operations import bulk, searching
+from django_jobs.operations.matching import count_matching
 from django_jobs.stores.contract.store import Store
 from tests.support.console_data import Filler
 
@@ -35,56 +38,66 @@ def test_pages_over_several_queues_hold_every_job_once(
     monkeypatch.setattr(pages, "PAGE", 4)
     made = set()
     for i in range(22):
-        made.add(filler.make(State.DEAD, queue=("default", "mail", "photos")[i % 3]))
+        made.add(filler.make(State.DEAD, queue=f"q{i % 6}"))
         clock.advance(1_000)
-    first = browse.page(State.DEAD)
-    assert (first.pages, first.total, first.bounded) == (6, 22, False)
-    seen = [id for number in range(1, 7) for id in ids(browse.page(State.DEAD, None, number).jobs)]
-    assert len(seen) == len(set(seen)) == 22
-    assert set(seen) == made
+    page, seen = browse.page(State.DEAD), []
+    assert page.total == 22
+    while True:
+        seen += ids(page.jobs)
+        if not page.following:
+            break
+        page = browse.page(State.DEAD, after=page.following)
+    assert seen == sorted(made, reverse=True)
 
 
-def test_a_merged_list_that_ends_early_says_so(
-    console_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "PAGE", 2)
-    monkeypatch.setattr(pages, "MERGE_DEPTH", 4)
-    for i in range(12):
-        filler.make(State.DEAD, queue=("default", "mail")[i % 2])
-    page = browse.page(State.DEAD, None, 99)
-    assert (page.pages, page.number, page.total) == (2, 2, 12)
-    assert page.bounded
-    assert not browse.page(State.DEAD, "mail", 3).bounded
+def test_a_place_in_a_list_that_somebody_made_up_is_its_beginning(filler: Filler) -> None:
+    for i in range(3):
+        filler.make(State.DEAD, queue=f"q{i}")
+    for text in ("nonsense", "W10", "eyJhIjoxfQ", "é", "WyJhIiwiYiIsImMiXQ", "====="):
+        assert len(browse.page(State.DEAD, after=text).jobs) == 3
 
 
 # -- searches ------------------------------------------------------------------
 
 
-def test_a_search_ends_where_its_budget_ends_and_goes_on_from_there(
+def test_a_search_goes_on_where_it_stopped_to_the_end(
     console_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "SCAN", 10)
-    monkeypatch.setattr(search, "CHUNK", 4)
-    for i in range(25):
-        filler.make(State.DEAD, "needle" if i == 1 else "hay", queue=("default", "mail")[i % 2])
-    found, start, looked = [], 0, 0
-    while True:
-        scan = browse.scan(State.DEAD, Match(text="NEEDLE"), start=start, show=10)
-        found += scan.jobs
-        looked += scan.scanned
-        assert scan.scanned <= 10
-        if scan.following is None:
-            break
-        start = scan.following
-    assert (len(found), looked) == (1, 25)
+    monkeypatch.setattr(search, "FIRST_READ", 4)
+    monkeypatch.setattr(search, "READ_MORE", 1)
+    for i in range(45):
+        filler.make(State.DEAD, "needle" if i % 20 == 1 else "hay", queue=f"q{i % 6}")
+    found, steps = search.begin(State.DEAD, Match(text="NEEDLE")), 0
+    while not found.finished:
+        before, steps = found, steps + 1
+        found = search.go_on(found, 0)
+        assert 0 <= found.seen - before.seen <= 4
+        assert before.percent <= found.percent
+    assert (found.matches, found.seen, found.total, found.percent) == (3, 45, 45, 100)
+    assert len(set(found.found)) == 3
+    assert steps > 10
 
 
-def test_a_search_shows_no_more_than_fits(filler: Filler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "SHOW", 3)
+def test_a_search_counts_all_and_names_the_first(filler: Filler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MOST_FOUND", 3)
     for _ in range(8):
         filler.make(State.DEAD)
-    first = browse.scan(State.DEAD, Match(text="timed out"), show=3)
-    assert (len(first.jobs), first.scanned, first.following) == (3, 3, 3)
+    found = search.go_on(search.begin(State.DEAD, Match(text="timed out")), 10)
+    assert (len(found.found), found.matches, found.finished) == (3, 8, True)
+
+
+def found_by(match: Match) -> int:
+    """How many jobs a list with these filters has; counted before a bulk operation, too."""
+    matching = count_matching(State.DEAD, match)
+    assert matching.whole
+    if browse.is_exact(State.DEAD, match):
+        page = browse.selected(State.DEAD, match)
+        assert len(page.jobs) == page.total
+        number = page.total
+    else:
+        number = search.go_on(search.begin(State.DEAD, match), 10).matches
+    assert matching.matching == number
+    return number
 
 
 @pytest.mark.parametrize(
@@ -95,7 +108,12 @@ def test_a_search_shows_no_more_than_fits(filler: Filler, monkeypatch: pytest.Mo
         (Match(text="ADA@"), 1),
         (Match(text="declined"), 1),
         (Match(error="shop.errors.Declined: Card … declined"), 1),
+        (Match(error=error_key("shop.errors.Declined: Card … declined")), 1),
+        (Match(error="shop.errors.Declined: Card … declined", arguments=False), 0),
+        (Match(error=error_key("shop.errors.Declined: Card … declined"), arguments=False), 1),
         (Match(queue="default", name="shop.charge_card", text="declined"), 1),
+        (Match(queue="default", name="shop.charge_card"), 1),
+        (Match(queue="mail", name="shop.charge_card"), 0),
         (Match(text="4111"), 0),
         (Match(name="shop"), 0),
     ],
@@ -104,15 +122,45 @@ def test_what_a_search_finds(match: Match, number: int, filler: Filler) -> None:
     filler.make(State.DEAD, call=[[41], {}])
     filler.make(State.DEAD, call=[[1], {"email": "ada@example.com"}])
     filler.make(State.DEAD, "Card 7 declined", "shop.errors.Declined", name="shop.charge_card", call=[[2, "4111"], {}])
-    assert len(browse.scan(State.DEAD, match).jobs) == number
+    assert found_by(match) == number
+
+
+def test_another_page_follows_a_long_search_and_a_worker_drives_it(
+    console_store: Store, filler: Filler, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "FIRST_READ", 2)
+    monkeypatch.setattr(search, "READ_MORE", 1)
+    monkeypatch.setattr(searching, "FIRST_STRETCH", 0)
+    for i in range(20):
+        filler.make(State.DEAD, "needle", queue=f"q{i % 6}")
+        clock.advance(1)
+    match = Match(text="needle")
+    first = searching.search(State.DEAD, match)
+    assert 0 < first.seen < 20
+    assert searching.search(State.DEAD, match) == replace(first, jobs=[]), "a page does not drive what was just driven"
+    while searching.tick(0):
+        continue
+    assert not searching.tick(0)
+    whole = searching.search(State.DEAD, match)
+    assert (whole.matches, whole.seen, whole.finished) == (20, 20, True)
+    clock.advance(searching.KEEP + 1)
+    searching.tick(0)
+    assert console_store.get_document(searching.DOCUMENT) == {}
+
+
+def test_a_search_that_is_not_stored_any_more_or_is_damaged_begins_again(
+    console_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler.make(State.DEAD, "needle")
+    match = Match(text="needle")
+    id = searching.id_of(State.DEAD, match)
+    for entry in (7, {"at": 1}, {"at": console_store.now(), "state": "x"}, []):
+        console_store.update_document(searching.DOCUMENT, {id: entry})
+        assert searching.search(State.DEAD, match).matches == 1
+        assert not searching.tick(0)
 
 
 # -- groups of errors ----------------------------------------------------------
-
-
-def job_with(error: str, error_type: str = "ValueError") -> JobInfo:
-    attempt = Attempt(1, "failed", 0, 0, "", error_type, error)
-    return JobInfo("x", "default", b"-\nshop.job\n\n\n0\n\n[[],{}]", State.DEAD, attempts=(attempt,))
 
 
 @pytest.mark.parametrize(
@@ -127,18 +175,57 @@ def job_with(error: str, error_type: str = "ValueError") -> JobInfo:
         ("same\ndetails one", "same\ndetails two"),
     ],
 )
-def test_messages_that_differ_only_in_what_varies_are_one_group(one: str, other: str) -> None:
-    assert len(groups.group_errors([job_with(one), job_with(other)])) == 1
+def test_messages_that_differ_only_in_what_varies_are_one_group(one: str, other: str, filler: Filler) -> None:
+    filler.make(State.DEAD, one, queue="mail")
+    filler.make(State.DEAD, other)
+    (group,) = browse.error_groups(State.DEAD, Match())
+    assert group.count == 2
 
 
-def test_other_classes_and_other_words_are_other_groups() -> None:
-    jobs = [job_with("a"), job_with("b"), job_with("a", "KeyError"), job_with("a")]
-    assert [group.count for group in groups.group_errors(jobs)] == [2, 1, 1]
+def test_other_classes_and_other_words_are_other_groups(filler: Filler) -> None:
+    for error, kind in (("a", "ValueError"), ("b", "ValueError"), ("a", "KeyError"), ("a", "ValueError")):
+        filler.make(State.DEAD, error, kind)
+    assert [group.count for group in browse.error_groups(State.DEAD, Match())] == [2, 1, 1]
 
 
-def test_a_group_of_jobs_without_a_log_is_shown_too() -> None:
-    (group,) = groups.group_errors([JobInfo("x", "default", b"?", State.DEAD)])
-    assert (group.count, group.signature) == (1, "(none)")
+def test_a_reader_without_arguments_learns_no_error_of_them(filler: Filler) -> None:
+    filler.make(State.DEAD, "no such user: ada@example.com", "LookupError", call=[["ada@example.com"], {}])
+    filler.make(State.DEAD, "card refused for secret-word", "LookupError", name="shop.charge_card",
+                call=[[1], {"card_number": "secret-word"}])  # fmt: skip
+    shown = [f"{group.error_type} {group.message}" for group in browse.error_groups(State.DEAD, Match(arguments=False))]
+    assert len(shown) == 2
+    assert "ada@" not in str(shown)
+    assert "secret-word" not in str(browse.error_groups(State.DEAD, Match())[0].message)
+    assert all("secret-word" not in f"{group.message}" for group in browse.error_groups(State.DEAD, Match()))
+
+
+def test_a_group_of_jobs_without_a_log_is_shown_too(console_store: Store, filler: Filler) -> None:
+    console_store.restore("default", "x", b"?", State.DEAD)
+    (group,) = browse.error_groups(State.DEAD, Match())
+    assert (group.count, group.error_type) == (1, "(none)")
+
+
+@pytest.mark.parametrize("queues", [6, 20, 60])
+def test_lists_groups_and_bulk_operations_are_exact_over_any_number_of_queues(
+    queues: int, console_store: Store, filler: Filler
+) -> None:
+    for i in range(queues + 37):
+        name = "shop.charge_card" if i % 3 else "shop.send_receipt"
+        filler.make(State.DEAD, "declined" if i % 5 else "timed out", "Error", name=name, queue=f"q{i % queues:02}")
+    browse.publish_snapshot()
+    number = queues + 37
+    receipts = sum(i % 3 == 0 for i in range(number))
+    declined = sum(i % 5 > 0 for i in range(number))
+    assert count_matching(State.DEAD, Match(name="shop.send_receipt")).matching == receipts
+    assert {group.count for group in browse.error_groups(State.DEAD, Match())} == {declined, number - declined}
+    operation = bulk.start("delete", State.DEAD, Match(name="shop.send_receipt", error="Error: declined"))
+    while bulk.tick():
+        continue
+    both = sum(i % 3 == 0 and i % 5 > 0 for i in range(number))
+    done = bulk.get(operation.id)
+    assert done is not None
+    assert (done.moved, done.seen, done.total) == (both, both, both)
+    assert sum(group.count for group in browse.error_groups(State.DEAD, Match())) == number - both
 
 
 # -- numbers -------------------------------------------------------------------

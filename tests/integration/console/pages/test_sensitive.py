@@ -171,7 +171,7 @@ def test_without_the_permission_there_are_no_arguments(
     id = filler.make(State.DEAD, "order 4242 is unknown", call=[[4242], {"email": "bob@example.com"}])
     viewer, reader = person("view_jobs"), person("view_jobs", "view_arguments")
     for page in (f"job/default/{id}/", "jobs/dead/", "jobs/dead/?group=1"):
-        assert "4242" in reader.get(BASE + page).text, page
+        assert ("order … is unknown" if "group" in page else "4242") in reader.get(BASE + page).text, page
         text = viewer.get(BASE + page).text
         assert "4242" not in text, page
         assert "bob@example.com" not in text, page

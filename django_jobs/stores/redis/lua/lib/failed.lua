@@ -28,7 +28,7 @@ end
 function failed.comes_before(one, other)
     local a, b = string.sub(one, 1, 13), string.sub(other, 1, 13)
     if a ~= b then
-        return tonumber(a) < tonumber(b)
+        return (tonumber(a) or 0) < (tonumber(b) or 0)
     end
     return less(one, other)
 end
