@@ -3,6 +3,8 @@
 An operation is stored as entries of the shared document "bulk": the task, the position, its driver, and what each
 driver moved.  Its drivers are the maintenance processes of workers (`tick`) and the page that shows its progress.  Two
 drivers at the same time do no harm: only one of them can move a job, and that one counts it.
+
+Long because the entries, the drivers and the steps of an operation are one protocol.
 """
 
 from __future__ import annotations
