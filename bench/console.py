@@ -23,13 +23,16 @@ from typing import Any
 from bench.server import redis_server
 from bench.table import show
 
-#: Number of queues in addition to the one that holds nearly all jobs, and the jobs of both kinds in each.
-OTHERS, FEW = 499, 20
+#: Number of queues in addition to the one that holds half of the jobs; the others hold the other half.
+OTHERS = 499
+#: Job types and errors of the dead jobs.
+TYPES, ERRORS = 20, 7
 BATCH = 5_000
 BASE = "/admin/django_jobs/dashboard/"
 #: Redis calls that take longer (microseconds) are counted as slow.
 SLOW = 20_000
-ERROR = "Connection to 10.0.3.17:25 timed out after 30 s"
+ERROR = "Connection to 10.0.3.17:25 timed out after 30 s in step"
+WORDS = ("one", "two", "three", "four", "five", "six", "seven")
 TRACE = "Traceback (most recent call last):\n" + '  File "/srv/shop/jobs.py", line 41, in send_receipt\n' * 6
 
 
@@ -40,6 +43,7 @@ def main() -> None:
     parser.add_argument(
         "--steady", action="store_true", help="real-time priority for Redis (root only): other programs do not slow it"
     )
+    parser.add_argument("--only-pages", action="store_true", help="do not retry the dead jobs at the end")
     args = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="jobs-bench-")
     marks = os.path.join(folder, "marks")
@@ -61,8 +65,10 @@ def run(args: argparse.Namespace, marks: str) -> None:
     started = time.perf_counter()
     fill(args.jobs)
     print(f"{args.jobs:,} dead and {args.jobs:,} scheduled jobs stored in {time.perf_counter() - started:.0f} s")
+    index(args.jobs)
     pages(args)
-    retry_all(args, marks)
+    if not args.only_pages:
+        retry_all(args, marks)
 
 
 def fill(number: int) -> None:
@@ -73,8 +79,12 @@ def fill(number: int) -> None:
 
     store: Any = get_store()
     now = store.now()
-    attempt = Attempt(1, "failed", now - 60_000, 30_021, "web-1:4711/1", "TimeoutError", ERROR, TRACE)
-    line = json.dumps(attempt._asdict(), separators=(",", ":"))
+    lines = [
+        json.dumps(
+            Attempt(1, "failed", now - 60_000, 30_021, "w:1/1", "TimeoutError", f"{ERROR} {word}", TRACE)._asdict()
+        )
+        for word in WORDS[:ERRORS]
+    ]
 
     def put(queue: str, first: int, last: int) -> None:
         names = store.keys.of(queue)
@@ -82,22 +92,44 @@ def fill(number: int) -> None:
             jobs, dead, scheduled = [], [], []
             for i in range(start, min(start + BATCH, last)):
                 for prefix, place, at in (("d", dead, now - 60_000 + i % 1000), ("s", scheduled, now + 86_400_000 + i)):
-                    job = Job(f"{prefix}{i:07}", queue, "bench.mark", b"[[%d],{}]" % i, now - 90_000, Options())
+                    name = "bench.mark" if prefix == "s" or i % TYPES == 0 else f"bench.type{i % TYPES}"
+                    id = f"{prefix}{i:07}" + "0" * 24  # as long as the ids that enqueue makes
+                    job = Job(id, queue, name, b"[[%d],{}]" % i, now - 90_000, Options())
                     jobs += [job.id, encode(job)]
                     place += [at, job.id]
             pipe = store.transport.client.pipeline(transaction=False)
             pipe.execute_command("HSET", names["jobs"], *jobs)
             pipe.execute_command("ZADD", names["dead"], *dead)
             pipe.execute_command("ZADD", names["scheduled"], *scheduled)
-            pipe.execute_command("HSET", names["attempts"], *(part for id in dead[1::2] for part in (id, line)))
+            logs = (part for n, id in enumerate(dead[1::2]) for part in (id, lines[n % ERRORS]))
+            pipe.execute_command("HSET", names["attempts"], *logs)
             pipe.execute_command("HSET", names["tries"], *(part for id in dead[1::2] for part in (id, "1:0:0")))
             pipe.execute_command("SADD", store.keys.fleet("queues"), queue)
             pipe.execute()
 
-    few = min(OTHERS * FEW, number // 2)
+    few = number // 2
     put("q0", 0, number - few)
     for i in range(OTHERS):
         put(f"tenant-{i:03}", number - few + i * few // OTHERS, number - few + (i + 1) * few // OTHERS)
+
+
+def index(number: int) -> None:
+    """Make the index of the dead jobs, as workers do after an upgrade, and show what it takes."""
+    from django_jobs.stores import get_store
+
+    store: Any = get_store()
+    client = store.transport.client
+    before, started = client.info("memory")["used_memory"], time.perf_counter()
+    for queue in store.queues():
+        while any(store.reconcile(queue).values()) or store.is_walking(queue):
+            continue
+    taken = client.info("memory")["used_memory"] - before
+    keys = [store.keys.of(queue)[key] for queue in store.queues() for key in ("groups", "chunks", "members")]
+    exact = sum(client.memory_usage(key, samples=0) or 0 for key in keys)
+    print(
+        f"index of {number:,} dead jobs made in {time.perf_counter() - started:.0f} s: "
+        f"{taken / number:.0f} bytes per job of used_memory, {exact / number:.0f} by MEMORY USAGE"
+    )
 
 
 def pages(args: argparse.Namespace) -> None:
@@ -105,11 +137,21 @@ def pages(args: argparse.Namespace) -> None:
     from django.test import Client
 
     from django_jobs import browse
+    from django_jobs.core.values import State
 
     client = Client()
     client.force_login(User.objects.create_superuser("ada"))
     browse.publish_snapshot()
-    last = math.ceil(args.jobs / 50)
+    last = math.ceil(args.jobs / 2 / 50)
+    signature = browse.error_groups(State.DEAD, browse.Match())[0].parts[0].signature
+
+    def mark(error: str, state: State = State.DEAD) -> str:
+        after = ""
+        for _ in range(19):
+            match = browse.Match(error=error)
+            after = (browse.selected(state, match, after) if error else browse.page(state, None, 1, after)).following
+        return after
+
     addresses = {
         "overview": "",
         "overview, day": "?period=day",
@@ -125,10 +167,14 @@ def pages(args: argparse.Namespace) -> None:
         "scheduled, first page": "jobs/scheduled/?queue=q0",
         "scheduled, last page": f"jobs/scheduled/?queue=q0&p={last}",
         "dead by error": "jobs/dead/?group=1",
-        "search, nothing found": "jobs/dead/?q=nothing-like-this",
-        "search for an id": "jobs/dead/?q=d0000007",
-        "search by job name": "jobs/scheduled/?queue=q0&name=bench.mark",
-        "a job": "job/q0/d0000007/",
+        "dead by error, one queue": "jobs/dead/?group=1&queue=q0",
+        "dead, one job type": "jobs/dead/?name=bench.type7",
+        "dead, one job type of one queue": "jobs/dead/?name=bench.type7&queue=tenant-100",
+        "dead, one error": f"jobs/dead/?error={browse.error_key(signature)}",
+        "dead, one error, page 20": f"jobs/dead/?error={browse.error_key(signature)}&after={mark(signature)}",
+        "dead, all queues, page 20": f"jobs/dead/?after={mark('')}",
+        "scheduled, all queues, page 20": f"jobs/scheduled/?after={mark('', State.SCHEDULED)}",
+        "a job": f"job/q0/{'d0000007' + '0' * 24}/",
         "running": "jobs/running/",
         "workers": "workers/",
         "schedules": "schedules/",

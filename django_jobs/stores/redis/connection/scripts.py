@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
@@ -34,6 +35,7 @@ def load(name: str) -> Script:
     parts: list[str] = []
     libraries: set[str] = set()
     _collect(_LUA / f"{name}.lua", keys, parts, libraries)
+    parts = [*_scoped(parts[:-1], parts[-1]), parts[-1]]
     head = f"local {', '.join(keys)} = {', '.join(f'KEYS[{i}]' for i in range(1, len(keys) + 1))}\n" if keys else ""
     source = (head + "\n".join(parts)).encode()
     sha = sha1(source, usedforsecurity=False).hexdigest().encode()
@@ -52,6 +54,31 @@ def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str
                     seen.add(library)
                     _collect(_LUA / "lib" / f"{library}.lua", keys, parts, seen)
     parts.append(text)
+
+
+#: A local at the top of a library: a function, or one or more variables.
+_LOCAL = re.compile(r"^local (?:function (\w+)|(\w+(?:, \w+)*) =)", re.M)
+
+
+def _scoped(libraries: list[str], script: str) -> list[str]:
+    """Return the libraries, each in a block of its own; outside are only those of its locals that other parts use.
+
+    A Lua function, which the whole script is, can have 200 locals at a time."""
+    out = []
+    for i, text in enumerate(libraries):
+        others = set(re.findall(r"\w+", "\n".join([*libraries[:i], *libraries[i + 1 :], script])))
+        shared: list[str] = []
+
+        def share(found: re.Match[str], others: set[str] = others, shared: list[str] = shared) -> str:
+            declared = [found[1]] if found[1] else found[2].split(", ")
+            if others.isdisjoint(declared):
+                return found[0]
+            shared += declared
+            return found[0].removeprefix("local ")
+
+        text = _LOCAL.sub(share, text)
+        out.append(f"local {', '.join(shared)}\ndo\n{text}\nend\n" if shared else text)
+    return out
 
 
 def names() -> list[str]:

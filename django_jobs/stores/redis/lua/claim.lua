@@ -99,7 +99,6 @@ local new_slots = {}
 local crowd = 0 -- upper bound for the slots taken under any one limit key if the batch in hand runs
 local digests, starters = {}, {} -- the locks that end when their job starts
 
-do -- a script has at most 200 locals at a time: these are not needed behind the loop
 local function running_under(key)
     counted[key] = counted[key] or slots_taken(key)
     return counted[key] + (given[key] or 0)
@@ -274,7 +273,6 @@ do
             end
         end
     end
-end
 end
 
 if #new_slots > 0 then redis.call('ZADD', slots, unpack(new_slots)) end

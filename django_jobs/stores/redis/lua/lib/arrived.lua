@@ -2,8 +2,7 @@
 -- jobs that were handed back have scores below the middle, all others above it, by their numbers.  `lowest`: '0' = no
 -- suspects.
 --! use ready
-local first_arrived, count_arrived
-do -- a script has at most 200 locals: those that only these functions need are theirs
+
 -- For each priority that has jobs, best first, `act(first, last)` with the scores of its range, until it returns true.
 local function each_range(lane, up_to, lowest, act)
     local from = lowest or '-inf'
@@ -22,7 +21,7 @@ local function each_range(lane, up_to, lowest, act)
     end
 end
 
-function first_arrived(lane, up_to, limit, lowest)
+local function first_arrived(lane, up_to, limit, lowest)
     local found = {}
     each_range(lane, up_to, lowest, function(first, last)
         local ids = redis.call('ZRANGEBYSCORE', lane, first, last, 'LIMIT', 0, limit - #found)
@@ -34,11 +33,10 @@ function first_arrived(lane, up_to, limit, lowest)
     return found
 end
 
-function count_arrived(lane, up_to, lowest)
+local function count_arrived(lane, up_to, lowest)
     local n = 0
     each_range(lane, up_to, lowest, function(first, last)
         n = n + redis.call('ZCOUNT', lane, first, last)
     end)
     return n
-end
 end

@@ -10,8 +10,7 @@
 --! keys jobs attempts groups chunks members
 --! use record signature bytewise lastline
 
-local failed = {} -- one local for all, because a script has at most 200
-do
+local failed = {}
 local LETTERS = {dead = 'd', retry = 'r'}
 local MOST_GROUPS = 500 -- with more, errors are told apart by their class; with twice as many, not at all
 local LAST_NUMBER = 99999
@@ -227,5 +226,4 @@ end
 -- The job has left `dead` or `retry`, where it had this score; its record and its log are still there.
 function failed.leave(state, id, at, record)
     pcall(try_to_leave, state, id, tonumber(at), record or redis.call('HGET', jobs, id) or '')
-end
 end

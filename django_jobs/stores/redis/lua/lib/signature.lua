@@ -1,6 +1,4 @@
 -- The signature of an error: its class and its message without the parts that vary, as core/signature.py computes it.
-local signature_of
-do
 local LENGTH, NO_ERROR, ELLIPSIS = 160, '(none)', '\226\128\166'
 local SPACE = '[ \t\n\r\v\f]'
 
@@ -91,7 +89,7 @@ end
 
 -- The signature of a job whose attempts log ends with this line (nil: it has none), that of all errors of its class, and
 -- when it failed (ms, or nil).
-function signature_of(line)
+local function signature_of(line)
     if not line then
         return NO_ERROR, NO_ERROR, nil
     end
@@ -106,5 +104,4 @@ function signature_of(line)
     local message = without_spaces_behind(cut(first))
     local text = message ~= '' and kind .. ': ' .. without_varying(message) or kind
     return short_form(text), short_form(kind .. ': ' .. ELLIPSIS), tonumber(attempt.at)
-end
 end

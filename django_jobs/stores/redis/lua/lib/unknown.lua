@@ -3,22 +3,21 @@
 -- `offer` holds a token while such jobs wait: a worker that knows them may have been busy when they were parked.
 --! keys unknown blocked waits offer offer_alone queued alone
 --! use blocked log wake
-local is_unknown, learn_unknown, park, make_offer, others_wait, admit_known
-do -- a script has at most 200 locals: those that only these functions need are theirs
+
 -- The key in `blocked` for a name in one lane; no limit key starts like this.
 local function unknown_key(letter, name)
     return '\4' .. letter .. name
 end
 
 local strange = {} -- one call handles many jobs of one name
-function is_unknown(knows, name)
+local function is_unknown(knows, name)
     if strange[name] == nil then
         strange[name] = redis.call('HEXISTS', unknown, knows .. '\0' .. name) == 1
     end
     return strange[name]
 end
 
-function learn_unknown(knows, name)
+local function learn_unknown(knows, name)
     local FORGET, MANY = 86400000, 10000 -- ms: learning a forgotten name again costs one claim
     if redis.call('HLEN', unknown) > MANY then
         redis.call('DEL', unknown)
@@ -28,7 +27,7 @@ function learn_unknown(knows, name)
 end
 
 -- The job waits from now on, at the place that it had.
-function park(id, name, score, letter)
+local function park(id, name, score, letter)
     local tried = redis.call('HGET', tries, id)
     local failures, crashes, parked, suspect = read_tries(tried)
     if parked == 0 then
@@ -37,7 +36,7 @@ function park(id, name, score, letter)
     block(unknown_key(letter == 's' and 's' or 'a', name), id, score, letter)
 end
 
-function make_offer(letter)
+local function make_offer(letter)
     wake_up(letter == 's' and offer or offer_alone)
 end
 
@@ -53,7 +52,7 @@ local function unpark(id)
 end
 
 -- 1 if a claim got nothing, and jobs wait for a worker that knows them.
-function others_wait(knows, letter, got)
+local function others_wait(knows, letter, got)
     if knows == '' or got > 0 then
         return 0
     end
@@ -62,7 +61,7 @@ end
 
 -- Let in jobs that this worker may know, at most `limit`.  Returns whether any are left for other workers or for
 -- another call, and how many were let in.
-function admit_known(knows, letter, limit)
+local function admit_known(knows, letter, limit)
     local NAMES = 20 -- names that one call checks; the next call continues behind them
     local low, high = '[\4' .. letter, '(\4' .. letter .. '\255'
     local cursor, most = knows .. letter, limit
@@ -100,5 +99,4 @@ function admit_known(knows, letter, limit)
         redis.call('HDEL', unknown, cursor)
     end
     return others, most - limit
-end
 end
