@@ -9,7 +9,8 @@ Long because the entries, the drivers and the steps of an operation are one prot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclass_fields
 from threading import get_native_id
@@ -37,7 +38,13 @@ BATCH = 1_000
 #: The same for an operation that reads each job to find it: records may be large.
 INDEXED_BATCH = 200
 
+#: Jobs that an operation names in its report.
+NAMED = 200
+
 _BIRTH = uuid4().hex[:12]
+logger = logging.getLogger("django_jobs")
+#: Called with an operation that was followed, once it has ended: the admin writes it into its log.
+ended: list[Callable[[Operation], None]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,11 @@ class Operation:
     held: int = 0
     driver: str = ""
     driven_until: int = 0
+    #: somebody wants to know when it has ended; it was told.
+    followed: bool = False
+    told: bool = False
+    #: queue and id of the first jobs that it moved or asked to stop, up to NAMED of each driver.
+    named: tuple[tuple[str, str], ...] = ()
 
     @property
     def percent(self) -> int:
@@ -147,6 +159,7 @@ def tick(seconds: float = 0.5) -> bool:
     unfinished = [operation for operation in operations_list() if not operation.finished]
     for operation in reversed(unfinished):
         drive(operation.id, seconds / len(unfinished))
+    tell_ended()
     return any(not operation.finished for operation in operations_list()) if unfinished else False
 
 
@@ -164,6 +177,25 @@ def drive(id: str, seconds: float) -> None:
         if monotonic() >= deadline:
             store.update_document(DOCUMENT, {f"{id}/driver": None})
             return
+
+
+def follow(id: str) -> None:
+    """Have `ended` called when this operation has ended, by whoever drives it."""
+    get_store().update_document(DOCUMENT, {f"{id}/followed": True})
+
+
+def tell_ended() -> None:
+    """Tell of the operations that were followed and have ended.  If telling fails, it is tried again later; in rare
+    cases an end is told twice."""
+    for operation in operations_list():
+        if operation.finished and operation.followed and not operation.told and ended:
+            try:
+                for each in ended:
+                    each(operation)
+            except Exception:
+                logger.exception("The end of bulk operation %s cannot be logged now", operation.id)
+                continue
+            get_store().update_document(DOCUMENT, {f"{operation.id}/told": True})
 
 
 def claim_wheel(id: str, me: str) -> None:
@@ -192,6 +224,9 @@ def step(operation: Operation, me: str) -> None:
     more = (len(ids), len(done.moved), len(done.asked), len(done.held))
     sums = [before + now for before, now in zip(mine, more, strict=True)]
     changes: dict[str, Any] = {f"{id}/by/{me}": sums, f"{id}/doing/{me}": None}
+    names = document.get(f"{id}/named/{me}", [])
+    if len(names) < NAMED and (done.moved or done.asked):
+        changes[f"{id}/named/{me}"] = [*names, *([queue, each] for each in (*done.moved, *done.asked))][:NAMED]
     now = read(id, document)
     if now is not None and now.driver == me:
         changes[f"{id}/at"] = [operation.index, cursor] if cursor else [operation.index + 1, ""]
@@ -301,6 +336,14 @@ def _read(id: str, document: dict[str, Any]) -> Operation:
         held=sum(four(entry)[3] for entry in sums),
         driver=driver,
         driven_until=until,
+        followed=bool(document.get(f"{id}/followed")),
+        told=bool(document.get(f"{id}/told")),
+        named=tuple(
+            (str(queue), str(each))
+            for key, entry in document.items()
+            if key.startswith(f"{id}/named/")
+            for queue, each in entry
+        ),
     )
 
 

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from django_jobs.browse import Match
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import State
+from django_jobs.models import Schedule
+from django_jobs.operations import bulk
 from django_jobs.stores.sqlite import SqliteStore
-from tests.support.console_data import fill_typical, send_receipt
+from tests.support.console_data import Filler, fill_typical, send_receipt, worker_info
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -85,3 +89,49 @@ def test_that_a_queue_is_paused_stands_beside_its_name(
     page = open_page("queues/", "phone")
     assert right_edges(page, ".jobs-queues .jobs-badge")[0] <= 0
     assert "the disk is full" in page.locator(".jobs-queues tbody th").first.inner_text()
+
+
+@pytest.mark.parametrize("path", ["schedules/", "bulk/", "jobs/dead/", "queues/"])
+def test_no_table_scrolls_sideways_on_a_phone(
+    path: str, console_store: SqliteStore, open_page: Callable[..., Page]
+) -> None:
+    fill_typical(console_store)
+    Schedule.objects.create(
+        name="the-nightly-clean-up-of-all-receipts",
+        job="shop.send_receipt",
+        cron="*/5 2-4 * * 1-5",
+        timezone="Europe/Berlin",
+    )
+    bulk.start("revive", State.DEAD, Match(name="shop.send_receipt"), user="somebody.with.a.long.name@example.com")
+    page = open_page(path, "phone")
+    page.locator(".jobs table").first.wait_for()
+    scrolled = page.locator(".jobs-scroll").evaluate_all("all => all.map(each => each.scrollWidth - each.clientWidth)")
+    assert max(scrolled, default=0) <= 0, "a table is cut off"
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("path", ["jobs/dead/", "jobs/running/", "workers/", "job/default/{id}/"])
+def test_ids_and_worker_names_break_in_no_single_letters(
+    path: str, size: str, console_store: SqliteStore, open_page: Callable[..., Page]
+) -> None:
+    filler = Filler(console_store)
+    name = "worker-of-the-second-machine.example.com:4711/12"
+    id = filler.make(State.DEAD, id="0192f0a1b2c3d4e5f60718293a4b5c6d")
+    running = filler.add(id="0192f0a1b2c3d4e5f60718293a4b5c6e")
+    assert [claim.id for claim in filler.claim(worker=name)] == [running]
+    console_store.publish_worker(
+        name.partition("/")[0], worker_info(host="worker-of-the-second-machine.example.com"), 600_000
+    )
+    page = open_page(path.format(id=id), size)
+    narrow = page.evaluate(
+        """() => [...document.querySelectorAll('.jobs code, .jobs bdi, .jobs th a')].filter(each => {
+            const text = each.textContent.trim();
+            if (text.length < 12 || !each.getClientRects().length) return false;
+            const range = document.createRange();
+            range.selectNodeContents(each);
+            const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+            return text.length / lines.size < 6;
+        }).map(each => each.textContent.trim())"""
+    )
+    assert narrow == [], "a text has fewer than six letters a line"

@@ -94,13 +94,18 @@ class Console:
 
     def log(self, message: str, *, about: str, ids: list[str] | None = None, deletion: bool = False) -> None:
         """Write a LogEntry: user, action, number of jobs, and the first ids."""
-        listed = ", ".join(ids[:LOGGED_IDS]) if ids else ""
-        more = ", …" if ids and len(ids) > LOGGED_IDS else ""
-        LogEntry.objects.create(
-            user_id=cast(int, self.request.user.pk),
-            content_type_id=ContentType.objects.get_for_model(Dashboard).pk,
-            object_id=about[:1000],
-            object_repr=about[:200],
-            action_flag=DELETION if deletion else CHANGE,
-            change_message=f"{message} {listed}{more}".strip(),
-        )
+        write_log(cast(int, self.request.user.pk), message, about=about, ids=ids, deletion=deletion)
+
+
+def write_log(user: int, message: str, *, about: str, ids: list[str] | None = None, deletion: bool = False) -> None:
+    """Write a LogEntry for the user with this primary key."""
+    listed = ", ".join(ids[:LOGGED_IDS]) if ids else ""
+    more = ", …" if ids and len(ids) > LOGGED_IDS else ""
+    LogEntry.objects.create(
+        user_id=user,
+        content_type_id=ContentType.objects.get_for_model(Dashboard).pk,
+        object_id=about[:1000],
+        object_repr=about[:200],
+        action_flag=DELETION if deletion else CHANGE,
+        change_message=f"{message} {listed}{more}".strip(),
+    )

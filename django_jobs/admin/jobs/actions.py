@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.contrib.auth import get_user_model
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -14,7 +15,7 @@ from django.utils.translation import ngettext
 from django_jobs import operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
-from django_jobs.admin.common.console import Console
+from django_jobs.admin.common.console import Console, write_log
 from django_jobs.admin.jobs.forms import AgainForm, KillForm, OnceForm, RescheduleForm
 from django_jobs.browse import PAGE, Match
 from django_jobs.core.values import MAY_HAVE_STARTED, State
@@ -169,20 +170,47 @@ def reason(console: Console, details: dict[str, Any]) -> str:
 
 def log_bulk(console: Console, operation: bulk.Operation, details: dict[str, Any]) -> None:
     """Write a bulk operation into the log: what was chosen, why, and what it did, if it has ended."""
-    chosen = [f"{key}={value}" for key, value in asdict(operation.match).items() if value]
-    text = _("%(verb)s: jobs in state “%(state)s”, %(filter)s (operation %(id)s).") % {
+    if operation.finished:
+        said = labels.report(operation.verb, operation.moved, operation.asked, operation.held)
+    else:
+        said = _("It goes on in the background; a second entry will say what it did.")
+    why = str(details.get("reason") or "")
+    text = " ".join(filter(None, (chosen_by(operation), said, why)))
+    ids = [id for _queue, id in operation.named] if operation.finished else []
+    console.log(text, about=about_bulk(operation), ids=ids, deletion=operation.verb == "delete")
+
+
+def log_end(operation: bulk.Operation) -> None:
+    """Write the end of an operation that went on in the background into the log, for the user who started it."""
+    users = get_user_model()
+    user = users._default_manager.filter(**{users.USERNAME_FIELD: operation.user}).first()
+    if user is None:
+        return
+    said = labels.report(operation.verb, operation.moved, operation.asked, operation.held)
+    if operation.stopped:
+        said = f"{said} {_('It was stopped.')}"
+    text = f"{chosen_by(operation)} {said} {operation.reason}".strip()
+    ids = [id for _queue, id in operation.named]
+    write_log(user.pk, text, about=about_bulk(operation), ids=ids, deletion=operation.verb == "delete")
+
+
+def chosen_by(operation: bulk.Operation) -> str:
+    """Return what an operation does, to which jobs, and its id."""
+    chosen = [f"{key}={value}" for key, value in asdict(operation.match).items() if value and key != "arguments"]
+    return _("%(verb)s: jobs in state “%(state)s”, %(filter)s (operation %(id)s).") % {
         "verb": labels.verb_label(operation.verb, operation.state),
         "state": labels.STATES[operation.state],
         "filter": ", ".join(chosen) or _("no filter"),
         "id": operation.id,
     }
-    if operation.finished:
-        said = labels.report(operation.verb, operation.moved, operation.asked, operation.held)
-    else:
-        said = _("It goes on in the background; its page has the numbers.")
-    why = str(details.get("reason") or "")
-    about = operation.match.queue or _("all queues")
-    console.log(" ".join(filter(None, (text, said, why))), about=about, deletion=operation.verb == "delete")
+
+
+def about_bulk(operation: bulk.Operation) -> str:
+    """Return where an operation works."""
+    return operation.match.queue or _("all queues")
+
+
+bulk.ended.append(log_end)
 
 
 def start_bulk(console: Console, state: State, match: Match, verb: str, details: dict[str, Any]) -> HttpResponse:
@@ -197,5 +225,8 @@ def start_bulk(console: Console, state: State, match: Match, verb: str, details:
         start_again=bool(details.get("start_again")),
     )
     bulk.drive(operation.id, FIRST_STRETCH)
-    log_bulk(console, bulk.get(operation.id) or operation, details)
+    operation = bulk.get(operation.id) or operation
+    log_bulk(console, operation, details)
+    if not operation.finished:
+        bulk.follow(operation.id)
     return console.back(console.url("bulk_operation", operation.id), messages.INFO, _("The operation has started."))

@@ -56,6 +56,7 @@ def post(console: Console, operation: bulk.Operation) -> HttpResponse:
         console.log(said, about=operation.id)
         return console.back(url, messages.SUCCESS, said)
     bulk.drive(operation.id, STRETCH)
+    bulk.tell_ended()
     response = HttpResponse(status=303)
     response["Location"] = url
     return response

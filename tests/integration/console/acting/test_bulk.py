@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
 
 from django_jobs import operations
+from django_jobs.admin.jobs import actions
 from django_jobs.browse import Match
 from django_jobs.core.values import Job, JobInfo, NewJob, State
 from django_jobs.operations import bulk
 from django_jobs.serialization.record import encode
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.store import Store
+from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 
 
@@ -208,6 +212,50 @@ def test_ended_operations_are_forgotten_after_a_week(console_store: Store, fille
     clock.advance(bulk.KEEP + 1)
     second = bulk.start("delete", State.DEAD, Match())
     assert [operation.id for operation in bulk.operations_list()] == [second.id]
+
+
+def test_the_end_of_one_that_goes_on_is_logged_once_with_what_it_did(
+    console_store: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "INDEXED_BATCH", 4)
+    monkeypatch.setattr(actions, "FIRST_STRETCH", 0)
+    for i in range(31):
+        filler.make(State.DEAD, name="shop.send_receipt" if i else "shop.charge_card")
+    address = f"{BASE}jobs/dead/?name=shop.send_receipt"
+    root.post(address, {"verb": "delete", "scope": "all", "confirmed": "1"})
+    began = LogEntry.objects.get().get_change_message()
+    assert "It goes on in the background" in began
+    assert "jobs were deleted" not in began
+    while bulk.tick():
+        continue
+    bulk.tick()
+    ended, _ = (entry.get_change_message() for entry in LogEntry.objects.order_by("-pk"))
+    assert "30 jobs were deleted." in ended
+    assert "name=shop.send_receipt" in ended
+    assert "01J0000000" in ended
+    assert {entry.user.get_username() for entry in LogEntry.objects.all()} == {"root"}
+
+
+def test_an_end_that_cannot_be_logged_now_is_logged_later(
+    console_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+
+    def tell(operation: bulk.Operation) -> None:
+        if not told:
+            told.append("failed")
+            raise RuntimeError("the database is down")
+        told.append(operation.id)
+
+    monkeypatch.setattr(bulk, "ended", [tell])
+    make(filler, 3, State.DEAD)
+    operation = bulk.start("delete", State.DEAD, Match())
+    bulk.follow(operation.id)
+    finish(operation.id)
+    for _ in range(4):
+        bulk.tick()
+    assert told == ["failed", operation.id]
+    assert "cannot be logged now" in caplog.text
 
 
 def test_a_verb_that_does_not_apply_is_refused(console_store: Store) -> None:
