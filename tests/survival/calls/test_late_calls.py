@@ -22,6 +22,7 @@ from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
 from tests.support.faults.dumps import difference, dump
 from tests.support.faults.walking import FAILED, QUEUE, Walk
+from tests.support.waiting import wait_until
 from tests.survival.conftest import Clock
 
 pytestmark = pytest.mark.redis
@@ -185,6 +186,16 @@ def test_a_cancel_that_comes_after_its_job_was_revived_leaves_it_queued(store: R
     assert store.revive(QUEUE, ["a"]) == ["a"]
     store.transport.deliver(given_up)  # type: ignore[union-attr]
     assert store.get(QUEUE, "a").state is State.QUEUED  # type: ignore[union-attr]
+
+
+def test_a_recovery_that_comes_after_the_lease_was_renewed_takes_nothing(store: RedisStore) -> None:
+    store.enqueue(QUEUE, [new("a")])
+    (held,) = store.claim(QUEUE, "worker", 1, lease=1).claims
+    wait_until(lambda: store.now() > held.claimed_at + 1, "the lease is over")
+    given_up = late(store, "recover", lambda: store.recover(QUEUE))
+    store.renew([QUEUE], ["worker"], 30_000)
+    store.transport.deliver(given_up)  # type: ignore[union-attr]
+    assert store.get(QUEUE, "a").state is State.RUNNING  # type: ignore[union-attr]
 
 
 def test_a_time_that_comes_after_another_one_is_not_taken(store: RedisStore) -> None:
