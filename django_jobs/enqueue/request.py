@@ -84,14 +84,8 @@ class NewJobRequest:
     meta: dict[str, Any] | None = None
     #: what a repeated call with the same id is compared with; None: name and arguments.
     digest: str | None = None
-    #: the workflow or batch that the job belongs to; None = none.
-    workflow: str | None = None
-    #: the job's id, if it is made of the workflow's and the step's; such a job is never unique.
-    step: str | None = None
     #: the batch that the job joins when it is sent; None = none.
     batch: Batch | None = None
-    #: a later step of the workflow needs the result.
-    noted_result: bool = False
     #: the arguments in the form in which they are stored, if they were checked before; None = they were not.
     data: bytes | None = None
     #: what was sent to the store; None until it was encoded.
@@ -103,6 +97,17 @@ class NewJobRequest:
         return self.definition.name
 
 
+class Step(NamedTuple):
+    """What a workflow says of the job of a step.  Such a job is never unique."""
+
+    #: made of the ids of the workflow and of the step.
+    id: str
+    #: the workflow that is told of its end; None = none.
+    workflow: str | None
+    #: a later step needs the result.
+    noted_result: bool
+
+
 class Ready(NamedTuple):
     """An encoded job, and the handle that its caller has."""
 
@@ -111,15 +116,15 @@ class Ready(NamedTuple):
     handle: JobHandle
 
 
-def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
+def encode(request: NewJobRequest, settings: Settings, now: int, step: Step | None = None) -> NewJob:
     """Return the job as the store takes it.  Raises every error of a request, before the store is called."""
     definition = request.definition
     data = checked_arguments(request, settings) if request.data is None else request.data
     if request.queue not in settings.queues:
         raise unknown_queue(request.queue, settings)
     meta = request.meta
-    if request.step is not None:
-        id = request.step
+    if step is not None:
+        id = step.id
     elif request.id is None:
         id = new_id(now)
     else:
@@ -129,13 +134,13 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     _, options, stored, shared = definition.resolved()
     if request.max_attempts is not None and request.max_attempts != stored.max_attempts:
         stored = replace(stored, max_attempts=request.max_attempts)
-    controls = _controls(request, options, shared)
+    controls = _controls(request, options, shared, step)
     run_in = None if request.run_at else request.run_in or None
     # The store fills in both times, by its clock: of expiry, and of enqueueing.
     expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
     # The controls of a workflow's jobs are one object too, if nothing in them depends on the arguments.
     own = controls.unique is not None or controls.limit_key is not None or controls.expires_at is not None
-    if not meta and (controls is shared or (request.workflow is not None and not own)):
+    if not meta and (controls is shared or (controls.workflow is not None and not own)):
         record = codec.shared_head(definition.name, stored, controls) + data
     else:
         record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
@@ -143,7 +148,7 @@ def encode(request: NewJobRequest, settings: Settings, now: int) -> NewJob:
     # Only a job with a caller's id, or one that must not run twice, has a digest; others cost nothing more.
     is_promise = request.id is not None or controls.at_most_once
     digest = (request.digest or digest_of_call(definition.name, data)) if is_promise else ""
-    if request.step is not None:
+    if step is not None:
         digest = STEP
     return NewJob(id, record, controls, request.run_at, conflict, request.schedule_run, run_in, expires_in, digest)
 
@@ -189,7 +194,7 @@ def state_of(new: NewJob, now: int) -> State:
     return State.SCHEDULED if new.run_in or new.run_at > now else State.QUEUED
 
 
-def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -> Controls:
+def _controls(request: NewJobRequest, options: JobOptions, controls: Controls, step: Step | None) -> Controls:
     """Return the controls for the store: the definition's part, and what depends on this call."""
     definition = request.definition
     changes: dict[str, Any] = {}
@@ -202,11 +207,13 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls) -
     if options.max_concurrency:
         changes["limit_key"] = limit_key(definition, request.args, request.kwargs)
         changes["limit"] = options.max_concurrency
-    if request.workflow is not None:
-        if not changes and (request.unique is None or request.step is not None):
-            return _of_workflow(controls, request.workflow, request.noted_result)
-        changes |= {"workflow": request.workflow, "noted_result": request.noted_result}
-    if request.unique is not None and request.step is None:
+    workflow = step.workflow if step is not None else request.batch.id if request.batch is not None else None
+    if workflow is not None:
+        noted_result = step is not None and step.noted_result
+        if not changes and (request.unique is None or step is not None):
+            return _of_workflow(controls, workflow, noted_result)
+        changes |= {"workflow": workflow, "noted_result": noted_result}
+    if request.unique is not None and step is None:
         if request.unique_key is NO_KEY:
             digest = digest_of_arguments(definition, request.args, request.kwargs, request.unique_on)
         else:

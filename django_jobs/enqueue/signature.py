@@ -9,10 +9,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.placeholders import allowed
 from django_jobs.enqueue.request import NewJobRequest, checked_arguments, unknown_queue
-from django_jobs.exceptions import InvalidArguments
-
-#: The arguments contain a result of another step (or, rarely, text that looks like it).
-_NAMES_A_RESULT = b'"$step"'
+from django_jobs.exceptions import InvalidArguments, PayloadError
 
 
 class Signature:
@@ -23,17 +20,21 @@ class Signature:
     def __init__(self, request: NewJobRequest) -> None:
         """Raises InvalidArguments, PayloadError or UnknownQueue, as `enqueue` does."""
         settings, definition = get_settings(), request.definition
-        for option, given in (("job_id", request.id), ("on_commit", request.on_commit)):
-            if given is not None:
-                raise InvalidArguments(
-                    f"{definition.name}.using({option}={given!r}).s(): a step has no {option} of its own. Leave it "
-                    "out: the ids of steps are made of the workflow's id, and a workflow is enqueued as a whole."
-                )
-        with allowed():
+        if request.id is not None or request.on_commit is not None:
+            option, given = ("job_id", request.id) if request.id is not None else ("on_commit", request.on_commit)
+            raise InvalidArguments(
+                f"{definition.name}.using({option}={given!r}).s(): a step has no {option} of its own. Leave it out: "
+                "the ids of steps are made of the workflow's id, and a workflow is enqueued as a whole."
+            )
+        self.names_results = False
+        try:
             data = checked_arguments(request, settings)
+        except PayloadError:
+            with allowed():
+                data = checked_arguments(request, settings)
+            self.names_results = True
         if request.queue not in settings.queues:
             raise unknown_queue(request.queue, settings)
-        self.names_results = _NAMES_A_RESULT in data
         if self.names_results and definition.max_concurrency and definition.concurrency_key is not None:
             raise InvalidArguments(
                 f"{definition.name}.s(): its concurrency_key needs the arguments when the workflow is enqueued, and "

@@ -186,8 +186,8 @@ def _add(request: NewJobRequest) -> JobHandle:
 def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
     if request.definition.is_late:
         warn_of_late(request.definition, settings)
-    if request.workflow is None and (batch := membership.current.get()) is not None:
-        request.workflow, request.batch = batch.id, batch
+    if (batch := membership.current.get()) is not None:
+        request.batch = batch
     now = new_job.now_ms()
     request.sent = new = encode(request, settings, now)
     return Ready(request, new, JobHandle(new.id, request.definition.name, request.queue, state_of(new, now)))

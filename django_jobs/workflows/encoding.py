@@ -12,7 +12,7 @@ from django_jobs.core.placeholders import allowed
 from django_jobs.core.values import NewJob, State
 from django_jobs.enqueue import request as new_job
 from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.request import NewJobRequest, encode
+from django_jobs.enqueue.request import NewJobRequest, Step, encode
 from django_jobs.enqueue.signature import Signature
 from django_jobs.enqueue.submit import through_middleware, warn_of_late
 from django_jobs.exceptions import InvalidWorkflow
@@ -83,32 +83,41 @@ def encoded(
     """Return (request, what is enqueued) of steps: (step, its signature, whether its result is noted).  Every step goes
     through the enqueue middleware."""
     settings = get_settings()
-    made: list[tuple[NewJobRequest, Start]] = []
-
-    def make(request: NewJobRequest) -> JobHandle:
-        new = _encoded(request, settings)
-        made.append((request, Start(new.id.removeprefix(f"{id}."), request.queue, new)))
-        return JobHandle(new.id, request.name, request.queue, State.QUEUED)
-
     middleware = settings.enqueue_middleware
-    one = through_middleware(middleware, make) if middleware else make
+    made: list[tuple[NewJobRequest, Start]] = []
     with allowed():
         for step, signature, noted in steps:
-            request = signature.new_request()
-            request.workflow, request.step, request.noted_result = workflow, f"{id}.{step}", noted
-            one(request)
-            if not made or made[-1][1].step != step:
-                raise InvalidWorkflow(
-                    f"Enqueue middleware kept the step {signature!r} back: a workflow needs all steps."
-                )
+            place = Step(f"{id}.{step}", workflow, noted)
+            if middleware:
+                request, new = _through(middleware, signature, place, settings)
+            else:
+                request = signature.request
+                new = _encoded(request, settings, place)
+            made.append((request, Start(step, request.queue, new)))
     return made
 
 
-def _encoded(request: NewJobRequest, settings: Settings) -> NewJob:
+def _through(
+    middleware: tuple[str, ...], signature: Signature, place: Step, settings: Settings
+) -> tuple[NewJobRequest, NewJob]:
+    """Send a step through the enqueue middleware, which may change it."""
+    made: list[tuple[NewJobRequest, NewJob]] = []
+
+    def make(request: NewJobRequest) -> JobHandle:
+        request.sent = new = _encoded(request, settings, place)
+        made.append((request, new))
+        return JobHandle(new.id, request.name, request.queue, State.QUEUED)
+
+    through_middleware(middleware, make)(signature.new_request())
+    if len(made) != 1:
+        raise InvalidWorkflow(f"Enqueue middleware kept {signature!r} back: a workflow needs all of its steps.")
+    return made[0]
+
+
+def _encoded(request: NewJobRequest, settings: Settings, place: Step) -> NewJob:
     if request.definition.is_late:
         warn_of_late(request.definition, settings)
-    request.sent = new = encode(request, settings, 0)
-    return new
+    return encode(request, settings, 0, place)
 
 
 def _edges(followers: Sequence[Sequence[int]]) -> dict[str, bytes | int]:

@@ -78,14 +78,14 @@ class Workflow:
             raise InvalidWorkflow(f"{self!r}: name={name!r}: use a text of at most 200 characters.")
         if name and name in self._names:
             raise InvalidWorkflow(f"{self!r}: two steps have the name {name!r}. Give each its own, or none.")
-        before = [after] if isinstance(after, Step) else list(after)
+        before: Sequence[Step] = (after,) if isinstance(after, Step) else tuple(after)
         for each in before:
             if not isinstance(each, Step):
                 raise InvalidWorkflow(
                     f"{self!r}: after={each!r} is not a step. Pass what add() returned, as in after=[source]."
                 )
         named = _named(signature)
-        for each in [*before, *named]:
+        for each in (*before, *named):
             if each.workflow is not self:
                 raise InvalidWorkflow(f"{self!r}: {each!r} belongs to another workflow. Add a step of its own here.")
         for each in named:
@@ -97,7 +97,7 @@ class Workflow:
             raise TooManySteps(
                 f"{self!r}: a workflow has at most {MOST_STEPS} steps. Use a Batch, or a step that does more."
             )
-        everything = tuple(dict.fromkeys([*before, *named]))
+        everything = tuple(dict.fromkeys((*before, *named))) if before or named else ()
         step = Step(self, len(self._steps), _resolved(signature, everything), name, everything, if_dead)
         self._steps.append(step)
         if name:
@@ -113,7 +113,7 @@ class Workflow:
         if not self._steps:
             raise InvalidWorkflow(f"{self!r} has no steps. Add one: add(task.s(…)).")
         plan = [
-            Planned(step.signature, step.name, [each.number for each in step.after], step.if_dead, _numbers(step))
+            Planned(step.signature, step.name, _numbers(step.after), step.if_dead, _numbers(_named(step.signature)))
             for step in self._steps
         ]
         return send(self.name, plan, on_commit)
@@ -123,10 +123,10 @@ class Workflow:
         return await sync_to_async(self.enqueue)(on_commit=on_commit)
 
 
-def _named(signature: Signature) -> list[Step]:
+def _named(signature: Signature) -> Sequence[Step]:
     """Return the steps whose results the arguments name."""
     if not signature.names_results:
-        return []
+        return ()
     found: list[Step] = []
     _collect([signature.request.args, signature.request.kwargs], found)
     return list(dict.fromkeys(found))
@@ -183,5 +183,5 @@ def _replaced(found: Any, value: Any) -> Any:
     return found
 
 
-def _numbers(step: Step) -> list[int]:
-    return [each.number for each in _named(step.signature)]
+def _numbers(steps: Sequence[Step]) -> Sequence[int]:
+    return [step.number for step in steps] if steps else ()

@@ -195,22 +195,20 @@ def _is_plain(job: NewJob) -> bool:
 
 def _are_plain_steps(jobs: Sequence[NewJob]) -> bool:
     digest = jobs[0].digest
-    return all(
-        is_plain_step(job.record)
-        and not (job.run_at or job.schedule_run)
-        and job.run_in is None
-        and job.digest == digest
-        for job in jobs
-    )
+    for _, record, _, run_at, _, schedule_run, run_in, _, given in jobs:
+        if not is_plain_step(record) or run_at or schedule_run or run_in is not None or given != digest:
+            return False
+    return True
 
 
 def _halves(record: bytes) -> tuple[bytes, bytes]:
     """Split the record around the enqueue time, if the store is to insert that; otherwise return all and nothing."""
     at = record.find(b"\n\n0\n")
     if at < 0 and is_plain_step(record):
-        for _ in range(4):
-            at = record.find(b"\n", at + 1)
-        return (record[: at + 1], record[at + 2 :]) if record[at : at + 3] == b"\n0\n" else (record, b"")
+        at = record.find(b"\n0\n")  # the fifth line, unless the name is "0"
+        if at < 0 or record.count(b"\n", 0, at) != 3:
+            return record, b""
+        return record[: at + 1], record[at + 2 :]
     if at < 0 or record.count(b"\n", 0, at) != 2:
         return record, b""
     return record[: at + 2], record[at + 3 :]
