@@ -95,9 +95,17 @@ def follow(store: Store, workflow: str, ends: Sequence[End], verb: str = "") -> 
     followed = store.end_steps(workflow, ends, verb)
     if ACTIVE:
         crashpoint("workflow.applied")
-    if followed.ready:
-        start(store, _starts(store, workflow, followed.ready))
+    _start(store, workflow, followed.ready)
     return followed
+
+
+def _start(store: Store, workflow: str, ready: Sequence[Ready]) -> None:
+    """Enqueue steps of a workflow, or callbacks of a batch: these are marked, because their ends are noted nowhere."""
+    if ready:
+        start(store, _starts(store, workflow, ready))
+    callbacks = [each.step for each in ready if each.step.startswith("on_")]
+    if callbacks:
+        store.mark_started(workflow, callbacks)
 
 
 def _starts(store: Store, workflow: str, ready: Iterable[Ready]) -> Iterator[Start]:
@@ -160,6 +168,7 @@ def check(store: Store, workflow: str, kept: int) -> None:
         store.forget_workflow(workflow) if now - _born(workflow) > CHECK else store.check_workflow_in(workflow, CHECK)
         return
     if ended is not None:
+        _start(store, workflow, _begun(store, workflow, kind == b"batch"))
         left = int(ended) + kept - now
         store.check_workflow_in(workflow, left) if left > 0 else store.forget_workflow(workflow)
         return
@@ -167,7 +176,7 @@ def check(store: Store, workflow: str, kept: int) -> None:
         found = store.workflow_fields(workflow, [f"f{i}" for i in range(int(firsts))])
         start_first(store, workflow, (each for value in found if value for each in unpack(value)))
     if stopped is None:
-        start(store, _starts(store, workflow, _begun(store, workflow, kind == b"batch")))
+        _start(store, workflow, _begun(store, workflow, kind == b"batch"))
     else:
         stop_jobs(store, workflow)
     if now - int(touched or 0) >= CHECK:
@@ -186,7 +195,7 @@ def _born(workflow: str) -> int:
 def _begun(store: Store, workflow: str, is_batch: bool) -> list[Ready]:
     """Return the steps that were started and have not ended: whether their jobs exist is not known."""
     if is_batch:
-        begun = [name for name, _ in store.workflow_scan(workflow, "b:")]
+        begun = [name for name, mark in store.workflow_scan(workflow, "b:") if mark == b"1"]
     else:
         left = [step for step, _ in store.workflow_scan(workflow, "d:")]
         waits = store.workflow_fields(workflow, [f"l:{step}" for step in left])

@@ -111,8 +111,9 @@ class WorkflowStore(ABC):
         the time is met at least once."""
 
     @abstractmethod
-    def mark_started(self, id: str) -> None:
-        """Note that all first steps are in the store, so that their records need not be kept here."""
+    def mark_started(self, id: str, callbacks: Sequence[str] = ()) -> None:
+        """Note that all first steps of a workflow are in the store, so that their records need not be kept here; or
+        that these callbacks of a batch are, so that nobody enqueues them again."""
 
     @abstractmethod
     def end_steps(self, id: str, ends: Sequence[End], verb: str = "") -> Followed:

@@ -83,8 +83,8 @@ class RedisWorkflows(RedisPart, WorkflowStore):
             if cursor == 0:
                 return
 
-    def mark_started(self, id: str) -> None:
-        self._on(id, "workflow_end", "started")
+    def mark_started(self, id: str, callbacks: Sequence[str] = ()) -> None:
+        self.end_steps(id, [End(callback, 0, "") for callback in callbacks], "started")
 
     def end_steps(self, id: str, ends: Sequence[End], verb: str = "") -> Followed:
         args: list[Argument] = [verb]

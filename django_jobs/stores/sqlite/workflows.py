@@ -97,8 +97,8 @@ class SqliteWorkflows(SqlitePart, WorkflowStore):
                 return
             after = found[-1][0]
 
-    def mark_started(self, id: str) -> None:
-        self.end_steps(id, [], "started")
+    def mark_started(self, id: str, callbacks: Sequence[str] = ()) -> None:
+        self.end_steps(id, [End(callback, 0, "") for callback in callbacks], "started")
 
     def end_steps(self, id: str, ends: Sequence[End], verb: str = "") -> Followed:
         with self.database.write() as connection:
@@ -202,7 +202,7 @@ class _Step:
     def follow(self, ends: Sequence[End], verb: str) -> Followed:
         if self.kind is None:
             return Followed("", 0, [])
-        first_ends = self._apply(ends)
+        first_ends = self._apply(ends, verb)
         if not self.is_batch and first_ends:
             self._let_go(first_ends)
         if verb == "stop":
@@ -226,7 +226,7 @@ class _Step:
             self.closed = changed = True
         return self._stand(verb, changed)
 
-    def _apply(self, ends: Sequence[End]) -> list[str]:
+    def _apply(self, ends: Sequence[End], verb: str) -> list[str]:
         stands = self.fields.read([f"s:{end.step}" for end in ends])
         first_ends = []
         for step, number, state, result in ends:
@@ -235,6 +235,9 @@ class _Step:
             if stand is not None:
                 said, old, *more = stand.decode().split(":", 2)
                 last, rest = int(said), "".join(f":{each}" for each in more)
+            if verb == "started":
+                self.final[f"b:{step}"] = b"2"
+                continue
             expected = int(number[1:]) if isinstance(number, str) else None
             if self.is_batch and (stand is None or old == "none"):
                 continue
@@ -324,8 +327,9 @@ class _Step:
         if self.is_batch:
             for name, is_due in zip(_CALLBACKS, (is_dead, over, all_succeeded), strict=True):
                 known = self.fields.read([f"d:{name}", f"b:{name}"])
-                begun = f"b:{name}" in known
-                if f"d:{name}" in known and ((is_due and not begun) or (begun and (self.again or verb == "close"))):
+                begun = known.get(f"b:{name}")
+                again = begun == b"1" and (self.again or verb == "close")
+                if f"d:{name}" in known and ((is_due and begun is None) or again):
                     self.fields.put_all({f"b:{name}": b"1"})
                     self.ready[name] = None
             return

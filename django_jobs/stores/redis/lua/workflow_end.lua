@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the workflow (see "A workflow" in docs/internals.md; stores/sqlite/workflows.py does the same)
 -- ARGV  1 clock   2 "" | "close": the batch gets no more jobs | "stop": what has not started never starts
---       | "started": all its first steps are in the store
+--       | "started": all its first steps are in the store, and of a batch these callbacks
 --       then per end: step, number of its note ("=n": only if n is the number of the last one), state, result or ""
 --
 -- A note that is read again changes nothing, and returns again what may start because of it.  The caller enqueues that:
@@ -103,7 +103,9 @@ for i = 3, #ARGV, 4 do
     last, old = tonumber(last) or 0, old or 'live'
     local expected = tonumber(match(number, '^=(%d+)$') or '')
     local late = expected and (expected ~= last or old == state) or not expected and tonumber(number) <= last
-    if is_batch and (not stand or old == 'none') then -- not a job of this batch
+    if verb == 'started' then
+        put('b:' .. step, '2')
+    elseif is_batch and (not stand or old == 'none') then -- not a job of this batch
     elseif old == 'succeeded' or late then
         again[#again + 1] = step
     else
@@ -236,11 +238,11 @@ if is_batch and not stopped then
     local due = {on_dead = dead > 0, on_complete = over, on_success = state == 'succeeded'}
     for name, is_due in pairs(due) do
         if call('HEXISTS', flow, 'd:' .. name) == 1 then
-            local begun = call('HEXISTS', flow, 'b:' .. name) == 1
+            local begun = call('HGET', flow, 'b:' .. name) -- "2": it is in the store
             if is_due and not begun then
                 call('HSET', flow, 'b:' .. name, '1')
-            end
-            if (is_due and not begun) or (begun and (#again > 0 or verb == 'close')) then
+                start(name)
+            elseif begun == '1' and (#again > 0 or verb == 'close') then
                 start(name)
             end
         end

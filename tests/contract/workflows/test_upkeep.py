@@ -1,0 +1,228 @@
+"""What a crash left undone is done by the check of each workflow, and nothing of one that has ended is left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_jobs import PREVIOUS, Batch, Workflow, chain, group
+from django_jobs.core.values import Added, Claim
+from django_jobs.execution.executor import Executor
+from django_jobs.execution.settle import settle
+from django_jobs.stores import use_store
+from django_jobs.stores.contract.workflows import End
+from django_jobs.stores.redis import RedisStore
+from django_jobs.workflows import engine, sending
+from tests.contract.workflows.steps import DEAD, ENDS, RAN, act, claims, run, store
+
+__all__ = ["store"]
+
+Q, DAY = "default", 86_400_000
+
+
+def check_all(store, clock, ms):
+    """Let time pass, and do the checks that are due, as maintenance does."""
+    clock.advance(ms)
+    due = store.workflows_due(100, 1000)
+    for id in due:
+        engine.check(store, id, DAY)
+    return due
+
+
+def settled_without_notes(store):
+    """Run what waits, and lose the notes, as a server does that lost its last second."""
+    for claim in claims(store):
+        settle(store, Executor(close_connections=False).attempt(claim, store))
+    store.drop_notes(Q, [note.key for note in store.notes(Q)])
+
+
+def test_first_steps_that_were_not_enqueued_are_enqueued_by_the_check(store, clock, monkeypatch):
+    monkeypatch.setattr(sending.engine, "start_first", lambda *_: None)
+    handle = group(act.s("a"), act.s("b")).enqueue()
+    monkeypatch.undo()
+    assert run(store) == []
+    assert check_all(store, clock, engine.CHECK_SOON) == [handle.id]
+    assert sorted(run(store)) == ["a", "b"]
+    assert handle.state == "succeeded"
+
+
+def test_ends_that_were_noted_nowhere_are_found(store, clock):
+    handle = chain(act.s("a"), act.s("b", PREVIOUS)).enqueue()
+    settled_without_notes(store)
+    check_all(store, clock, engine.CHECK_SOON)
+    assert run(store) == [], "nothing has been quiet for a minute yet"
+    check_all(store, clock, engine.CHECK)
+    assert run(store) == ["b"]
+    assert RAN[-1] == ("b", ["a"]), "and its result is passed on"
+    assert handle.state == "succeeded"
+
+
+def test_a_job_that_is_nowhere_is_given_up_and_can_never_appear(store, clock):
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    (first,) = engine.unpack(store.workflow_fields(handle.id, ["f0"])[0])
+    vanish(store, first.new.id)
+    check_all(store, clock, 3 * engine.CHECK)
+    assert handle.info.stopped_by == {"deleted": 1}
+    assert store.enqueue(Q, [first.new]) == [Added.EXISTS]
+    assert run(store) == []
+
+
+def vanish(store, id):
+    """The store loses a job, and what it remembers of it."""
+    if isinstance(store, RedisStore):
+        names = store.keys.of(Q)
+        store.transport.command("HDEL", names["jobs"], id)
+        for key in ("queued", "remembered_at"):
+            store.transport.command("ZREM", names[key], id)
+        store.transport.command("HDEL", names["remembered"], id)
+    else:
+        with store.database.write() as raw:
+            raw.execute("DELETE FROM jobs WHERE id = ?", (id,))
+            raw.execute("DELETE FROM remembered WHERE id = ?", (id,))
+            raw.execute("DELETE FROM notes")
+
+
+def test_a_batch_whose_jobs_were_announced_and_never_came(store, clock):
+    batch = Batch(on_complete=act.s("complete"))
+    with batch:
+        act.enqueue("a")
+        store.join_batch(batch.id, Q, ["never-came"], {})
+    assert run(store) == ["a"]
+    assert batch.handle.state == "running"
+    check_all(store, clock, 2 * engine.CHECK)
+    assert run(store) == ["complete"]
+    assert batch.handle.counts["deleted"] == 1
+
+
+def test_callbacks_that_were_begun_and_not_enqueued(store, clock, monkeypatch):
+    batch = Batch(on_success=act.s("success"))
+    monkeypatch.setattr(engine, "_start", lambda *_: None)
+    with batch:
+        act.enqueue("a")
+        run(store)
+    monkeypatch.undo()
+    assert (batch.handle.state, batch.handle.info.callbacks) == ("succeeded", {"on_success": True})
+    check_all(store, clock, engine.CHECK_SOON)
+    assert run(store) == ["success"]
+
+
+def test_callbacks_are_not_enqueued_again_when_their_ids_are_forgotten(make_store, clock):
+    store = make_store(history=0, idempotency=1000)
+    use_store(store)
+    RAN.clear()
+    ENDS.clear()
+    ENDS["a"] = DEAD
+    batch = Batch(on_dead=act.s("dead"))
+    with batch:
+        act.enqueue("a")
+        assert run(store) == ["a", "dead"]
+        for _ in range(5):
+            clock.advance(120_000)
+            store.prune(Q)
+            check_all(store, clock, engine.CHECK)
+            assert run(store) == []
+
+
+def test_a_note_that_comes_late_changes_nothing(store):
+    ENDS["a"] = DEAD
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    (claim,) = claims(store)
+    settle(store, Executor(close_connections=False).attempt(claim, store))
+    (dead,) = store.notes(Q)
+    engine.advance(store, Q)
+    ENDS.clear()
+    handle.retry()
+    assert run(store) == ["a", "b"]
+    engine.follow(store, handle.id, [End("0", dead.number, dead.state)])
+    assert handle.state == "succeeded"
+
+
+def test_a_step_that_left_the_history_is_never_enqueued_again(make_store, clock):
+    store = make_store(history=0)
+    use_store(store)
+    RAN.clear()
+    ENDS.clear()
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    (first,) = engine.unpack(store.workflow_fields(handle.id, ["f0"])[0])
+    assert run(store) == ["a", "b"]
+    clock.advance(120_000)
+    store.prune(Q)
+    assert store.get(Q, first.new.id) is None
+    assert store.enqueue(Q, [first.new]) == [Added.EXISTS]
+    assert run(store) == []
+
+
+def test_results_stay_until_the_steps_that_need_them_have_ended(store):
+    flow = Workflow()
+    source = flow.add(act.s("source"))
+    flow.add(act.s("one", source.result))
+    flow.add(act.s("two", source.result))
+    handle = flow.enqueue()
+    kept = []
+    for _ in range(2):
+        for claim in claims(store):
+            Executor(close_connections=False).run(claim, store)
+            kept.append(store.workflow_fields(handle.id, ["r:0"])[0])
+    assert kept == [b'["source"]', b'["source"]', None]
+
+
+def test_nothing_is_left_of_a_workflow_a_day_after_its_end(store, clock):
+    handles = [chain(act.s("a"), act.s("b", PREVIOUS)).enqueue(), group(act.s("c")).then(act.s("d")).enqueue()]
+    with Batch(on_success=act.s("success")) as batch:
+        act.enqueue("e")
+    run(store)
+    check_all(store, clock, 2 * engine.CHECK)
+    assert store.count_workflows() == 3
+    check_all(store, clock, DAY + engine.CHECK)
+    assert store.count_workflows() == 0
+    assert store.workflow_ids() == []
+    for id in (*[handle.id for handle in handles], batch.id):
+        assert dict(store.workflow_scan(id, "")) == {}
+    assert store.unread([Q]) == []
+    if isinstance(store, RedisStore):
+        assert store.transport.command("EXISTS", store.keys.fleet("workflow_checks")) == 0
+        assert not [key for key in store.transport.client.scan_iter() if f"{store.keys.namespace}:~".encode() in key]
+    else:
+        with store.database.read() as raw:
+            assert [raw.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("workflow_fields", "notes")] == [
+                0,
+                0,
+            ]
+
+
+def test_a_workflow_that_was_never_stored_as_a_whole_leaves_no_trace(redis_store, clock):
+    id = f"w{clock():012x}{1:020x}"
+    redis_store._index("add", 1000, id)
+    redis_store._build(id, [("total", 3)])
+    check_all(redis_store, clock, 2_000)
+    assert redis_store.count_workflows() == 1, "its last part may still be on its way"
+    check_all(redis_store, clock, 2 * engine.CHECK)
+    assert redis_store.count_workflows() == 0
+    assert dict(redis_store.workflow_scan(id, "")) == {}
+
+
+def test_a_second_process_that_enqueues_the_same_step_adds_nothing(store):
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    (claim,) = claims(store)
+    assert isinstance(claim, Claim)
+    settle(store, Executor(close_connections=False).attempt(claim, store))
+    (note,) = store.notes(Q)
+    ends = [End("0", note.number, note.state)]
+    first = store.end_steps(handle.id, ends)
+    second = store.end_steps(handle.id, ends)
+    assert [ready.step for ready in first.ready] == [ready.step for ready in second.ready] == ["1"]
+    for followed in (first, second):
+        engine.start(store, engine._starts(store, handle.id, followed.ready))
+    assert run(store) == ["b"]
+
+
+@pytest.mark.parametrize("size", [3, 60_000])
+def test_results_of_any_size_are_passed_on_or_the_step_says_why_not(store, size):
+    parts = [act.s("x" * size) for _ in range(6)]
+    handle = group(*parts).then(act.s("all", PREVIOUS)).enqueue()
+    run(store)
+    if size == 3:
+        assert handle.state == "succeeded"
+        return
+    assert handle.state == "stopped"
+    info = store.get(Q, handle.steps[-1].job_id)
+    assert "MAX_PAYLOAD" in info.attempts[-1].error
