@@ -131,8 +131,11 @@ def test_a_note_that_comes_late_changes_nothing(store):
     engine.advance(store, Q)
     ENDS.clear()
     handle.retry()
+    late = [End("0", dead.number, dead.state)]
+    engine.follow(store, handle.id, late)
+    assert (handle.state, handle.info.stopped_by) == ("running", {}), "it waits again"
     assert run(store) == ["a", "b"]
-    engine.follow(store, handle.id, [End("0", dead.number, dead.state)])
+    engine.follow(store, handle.id, late)
     assert handle.state == "succeeded"
 
 
