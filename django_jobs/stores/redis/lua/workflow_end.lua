@@ -1,5 +1,7 @@
 -- workflow_end: what the ends of steps mean for their workflow or batch: which steps may start, and how it stands
 --
+-- Long because it is one transition: everything that the end of a step means for the steps after it, and for callbacks.
+--
 -- KEYS  1 the workflow (see "A workflow" in docs/internals.md; stores/sqlite/workflows.py does the same)
 -- ARGV  1 clock   2 "" | "close": the batch gets no more jobs | "stop": what has not started never starts
 --       | "started": all its first steps are in the store, and of a batch these callbacks
