@@ -15,7 +15,7 @@ from django_jobs.api.common.principal import authenticate
 from django_jobs.api.common.problems import answer_for
 from django_jobs.api.common.request_guard import guarded, nothing_here
 from django_jobs.api.common.schemas import ProblemDocument
-from django_jobs.api.endpoints import actions, history, numbers, queues, schedules, types, work, workflows
+from django_jobs.api.endpoints import history, moving, numbers, queues, schedules, types, work, workers, workflows
 from django_jobs.conf import get_settings
 from django_jobs.stores import maker_of
 
@@ -48,10 +48,11 @@ def make_api() -> NinjaAPI:
         auth=authenticate,
         parser=StrictParser(),
     )
-    for router in (actions.router, work.router, types.router, queues.router, schedules.router, history.router):
+    for router in (moving.router, work.router, types.router, queues.router, schedules.router, history.router):
         api.add_router("", router)
     api.add_router("", workflows.router)
     api.add_router("", numbers.router)
+    api.add_router("", workers.router)
     for kind in (Exception, HttpError, ValidationError):
         api.add_exception_handler(kind, answer_for)  # type: ignore[arg-type]
     return api

@@ -100,12 +100,19 @@ def revive(queue: str, ids: Sequence[str], *, start_again: bool = False) -> Done
 
 def may_have_started(info: JobInfo) -> bool:
     """Return whether this job is delivered at most once, has ended, and may have been started."""
-    if info.state not in MAY_HAVE_STARTED:
-        return False
+    return info.state in MAY_HAVE_STARTED and _at_most_once(info)
+
+
+def _at_most_once(info: JobInfo) -> bool:
     try:
         return decode(info.id, info.queue, info.record).controls.at_most_once
     except CorruptRecord:
         return False
+
+
+def has_begun_once(info: JobInfo) -> bool:
+    """Return whether this job is delivered at most once, and may have been started: a copy of it would start again."""
+    return (info.state in {State.RUNNING, State.SUCCEEDED} and _at_most_once(info)) or may_have_started(info)
 
 
 def cancel(queue: str, ids: Sequence[str]) -> Done:

@@ -77,9 +77,10 @@ class NewArguments(Body):
 
 
 class ReplayRequest(Body):
-    """The id of the new job."""
+    """The id of the new job, and whether the work may be done twice."""
 
     id: str | None = Field(None, pattern=PATTERN, description="An id of yours; null = one of ours.")
+    start_again: Truth = Field(False, description="true: also if the job is delivered at most once and has begun.")
 
 
 class RetryRequest(Body):

@@ -176,7 +176,7 @@ def get_job_by_id(request: HttpRequest, id: Name) -> JsonResponse:
     "/v1/jobs/{name}/{id}/replay",
     response={200: schemas.Job, 201: schemas.Job},
     summary="Replay",
-    openapi_extra=refuses(Kind.ID_USED, Kind.UNREADABLE),
+    openapi_extra=refuses(Kind.ID_USED, Kind.UNREADABLE, Kind.MAY_HAVE_STARTED),
 )
 def replay_job(
     request: HttpRequest,
@@ -199,6 +199,12 @@ def replay_job(
     if wanted is not None and (made := replayed(name, id, wanted)) is not None:
         return JsonResponse(shown(made[0], principal, archived=made[1]))
     info, _ = find(id, name=name)
+    if operations.has_begun_once(info) and not (body is not None and body.start_again and wanted):
+        raise Problem(
+            Kind.MAY_HAVE_STARTED,
+            f"Job {id!r} is delivered at most once and may have been started. Find out what it has done. "
+            'To start a copy, send "start_again": true, and an id or Idempotency-Key: then the call may be repeated.',
+        )
     new_one = wanted or new_id(now_ms())
     try:
         old = decode(info.id, info.queue, info.record)

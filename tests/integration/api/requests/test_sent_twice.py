@@ -125,6 +125,13 @@ TABLE: dict[str, Row] = {
     "POST v1/jobs/{name}/{id}/kill": Row(
         f"{JOB}/kill", {"dead": 1, "ever dead": 1, "ever enqueued": 1}, {"reason": "no"}, needs=World.greet
     ),
+    "POST v1/jobs/{name}/{id}/reschedule": Row(
+        f"{JOB}/reschedule",
+        {"scheduled": 1, "ever enqueued": 1},
+        {"run_after": "2035-01-01T00:00:00Z"},
+        needs=World.greet,
+    ),
+    "POST v1/jobs/{name}/{id}/delete": Row(f"{JOB}/delete", {"ever enqueued": 1}, needs=World.greet),
     "POST v1/jobs/{name}/{id}/replay": Row(
         f"{JOB}/replay",
         {**DEAD, "queued": 1, "ever enqueued": 2},
@@ -169,6 +176,7 @@ TABLE: dict[str, Row] = {
     ),
     "GET v1/archived-jobs": Row("v1/archived-jobs"),
     "GET v1/stats": Row("v1/stats"),
+    "GET v1/workers": Row("v1/workers"),
     "GET v1/jobs/{name}/{id}/why": Row(f"{JOB}/why", QUEUED, needs=World.greet),
     "GET v1/alarms": Row("v1/alarms"),
     "GET healthz": Row("healthz"),

@@ -1,0 +1,95 @@
+"""The workers over HTTP: who runs, what they do, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Router, Schema
+
+from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.browse.worker_health import problems_of
+from django_jobs.core.values import WorkerInfo
+from django_jobs.remote import pull_queues
+from django_jobs.serialization.payloads import iso
+from django_jobs.stores import get_store
+
+router = Router(tags=["numbers"])
+
+
+class Running(Schema):
+    """A job that a worker runs."""
+
+    id: str
+    name: str
+    queue: str
+    started_at: str | None
+
+
+class Worker(Schema):
+    """One `runworkers`."""
+
+    name: str
+    host: str
+    pid: int
+    state: str
+    version: str
+    started_at: str | None
+    seen_at: str | None
+    queues: list[str]
+    processes: int
+    threads: int
+    #: what is wrong with it, as `jobs health` says; empty = healthy.
+    problems: list[str]
+    #: those of the jobs that it runs which the caller may see.
+    jobs: list[Running]
+
+
+@router.get("/v1/workers", response=list[Worker], summary="Workers")
+def list_workers(request: HttpRequest) -> JsonResponse:
+    """List the running workers: what each does, and whether it is healthy."""
+    principal = require(request, Scope.READ)
+    store = get_store()
+    workers = store.workers()
+    served = sorted({queue for worker in workers for queue in _texts(worker.info.get("queues"))})
+    stats, now, foreign = store.stats(served), store.now(), pull_queues()
+    shown = [
+        described(worker, principal) | {"problems": problems_of(worker, stats, now, foreign)} for worker in workers
+    ]
+    return JsonResponse(shown, safe=False)
+
+
+def described(worker: WorkerInfo, principal: Principal) -> dict[str, Any]:
+    """Return one worker as shown.  What a worker publishes may come from another version: every field is checked."""
+    info = worker.info
+    children = info.get("children")
+    jobs = [
+        job
+        for child in (children if isinstance(children, list) else [])
+        if isinstance(child, dict) and isinstance(child.get("jobs"), list)
+        for job in child["jobs"]
+        if isinstance(job, dict) and principal.knows(str(job.get("name", "")))
+    ]
+    return {
+        "name": worker.name,
+        **{key: str(info.get(key, "")) for key in ("host", "state", "version")},
+        **{key: _whole(info.get(key)) for key in ("pid", "processes", "threads")},
+        "started_at": iso(_whole(info.get("started_at"))),
+        "seen_at": iso(worker.seen_at),
+        "queues": _texts(info.get("queues")),
+        "jobs": [
+            {
+                **{key: str(job.get(key, "")) for key in ("id", "name", "queue")},
+                "started_at": iso(_whole(job.get("since"))),
+            }
+            for job in jobs
+        ],
+    }
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) else 0
