@@ -40,22 +40,29 @@ class ErrorGroup:
     parts: list[FailureGroup] = field(default_factory=list)
 
 
-def matching_groups(state: State, match: Match, queues: Sequence[str] | None = None) -> list[FailureGroup]:
-    """Return the store's groups whose jobs match by queue, job type and error."""
-    if match.queue:
-        queues = [match.queue]
-    found = get_store().failure_groups(queue_names() if queues is None else queues, state)
+def matching_groups(
+    state: State, match: Match, queues: Sequence[str] | None = None, found: Sequence[FailureGroup] | None = None
+) -> list[FailureGroup]:
+    """Return the store's groups whose jobs match by queue, job type and error.
+
+    `found`: all groups of all queues, if the caller has them already."""
+    if found is None:
+        queues = [match.queue] if match.queue else queue_names() if queues is None else queues
+        found = get_store().failure_groups(queues, state)
     return [
         group
         for group in found
-        if group.jobs and (not match.name or group.name == match.name) and match.accepts_error(group.signature)
+        if group.jobs
+        and match.queue in ("", group.queue)
+        and match.name in ("", group.name)
+        and match.accepts_error(group.signature)
     ]
 
 
-def error_groups(state: State, match: Match) -> list[ErrorGroup]:
+def error_groups(state: State, match: Match, found: Sequence[FailureGroup] | None = None) -> list[ErrorGroup]:
     """Return the groups of errors of all matching jobs, largest first."""
     groups: dict[str, ErrorGroup] = {}
-    for part in matching_groups(state, match):
+    for part in matching_groups(state, match, found=found):
         group = groups.get(part.signature)
         if group is None:
             error_type, _, message = part.signature.partition(": ")
@@ -66,13 +73,13 @@ def error_groups(state: State, match: Match) -> list[ErrorGroup]:
         group.first, group.last = min(group.first, part.first), max(group.last, part.last)
         group.names[part.name] = group.names.get(part.name, 0) + part.jobs
         group.parts.append(part)
-    found = sorted(groups.values(), key=lambda group: (-group.count, -group.last))
+    largest = sorted(groups.values(), key=lambda group: (-group.count, -group.last))
     left = READ_FOR
-    for group in found:
+    for group in largest:
         if not (match.arguments and all(is_open(name) for name in group.names)):
             left -= 1
             hide(state, group, arguments=match.arguments, read=left >= 0)
-    return found
+    return largest
 
 
 def hide(state: State, group: ErrorGroup, *, arguments: bool, read: bool) -> None:

@@ -13,6 +13,7 @@ from django_jobs.browse.pages import Page, newest_first, page_after, read_mark, 
 from django_jobs.core.values import JobInfo, State
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
+from django_jobs.stores.contract.lists import FailureGroup
 from django_jobs.stores.contract.running import MAX_BATCH
 
 __all__ = ["MOST_FOUND", "Search", "find", "go_on", "is_exact", "selected"]
@@ -35,9 +36,9 @@ def is_exact(state: State, match: Match) -> bool:
     return state in GROUPED and not match.text
 
 
-def selected(state: State, match: Match, after: str = "") -> Page:
+def selected(state: State, match: Match, after: str = "", found: Sequence[FailureGroup] | None = None) -> Page:
     """Return the page of failed jobs of this type and error, of all queues, that begins at `after`; see `is_exact`."""
-    groups = matching_groups(state, match)
+    groups = matching_groups(state, match, found=found)
     return page_after(state, list({group.queue for group in groups}), after, sum(each.jobs for each in groups), groups)
 
 

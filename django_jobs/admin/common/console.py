@@ -18,8 +18,11 @@ from django_jobs import browse
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.addresses import quote
 from django_jobs.admin.common.navigation import Section, navigation
+from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
 from django_jobs.models import Dashboard
+from django_jobs.stores import get_store
+from django_jobs.stores.contract.lists import FailureGroup
 
 #: At most this many ids are written into one log entry; the count is always exact.
 LOGGED_IDS = 20
@@ -32,11 +35,18 @@ class Console:
 
     def __init__(self, request: HttpRequest, site: AdminSite) -> None:
         self.request, self.site = request, site
+        self._groups: dict[State, list[FailureGroup]] = {}
 
     @cached_property
     def counted(self) -> browse.JobCounts:
         """The numbers of all queues, read once per request."""
         return browse.job_counts()
+
+    def groups(self, state: State) -> list[FailureGroup]:
+        """Return the groups of failed jobs in this state, of all queues, read once per request."""
+        if state not in self._groups:
+            self._groups[state] = get_store().failure_groups(self.counted.names, state)
+        return self._groups[state]
 
     def url(self, name: str, *parts: str) -> str:
         """Return the address of a page: `console.url("job", queue, id)`.  Parts may contain any character."""

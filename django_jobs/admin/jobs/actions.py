@@ -12,7 +12,7 @@ from django.http import HttpResponse, HttpResponseBadRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_jobs import operations
+from django_jobs import browse, operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console, write_log
@@ -95,6 +95,7 @@ def confirm(
         "label": labels.verb_label(verb, state),
         "what": what,
         "match": match,
+        "error": shown_error(console, state, match),
         "narrowed": everything and match.needs_scan,
         "chosen": console.request.POST.getlist("job")[:MOST] if not everything else [],
         "shown": chosen[:20] if not everything else [],
@@ -105,6 +106,14 @@ def confirm(
         "back": console.request.get_full_path(),
     }
     return console.render("confirm.html", str(labels.VERBS[verb].question), context, here=state.value)
+
+
+def shown_error(console: Console, state: State, match: Match) -> str:
+    """Return the error that a list is filtered by, as far as this user may see it."""
+    if match.error and state in browse.GROUPED:
+        for group in browse.error_groups(state, match, console.groups(state)):
+            return f"{group.error_type}: {group.message}" if group.message else group.error_type
+    return match.error
 
 
 def what_matches(state: State, match: Match) -> str:

@@ -20,6 +20,10 @@ from django_jobs.stores import get_store
 
 #: Groups of errors that one page shows, the largest.
 GROUPS = 100
+#: Length of the key of an error.
+KEY = len(browse.error_key(""))
+#: Verbs that stand at each group; the others are in its list.
+GROUP_VERBS = ("revive", "delete")
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000
 #: Maximum length of a filter: a name has up to 200 characters, and so has an id.
@@ -33,14 +37,17 @@ def job_list(console: Console, state: str) -> HttpResponse:
     if state not in set(State):
         raise Http404
     if console.request.method == "POST":
-        return actions.post(console, State(state), match_of(console))
+        return actions.post(console, State(state), match_of(console, State(state)))
     return show(console, State(state))
 
 
-def match_of(console: Console) -> Match:
-    """Return the filters in the URL."""
+def match_of(console: Console, state: State) -> Match:
+    """Return the filters in the URL; for the key of an error its signature, if this user may see it."""
     query = console.request.GET
     queue, name, text, error = (query.get(key, "")[:FILTER_LENGTH].strip() for key in ("queue", "name", "q", "error"))
+    if error and console.sees_arguments and state in browse.GROUPED:
+        found = (group.signature for group in console.groups(state) if browse.error_key(group.signature) == error)
+        error = next(found, error)
     return Match(queue, name, text, error, console.sees_arguments)
 
 
@@ -52,7 +59,7 @@ def number(text: str | None, default: int = 1) -> int:
 def show(console: Console, state: State) -> HttpResponse:
     """Show the list, or the groups of errors."""
     query = console.request.GET
-    match = match_of(console)
+    match = match_of(console, state)
     known = match.queue in console.counted.names
     if match.queue and not known:
         raise Http404
@@ -64,6 +71,7 @@ def show(console: Console, state: State) -> HttpResponse:
         "nothing": labels.NOTHING[state],
         "match": match,
         "filtered": bool(match.queue or match.needs_scan),
+        "error_key": query_of(match).get("error", ""),
         "may_group": state in browse.GROUPED,
         "grouped": grouped,
         "group_url": f"?{urlencode({'group': 1} | query_of(Match(match.queue, match.name)))}",
@@ -76,7 +84,7 @@ def show(console: Console, state: State) -> HttpResponse:
         ],
     }
     if grouped:
-        context |= groups(state, match)
+        context |= groups(console, state, match)
     elif match.needs_scan and not browse.is_exact(state, match):
         context |= searched(console, state, match)
     else:
@@ -88,7 +96,7 @@ def paged(console: Console, state: State, match: Match, query: QueryDict) -> dic
     """Return the context of a page of the list."""
     number_, after = number(query.get("p")), query.get("after", "")[:MARK_LENGTH]
     if match.needs_scan:
-        page = browse.selected(state, match, after)
+        page = browse.selected(state, match, after, console.groups(state))
     else:
         page = browse.page(state, match.queue or None, number_, after, counted=console.counted)
     return {
@@ -99,18 +107,8 @@ def paged(console: Console, state: State, match: Match, query: QueryDict) -> dic
         "page_links": page_links(page, query_of(match)),
         "first_page": f"?{urlencode(query_of(match))}" if after else "",
         "next_page": f"?{urlencode(query_of(match) | {'after': page.following})}" if page.following else "",
-        "error": shown_error(state, match),
+        "error": actions.shown_error(console, state, match),
     }
-
-
-def shown_error(state: State, match: Match) -> str:
-    """Return the error that the list is filtered by, as far as this user may see it."""
-    if not match.error:
-        return ""
-    if state in browse.GROUPED:
-        for group in browse.error_groups(state, match):
-            return f"{group.error_type}: {group.message}" if group.message else group.error_type
-    return match.error
 
 
 def searched(console: Console, state: State, match: Match) -> dict[str, Any]:
@@ -132,26 +130,28 @@ def searched(console: Console, state: State, match: Match) -> dict[str, Any]:
         "columns": columns(state),
         "rows": [row(info, arguments=console.sees_arguments) for info in jobs],
         "total": found.matches,
-        "error": shown_error(state, match),
+        "error": actions.shown_error(console, state, match),
     }
 
 
-def groups(state: State, match: Match) -> dict[str, Any]:
+def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
     """Return the groups of errors, largest first."""
-    found = browse.error_groups(state, match)
+    found = browse.error_groups(state, match, console.groups(state))
     return {
         "groups": [
             (group, f"?{urlencode(query_of(Match(match.queue, match.name, error=group.key)))}")
             for group in found[:GROUPS]
         ],
         "more_groups": max(0, len(found) - GROUPS),
+        "group_verbs": GROUP_VERBS,
         "total": sum(group.count for group in found),
     }
 
 
 def query_of(match: Match) -> dict[str, str]:
     """Return the filters in the form of a URL's query."""
-    values = {"queue": match.queue, "name": match.name, "q": match.text, "error": match.error}
+    error = match.error if len(match.error) == KEY and " " not in match.error else browse.error_key(match.error)
+    values = {"queue": match.queue, "name": match.name, "q": match.text, "error": error if match.error else ""}
     return {key: value for key, value in values.items() if value}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
 from django.test import Client
 
+from django_jobs import browse
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
@@ -219,3 +221,36 @@ def test_the_history_can_be_read_while_the_store_is_away(
     response = root.get(f"{BASE}history/")
     assert response.status_code == 200
     assert "the bank is down" in response.text
+
+
+def test_a_group_of_errors_is_retried_from_its_row_and_named_in_the_question_and_the_log(
+    console_store: Store, filler: Filler, root: Client
+) -> None:
+    for i in range(9):
+        filler.make(State.DEAD, "declined" if i % 3 else "timed out", "BankError", queue=f"q{i % 5}")
+    page = root.get(f"{BASE}jobs/dead/?group=1").text
+    key = browse.error_key("BankError: declined")
+    assert f'action="?error={key}"' in page
+    asked = root.post(f"{BASE}jobs/dead/?error={key}", {"verb": "revive", "scope": "all"}).text
+    assert "6 jobs match" in asked
+    assert "BankError: declined" in asked
+    root.post(f"{BASE}jobs/dead/?error={key}", {"verb": "revive", "scope": "all", "confirmed": "1"})
+    assert browse.job_counts().counts["queued"] == 6
+    assert browse.job_counts().counts["dead"] == 3
+    assert "error=BankError: declined" in LogEntry.objects.latest("pk").get_change_message()
+
+
+def test_who_may_not_see_arguments_acts_on_a_group_all_the_same(
+    console_store: Store, filler: Filler, person: Callable[..., Client]
+) -> None:
+    for i in range(4):
+        filler.make(State.DEAD, "no such user: ada" if i % 2 else "other", "LookupError", call=[["ada"], {}])
+    client = person("view_jobs", "delete_jobs")
+    key = browse.error_key("LookupError: no such user: ada")
+    address = f"{BASE}jobs/dead/?error={key}"
+    assert "no such user: ada" not in client.get(address).text
+    asked = client.post(address, {"verb": "delete", "scope": "all"}).text
+    assert "2 jobs match" in asked
+    assert "no such user: ada" not in asked
+    client.post(address, {"verb": "delete", "scope": "all", "confirmed": "1"})
+    assert browse.job_counts().counts["dead"] == 2
