@@ -23,7 +23,7 @@ GROUPS = 100
 #: Length of the key of an error.
 KEY = len(browse.error_key(""))
 #: Verbs that stand at each group; the others are in its list.
-GROUP_VERBS = ("revive", "delete")
+GROUP_VERBS = ("retry", "delete")
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000
 #: Maximum length of a filter: a name has up to 200 characters, and so has an id.

@@ -231,6 +231,7 @@ def test_a_group_of_errors_is_retried_from_its_row_and_named_in_the_question_and
     page = root.get(f"{BASE}jobs/dead/?group=1").text
     key = browse.error_key("BankError: declined")
     assert f'action="?error={key}"' in page
+    assert page.count('value="retry"') == page.count('value="delete"') == 2
     asked = root.post(f"{BASE}jobs/dead/?error={key}", {"verb": "revive", "scope": "all"}).text
     assert "6 jobs match" in asked
     assert "BankError: declined" in asked
