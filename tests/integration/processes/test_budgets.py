@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,11 +13,13 @@ import pytest
 import redis
 
 from bench.monitor import sent_commands
-from django_jobs import job
+from django_jobs import group, job
 from django_jobs.core.values import Done
+from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.transport import Transport
+from django_jobs.worker.child.settler import Settler
 from tests.support.backends.servers import running_redis
 from tests.support.waiting import wait_until
 
@@ -102,6 +105,39 @@ def test_a_single_job_costs_at_most_45_commands_in_the_server(
     commands = sum(calls for name, calls in spent.items() if "config" not in name)
     # 44, and the HGET of the claim's number: a claim that the network delivers late must take no job.
     assert commands <= 45
+
+
+def test_a_group_takes_at_most_twice_the_round_trips_of_its_jobs(redis_store: RedisStore, calls: list[str]) -> None:
+    """In enqueueing and in finishing; what a workflow costs besides its steps is a handful of calls."""
+    use_store(redis_store)
+    nothing.enqueue()
+    calls.clear()
+    nothing.enqueue_many([()] * 3000)
+    jobs_alone = len(calls)
+    drain(redis_store)
+    calls.clear()
+    group(*[nothing.s()] * 3000).then(nothing.s()).enqueue()
+    assert len(calls) <= 2 * jobs_alone + 6
+    calls.clear()
+    drain(redis_store)
+    assert Counter(calls)["complete"] == 4
+    assert Counter(calls)["workflow_end"] == 4
+    assert len(calls) <= 4 * 6 + 2
+
+
+def test_jobs_without_a_workflow_make_no_call_for_one(redis_store: RedisStore, calls: list[str]) -> None:
+    use_store(redis_store)
+    nothing.enqueue_many([()] * 100)
+    calls.clear()
+    drain(redis_store)
+    assert calls == ["claim", "complete", "claim"]
+
+
+def drain(store: RedisStore) -> None:
+    """Run what waits, in batches of a thousand, as a worker's thread does."""
+    executor, settler = Executor(close_connections=False), Settler(store)
+    while claims := store.claim("default", "w", 1000, lease=30_000).claims:
+        settler.settle_now([executor.attempt(claim, store) for claim in claims])
 
 
 @pytest.fixture

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from django_jobs.core.values import State
+from django_jobs import Batch, group
+from django_jobs.core.values import Done, State
+from django_jobs.enqueue.decorator import JobFunction
+from django_jobs.serialization.record import decode
+from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
+from django_jobs.workflows import engine, reading
 from tests.docs.pages import ROOT, blocks
 from tests.support.backends.redis_process import RedisServer
 from tests.support.faults.walking import QUEUE, Walk
@@ -81,3 +86,38 @@ def test_a_viewer_sees_exactly_what_a_worker_sees(quiet_server: RedisServer, vir
     assert store.series(QUEUE, 0) == worker.series(QUEUE, 0)
     store.close()
     worker.close()
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+def test_a_producer_may_enqueue_workflows_and_close_batches_and_a_viewer_sees_them(
+    quiet_server: RedisServer, virtual: Clock
+) -> None:
+    producer, worker, viewer = (store_of(quiet_server, user, virtual) for user in ("producer", "worker", "viewer"))
+    task = JobFunction(step_of_a_producer, name="work")
+    use_store(producer)
+    flow = group(task.s(), task.s()).then(task.s()).enqueue()
+    with Batch(on_success=task.s()) as batch:
+        task.enqueue()
+    with Batch(on_complete=task.s()) as empty:
+        pass
+    use_store(None)
+    ran = 0
+    while claims := worker.claim("default", "w", 10, lease=30_000).claims:
+        done = [Done(claim, controls=decode(claim.id, "default", claim.record).controls) for claim in claims]
+        assert worker.complete("default", done) == []
+        engine.advance(worker, "default")
+        ran += len(claims)
+    assert ran == 6
+    for handle in (flow, batch, empty):
+        info = reading.read(viewer, handle.id)
+        assert info is not None
+        assert info.state == "succeeded"
+    assert len(reading.page(viewer)) == 3
+    assert len(reading.steps(viewer, flow.id)) == 3
+    for store in (producer, worker, viewer):
+        store.close()
+
+
+def step_of_a_producer() -> None:
+    """Runs nowhere: only its end is recorded."""
