@@ -25,6 +25,24 @@ STATES: dict[State, Text] = {
     State.EXPIRED: _("Expired"),
 }
 
+#: States of workflows, their kinds, and the states of steps.
+WORKFLOW_STATES: dict[str, Text] = {
+    "running": _("Running"),
+    "stopped": _("Stopped"),
+    "succeeded": _("Succeeded"),
+    "cancelled": _("Cancelled"),
+}
+WORKFLOW_KINDS: dict[str, Text] = {"workflow": _("Workflow"), "batch": _("Batch")}
+STEP_STATES: dict[str, Text] = {
+    "waiting": _("Waiting"),
+    "live": _("Started"),
+    "succeeded": _("Succeeded"),
+    "dead": _("Dead"),
+    "cancelled": _("Cancelled"),
+    "expired": _("Expired"),
+    "deleted": _("Deleted"),
+}
+
 #: How urgent an alarm is.
 SEVERITIES: dict[str, Text] = {"critical": _("critical"), "warning": _("warning"), "notice": _("notice")}
 

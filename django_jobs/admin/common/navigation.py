@@ -47,6 +47,7 @@ def navigation(url: Callable[..., str], counts: Mapping[str, int], here: str) ->
         section("overview", _("Overview"), "dashboard_changelist"),
         section("queues", _("Queues"), "queues"),
         *states,
+        section("workflows", _("Workflows"), "workflows"),
         section("workers", _("Workers"), "workers"),
         section("schedules", _("Schedules"), "schedules"),
         section("bulk", _("Bulk operations"), "bulk"),

@@ -133,6 +133,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
         "known": known is not None,
         "soft_timeout": round(known.soft_timeout * 1000) if known is not None and known.soft_timeout else None,
         "arguments": arguments,
+        "workflow": job.controls.workflow or browse.workflow_of(job.id),
         "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",
         "meta": [(key, readable(value)) for key, value in (payloads.meta_of(job) or {}).items()],
         "waited": waited(info, job),

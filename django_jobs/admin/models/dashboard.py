@@ -16,7 +16,7 @@ from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs import bulk, listing
 from django_jobs.admin.jobs import page as job_page
-from django_jobs.admin.pages import history, overview, queues, schedules, workers
+from django_jobs.admin.pages import history, overview, queues, schedules, workers, workflows
 from django_jobs.exceptions import StoreError
 
 View = Callable[..., HttpResponse]
@@ -31,6 +31,8 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("jobs/<str:state>/", listing.job_list, "jobs", CHANGE),
     ("job/<str:queue>/<str:id>/", job_page.job_page, "job", CHANGE),
     ("job/<str:queue>/<str:id>/edit/", job_page.edit_page, "edit", CHANGE),
+    ("workflows/", workflows.workflow_list, "workflows", READ),
+    ("workflows/<str:id>/", workflows.workflow_page, "workflow", CHANGE),
     ("workers/", workers.worker_list, "workers", CHANGE),
     ("schedules/", schedules.schedule_list, "schedules", CHANGE),
     ("bulk/", bulk.bulk_list, "bulk", READ),
