@@ -16,7 +16,7 @@ from django_jobs.browse import queue_names
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import QueueStats, State
-from django_jobs.exceptions import StoreError
+from django_jobs.exceptions import StoreError, UnknownJob
 from django_jobs.remote import known
 from django_jobs.stores import get_store
 
@@ -72,12 +72,16 @@ def counters(queues: Iterable[QueueStats], names: set[str]) -> Iterator[Any]:
     """Yield the counters, per queue and job name."""
     from prometheus_client.core import CounterMetricFamily
 
+    # A counter that appears with its first count hides it: an increase is the difference of two samples.
+    own: dict[str, list[str]] = {}
+    for name in sorted(names):
+        own.setdefault(_queue_of(name), []).append(name)
     all_child_processes: dict[str, Any] = {}
     for event, metric, text, status in COUNTERS:
         labels = ["queue", "job", "status"] if status else ["queue", "job"]
         child_processes = all_child_processes.setdefault(metric, CounterMetricFamily(metric, text, labels=labels))
         for queue in queues:
-            for job, count in _per_job(queue, event, names).items():
+            for job, count in _per_job(queue, event, names, own.get(queue.queue, ())).items():
                 child_processes.add_metric([queue.queue, job, status] if status else [queue.queue, job], count)
     yield from all_child_processes.values()
     for event in QUEUE_COUNTERS:
@@ -141,9 +145,11 @@ def gauges(queues: Iterable[QueueStats]) -> Iterator[Any]:
     )
 
 
-def _per_job(queue: QueueStats, event: str, names: set[str]) -> dict[str, int]:
-    """Return the counts of one event by job name; unknown names are under OTHER, so that sums are right."""
-    counts: dict[str, int] = {}
+def _per_job(queue: QueueStats, event: str, names: set[str], own: Iterable[str]) -> dict[str, int]:
+    """Return the counts of one event by job name; unknown names are under OTHER, so that sums are right.
+
+    `own`: the names that begin at 0."""
+    counts = dict.fromkeys(own, 0)
     named = 0
     for key, count in queue.totals.items():
         kind, _, job = key.partition(":")
@@ -155,6 +161,13 @@ def _per_job(queue: QueueStats, event: str, names: set[str]) -> dict[str, int]:
     if rest > 0:
         counts[OTHER] = counts.get(OTHER, 0) + rest
     return counts
+
+
+def _queue_of(name: str) -> str:
+    try:
+        return registry.get(name).queue
+    except UnknownJob:  # its type was deleted a moment ago
+        return ""
 
 
 def _gauge(name: str, text: str, labels: list[str], samples: Iterable[tuple[list[str], float]]) -> Any:

@@ -30,6 +30,14 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
+def test_counters_of_known_job_types_begin_at_0_in_their_queue(api: Api) -> None:
+    seen = samples(api.get("metrics").content.decode())
+    assert seen["django_jobs_enqueued_total", "default", "tests.greet"] == 0
+    assert seen["django_jobs_dead_total", "default", "tests.greet"] == 0
+    assert seen["django_jobs_processed_total", "small", "tests.swallow", "failed"] == 0
+    assert ("django_jobs_enqueued_total", "small", "tests.greet") not in seen
+
+
 @pytest.mark.accepts("R19", "K21")
 def test_metrics_count_what_happened_per_queue_and_job(
     api: Api, store: Store, clock: Clock, work_off: Callable[..., int]
@@ -57,7 +65,7 @@ def test_names_that_no_code_knows_share_one_label(store: Store, make_job: Any, a
     for number in range(20):
         store.enqueue("default", [make_job(name=f"evil.{number}")])
     seen = samples(api.get("metrics").content.decode())
-    names = {key[2] for key in seen if key[0] == "django_jobs_enqueued_total"}
+    names = {key[2] for key, count in seen.items() if key[0] == "django_jobs_enqueued_total" and count}
     assert names == {"other"}
     assert seen["django_jobs_enqueued_total", "default", "other"] == 20
 
