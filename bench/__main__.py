@@ -95,7 +95,7 @@ def show_controls(args: argparse.Namespace, env: dict[str, str]) -> None:
 
     ours.setup()
     runs = [controls.limits(env) for _ in range(args.repeat)]
-    show("limits and unique keys that are set and never reached", controls.rows(runs))
+    show("limits and unique keys that are set and never reached, and at-most-once jobs", controls.rows(runs))
 
 
 def median(runs: list[dict[str, float]]) -> dict[str, float]:

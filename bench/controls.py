@@ -1,4 +1,5 @@
-"""The cost of limits and unique keys that are set but never reached: the same no-ops with and without."""
+"""The cost of limits and unique keys that are set but never reached, and of at-most-once delivery: the same no-ops with
+and without."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ FAR_AWAY = "1000"
 def limits(env: dict[str, str], number: int = 30_000, processes: int = 2) -> dict[str, float]:
     """Return the jobs per second of one drain of each kind, in one run.  "no limit" is measured before and after the
     others: a machine that becomes slower meanwhile must not look like the cost of limits."""
-    from bench.jobs import limited, limited_by_key, noop, single
+    from bench.jobs import limited, limited_by_key, noop, once, single, timed
 
     queue_limit = env | {"BENCH_LIMIT": FAR_AWAY}
     before = _drain(noop, number, processes, env)
@@ -30,6 +31,8 @@ def limits(env: dict[str, str], number: int = 30_000, processes: int = 2) -> dic
         "limit of the type": _drain(limited, number, processes, env),
         "limit per key, 100 keys": _drain(limited_by_key, number, processes, env, keys=100),
         "unique": _drain(single, number, processes, env),
+        "time limit": _drain(timed, number, processes, env),
+        "at most once": _drain(once, number // 3, processes, env),
     }
     return {"no limit": (before + _drain(noop, number, processes, env)) / 2, **with_limits}
 

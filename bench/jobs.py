@@ -32,6 +32,18 @@ def single(number: int) -> None:
     counter.bump()
 
 
+@job(queue="q0", timeout=60)
+def timed(number: int) -> None:
+    """A no-op with a time limit that is never reached."""
+    counter.bump()
+
+
+@job(queue="q0", delivery="at_most_once")
+def once(number: int) -> None:
+    """A no-op that never starts twice."""
+    counter.bump()
+
+
 @job(queue="q0", keep_result=600)
 def stamp(sent: float) -> float:
     """Return the seconds from sending to the start.  One clock: both are on this machine."""

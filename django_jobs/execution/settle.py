@@ -89,6 +89,22 @@ def failed_elsewhere(claim: Claim, error: BaseException, kind: str, now: int, ru
     return failed(claim, error, job, registry.find(job.name), log)
 
 
+def succeeded_elsewhere(claim: Claim, result: bytes, run_ms: int) -> Attempted:
+    """Return how an attempt ends that succeeded in a child that was ended before it could record this.
+
+    Raises CorruptRecord."""
+    job = decode(claim.id, claim.queue, claim.record)
+    return Attempted(
+        claim,
+        Succeeded(result),
+        job.name,
+        definition=registry.find(job.name),
+        run_ms=run_ms,
+        wait_ms=claim.waited(job),
+        controls=job.controls,
+    )
+
+
 def end(store: Store, attempted: Attempted, deliver: Deliver = send) -> Attempted | None:
     """Do `settle`, and announce the end that it recorded."""
     recorded = settle(store, attempted)

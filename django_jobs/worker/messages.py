@@ -106,28 +106,13 @@ class MayBegin(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class StartedJob(Message):
-    """The job that an alone child starts now."""
-
-    queue: str
-    id: str
-    token: int
-    #: ms, or None.
-    timeout: int | None
-    #: monotonic seconds: one clock for all processes of a machine.
-    at: float
-    left: int
-    #: a whole worker, parent and children, died while it held this job.
-    suspect: bool = False
-
-    @property
-    def deadline(self) -> float | None:
-        return None if self.timeout is None else self.at + self.timeout / 1000
+class Busy(Message):
+    """An alone child has claimed jobs.  Which of them runs, it shows in shared memory: see batch_memory.py."""
 
 
 @dataclass(frozen=True, slots=True)
-class EndedJob(Message):
-    """The end of the job that an alone child has started is stored."""
+class Idle(Message):
+    """An alone child waits for jobs; or the claim has ended of which it sent `Waits`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,31 +17,44 @@ child does not run the job, but hands it back itself.  A value counts only if it
 from __future__ import annotations
 
 import mmap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
 from django_jobs.core.values import Claim
+from django_jobs.worker.batch_memory import (
+    BATCH,
+    BEFORE,
+    BEGUN,
+    CLAIMED_AT,
+    CLAIMS,
+    COUNT,
+    GIVEN_BACK,
+    LEFT,
+    LENGTH,
+    QUEUE,
+    RUNS,
+    SINCE,
+    SIZE,
+    SUSPECT,
+    TEXT,
+    THREAD_ID,
+    TOKEN,
+    USED,
+    WORD,
+    BatchMemory,
+    LastBatch,
+    StartedJob,
+)
 
 #: Seconds between a write by one side and a read by the other that relies on it.
 SETTLED = 0.1
-#: Claims of one call that are noted, and bytes of their ids (at most 128 each, and a separator): at least as many as a
-#: thread claims at a time (child/batch_size.py: LARGEST).
-_CLAIMS, _TEXT = 256, 256 * 129
-_WORD = 8
-
 # Words at the beginning: the number of revocations; for the claim call in progress: its number (0 = none), how many
 # revocations came before it, the queue, the newest token received from that queue before, when the call began (ms,
 # monotonic); the deadline of the running job (ms, monotonic; 0 = no limit, or no job).
 _REVOKED, _ASKED, _ASKED_BEFORE, _ASKED_QUEUE, _NEWEST, _ASKED_AT, _DEADLINE = range(7)
-_HEAD = 8 * _WORD
-# Words of a thread: the number of its batch (0 = the other words are not valid), then for that batch: the number of
-# revocations before its claim call, queue, token, when it was claimed (ms, the store's clock), number of claims, bytes
-# of their ids, when the thread took it (ms, monotonic).
-_BATCH, _BEFORE, _QUEUE, _TOKEN, _CLAIMED_AT, _COUNT, _LENGTH, _SINCE = range(8)
-_WORDS = 8
-_THREAD = _WORDS * _WORD + _CLAIMS + _TEXT
-_THREAD += -_THREAD % _WORD
+_HEAD = 8 * WORD
 
 
 class Asked(NamedTuple):
@@ -61,6 +74,15 @@ class NotBegun(NamedTuple):
     claims: tuple[Claim, ...]
 
 
+class JobThread(NamedTuple):
+    """A thread in which a job runs, and which job that is."""
+
+    #: the system's number of the thread.
+    id: int
+    batch: int
+    number: int
+
+
 class SharedMemory:
     """The memory that one child and its parent share.  Raises OSError if it cannot be allocated.
 
@@ -69,10 +91,11 @@ class SharedMemory:
     def __init__(self, queues: Sequence[str], threads: int) -> None:
         self.queues, self.threads = list(queues), threads
         self._numbers = {queue: number for number, queue in enumerate(self.queues)}
-        #: after the first words: one byte per queue (1 = the parent has closed it), then the threads from this byte on.
-        self.start = _HEAD + len(self.queues) + -len(self.queues) % _WORD
-        self.bytes = memoryview(mmap.mmap(-1, self.start + threads * _THREAD))
+        # After the first words: one byte per queue (1 = the parent has closed it), then the threads.
+        start = _HEAD + len(self.queues) + -len(self.queues) % WORD
+        self.bytes = memoryview(mmap.mmap(-1, start + threads * SIZE))
         self.words = self.bytes.cast("Q")
+        self.batches = [BatchMemory(self.queues, self.bytes, start + n * SIZE) for n in range(threads)]
         #: used by the child: the last number given to a call or batch; queue → newest token; queue → the number of
         #: revocations before its unanswered call.
         self._last = 0
@@ -132,10 +155,9 @@ class SharedMemory:
         """Return since when a claimed job has not been begun or a claim call is in progress (monotonic seconds)."""
         words = self.words
         since = [words[_ASKED_AT]] if words[_ASKED] else []
-        for thread in range(self.threads):
-            at = (self.start + thread * _THREAD) // _WORD
-            if words[at + _BATCH] and 0 in self._marks(thread)[: words[at + _COUNT]]:
-                since.append(words[at + _SINCE])
+        for batch in self.batches:
+            if batch.words[BATCH] and 0 in bytes(batch.marks)[: batch.words[COUNT]]:
+                since.append(batch.words[SINCE])
         return min(since) / 1000 if since else None
 
     def close_queues(self, queues: Collection[str]) -> None:
@@ -158,27 +180,31 @@ class SharedMemory:
         words, asked = self.words, None
         if words[_ASKED] and words[_ASKED_BEFORE] < words[_REVOKED] and words[_ASKED_QUEUE] < len(self.queues):
             asked = Asked(words[_ASKED], self.queues[words[_ASKED_QUEUE]], words[_NEWEST])
-        claims = tuple(claim for thread in range(self.threads) for claim in self._not_begun_by(thread))
-        return NotBegun(asked, claims)
+        revoked = (batch for batch in self.batches if batch.words[BEFORE] < words[_REVOKED])
+        return NotBegun(asked, tuple(claim for batch in revoked for claim in batch.not_begun()))
 
-    def _not_begun_by(self, thread: int) -> list[Claim]:
-        start = self.start + thread * _THREAD
-        at = start // _WORD
-        batch, before, queue, token, claimed_at, count, length, _ = self.words[at : at + _WORDS]
-        if not batch or before >= self.words[_REVOKED] or queue >= len(self.queues) or length > _TEXT:
-            return []
-        text = start + _WORDS * _WORD + _CLAIMS
-        ids = bytes(self.bytes[text : text + length]).decode(errors="replace").split("\n")
-        marks = self._marks(thread)[:count]
-        return [
-            Claim(id, self.queues[queue], token, b"", claimed_at=claimed_at)
-            for id, begun in zip(ids, marks, strict=False)
-            if not begun
-        ]
+    def last_batch(self) -> LastBatch:
+        """Return what an alone child leaves that has ended."""
+        if not self.batches:
+            return LastBatch()
+        batch = self.batches[0]
+        return LastBatch(tuple(batch.returned_jobs()), tuple(batch.not_begun()))
 
-    def _marks(self, thread: int) -> bytes:
-        start = self.start + thread * _THREAD + _WORDS * _WORD
-        return bytes(self.bytes[start : start + _CLAIMS])
+    def thread_of_job(self) -> JobThread | None:
+        """Return the thread of an alone child in which a job runs now, if one does."""
+        for batch in self.batches:
+            if number := batch.words[RUNS]:
+                return JobThread(batch.words[THREAD_ID], batch.words[BATCH], number)
+        return None
+
+    def waits_to_begin(self, queue: str, id: str, token: int) -> bool:
+        """Does the child hold this claim, and has its job not begun?"""
+        claims = (claim for batch in self.batches for claim in batch.not_begun())
+        return any((claim.queue, claim.id, claim.token) == (queue, id, token) for claim in claims)
+
+    def running(self) -> StartedJob | None:
+        """Return the job that an alone child runs, if any."""
+        return next((job for batch in self.batches if (job := batch.running()) is not None), None)
 
 
 class Thread:
@@ -186,46 +212,53 @@ class Thread:
 
     def __init__(self, shared: SharedMemory, number: int) -> None:
         self._shared, self._head = shared, shared.words
-        start = shared.start + number * _THREAD
-        text = start + _WORDS * _WORD + _CLAIMS
-        self._words = shared.words[start // _WORD : start // _WORD + _WORDS]
-        self._marks = shared.bytes[start + _WORDS * _WORD : text]
-        self._text = shared.bytes[text : text + _TEXT]
-        self._before = 0
+        self.memory = shared.batches[number]
+        self._marks, self._before = self.memory.marks, 0
+        #: another thread of the child may give back what this one has not begun.
+        self._lock = Lock()
 
-    def takes(self, queue: str, claims: Sequence[Claim]) -> list[tuple[int, Claim]]:
-        """Note these claims, just made in one call.  Returns each with its number for `begins`.
+    def takes(self, queue: str, claims: Sequence[Claim], left: int = 0) -> list[tuple[int, Claim]]:
+        """Note these claims, just made in one call that left so many jobs.  Returns each with its number for `begins`.
 
         A batch with too many claims or too long ids is not noted: the parent then does not know of it."""
-        shared, words = self._shared, self._words
-        words[_BATCH] = 0  # first: a reader then knows that the other words are not complete
-        self._before = shared.before
+        shared, memory = self._shared, self.memory
+        self._before, words = shared.before, memory.words
         text = "\n".join([claim.id for claim in claims]).encode(errors="replace")
-        if not claims or len(claims) > _CLAIMS or len(text) > _TEXT:
-            return [(0, claim) for claim in claims]
-        words[_BEFORE], words[_QUEUE] = self._before, shared.queues.index(queue)
-        words[_TOKEN], words[_CLAIMED_AT] = claims[0].token, claims[0].claimed_at
-        words[_COUNT], words[_LENGTH], words[_SINCE] = len(claims), len(text), _now()
-        self._marks[:] = bytes(_CLAIMS)
-        self._text[: len(text)] = text
-        words[_BATCH] = shared.next_number()
+        with self._lock:
+            words[BATCH] = 0  # first: a reader then knows that the other words are not complete
+            if not claims or len(claims) > CLAIMS or len(text) > TEXT:
+                return [(0, claim) for claim in claims]
+            words[BEFORE], words[QUEUE] = self._before, shared.queues.index(queue)
+            words[TOKEN], words[CLAIMED_AT] = claims[0].token, claims[0].claimed_at
+            words[COUNT], words[LENGTH], words[SINCE] = len(claims), len(text), _now()
+            words[LEFT], words[SUSPECT], words[USED] = left, claims[0].suspect, 0
+            memory.marks[:] = bytes(CLAIMS)
+            memory.text[: len(text)] = text
+            words[BATCH] = shared.next_number()
         return list(enumerate(claims))
 
     @property
     def batch(self) -> int:
         """The number of the noted batch (0 = none)."""
-        return self._words[_BATCH]
+        return self.memory.words[BATCH]
 
-    def gave_back(self, batch: int) -> None:
-        """Note that the jobs of that batch that were not begun were handed back."""
-        if self._words[_BATCH] == batch:
-            self._words[_BATCH] = 0
+    def gave_back(self, batch: int, numbers: Iterable[int]) -> None:
+        """Note that these jobs of that batch were handed back.  Its running job goes on."""
+        with self._lock:
+            if self.memory.words[BATCH] == batch:
+                for number in numbers:
+                    self._marks[number] = GIVEN_BACK
+
+    def is_over(self) -> None:
+        """Note that nothing of the batch is left to do."""
+        self.memory.words[BATCH] = 0
 
     def begins(self, number: int) -> bool:
         """Mark the job of that number as begun.  False: the claims were revoked, and the job must not run."""
-        self._marks[number] = 1
+        self._marks[number] = BEGUN
         return self._head[_REVOKED] == self._before
 
 
 def _now() -> int:
+    """Return the monotonic time in ms: one clock for all processes of a machine."""
     return int(monotonic() * 1000)

@@ -82,7 +82,9 @@ class RunningStore(ABC):
         `max_running` bounds the running jobs of the whole queue.  A job over its own limit, or of a paused type, goes
         to blocked and is passed over; an expired one goes to expired and is reported.  The lane `alone` gives its
         suspects first (see recover); the claim of a suspect whose next crash would be its last `has_to_wait` (see
-        begin), except with `lease_each`.  The lane `clear` is `alone` without suspects.  `worker` holds one lease of
+        begin), except with `lease_each`.  The lane `clear` is `alone` without suspects.  From both, an at-most-once job
+        and a job that crashed are claimed one by one, except with `lease_each`: if the process dies, each of its jobs
+        may have started, and any of them may have been the reason.  `worker` holds one lease of
         `lease` ms from now for all its claims in the queue; with `lease_each`, each job has its own holder
         `{worker}:{job id}` (remote workers).  Unique locks of mode "queued" are freed.  If jobs are left, another
         waiting worker is woken.

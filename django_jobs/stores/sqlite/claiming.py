@@ -44,6 +44,7 @@ class SqliteClaiming(SqlitePart, RunningStore, FetchingStore):
         request: str = "",
     ) -> Claimed:
         parts = lane_parts(lane)
+        separate = lane is not Lane.SHARED and not lease_each
         with self.writing(queue) as move:
             if request and (first := find_recent(move, f"claim:{request}")):
                 return _again(move, int(first), lease, parts)
@@ -68,6 +69,10 @@ class SqliteClaiming(SqlitePart, RunningStore, FetchingStore):
                 found = _next(move, parts, room - len(claims), up_to, names, MAX_BYTES - size)
                 size += sum(len(record) for _, record in found)
                 for row, record in found:
+                    one_by_one = separate and bool(row.at_most_once or row.crashes)
+                    if one_by_one and claims:
+                        room = len(claims)
+                        break
                     if row.expires_at is not None and row.expires_at <= move.now:
                         move.move(row, State.EXPIRED)
                         expired.append(Expired(row.id, record, max(row.since, opened)))
@@ -82,6 +87,9 @@ class SqliteClaiming(SqlitePart, RunningStore, FetchingStore):
                         claims.append(_claim(move, row, record, holder, token, opened, may_wait=may_wait))
                         if lease_each:
                             set_lease(move, holder, lease)
+                        if one_by_one:
+                            room = 1
+                            break
                         continue
                     passed += 1
                 if not found:

@@ -74,13 +74,15 @@ class Fetcher:
         shared: SharedMemory | None = None,
         drain: Mapping[str, int] | None = None,
         deliver: Deliver = send,
+        before_wait: Callable[[], None] | None = None,
     ) -> None:
+        """`before_wait()` is called each time before this child waits for work."""
         self.store, self.worker, self.lane, self.lease = store, worker, lane, lease
         self.gate, self.clock, self.size = gate, clock, size
         self.holding = holding or Holding()
         self.queues = {settings.name: settings for settings in queues}
         self.shared = shared or SharedMemory(list(self.queues), 0)
-        self.drain, self.deliver = drain, deliver
+        self.drain, self.deliver, self.before_wait = drain, deliver, before_wait
         self.picker = QueuePicker(queues, strict=strict)
         #: True from before a claim call is sent until a thread has its claims: the process must not end in between.
         self.claiming = False
@@ -206,6 +208,8 @@ class Fetcher:
 
     def _wait(self, now: float) -> None:
         """Block until there may be jobs, and find out in which queues."""
+        if self.before_wait is not None:
+            self.before_wait()
         if self.drain is not None:
             # A wake-up announces new jobs, which --drain does not run: if we took one, another worker would miss it.
             self.gate.ended.wait(DRAIN_INTERVAL)

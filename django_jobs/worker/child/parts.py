@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Protocol
 
 from django_jobs.core.context import StopRequests
-from django_jobs.core.values import Claim, Job, Lane
+from django_jobs.core.values import Job, Lane
 from django_jobs.events import receivers
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.plan import run_coroutine_here
@@ -24,7 +24,7 @@ from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.child.trial import Trial
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
-from django_jobs.worker.messages import EndedJob, Retiring, StartedJob
+from django_jobs.worker.messages import Busy, Idle, Retiring
 from django_jobs.worker.os_signals import Signals
 from django_jobs.worker.retry import RetryState
 from django_jobs.worker.shared_memory import SharedMemory
@@ -40,24 +40,34 @@ class OneOfThem(Protocol):
 
 
 class Reports:
-    """What an alone child reports to its parent about each job: before its start and after it is settled."""
+    """What an alone child tells its parent: which job runs, without a message; and by a message, whether it works."""
 
     def __init__(self, channel: Channel, shared: SharedMemory) -> None:
         self._channel, self._shared = channel, shared
+        self._is_busy = False
 
-    def started(self, claim: Claim, job: Job, left: int) -> None:
+    def started(self, number: int, job: Job) -> None:
+        """The job of that number in the batch begins: its time limit counts from now."""
         now, limit = monotonic(), job.options.timeout
+        self._shared.batches[0].runs(number, now, limit)
         self._shared.may_run_until(None if limit is None else now + limit / 1000)
-        self._channel.send(
-            StartedJob(claim.queue, claim.id, claim.token, timeout=limit, at=now, left=left, suspect=claim.suspect)
-        )
 
     def returned(self) -> None:
         """The job's function has returned: the time limit does not include settling, which may wait for the store."""
         self._shared.may_run_until(None)
+        self._shared.batches[0].runs_nothing()
 
-    def ended(self) -> None:
-        self._channel.send(EndedJob())
+    def works(self) -> None:
+        """The child has claimed jobs.  One message for all batches until it waits for work again."""
+        if not self._is_busy:
+            self._is_busy = True
+            self._channel.send(Busy())
+
+    def waits(self) -> None:
+        """The child has no jobs."""
+        if self._is_busy:
+            self._is_busy = False
+            self._channel.send(Idle())
 
 
 class Parts:
@@ -103,13 +113,12 @@ class Parts:
             shared=shared,
             drain=config.drain,
             deliver=self.settler.telling.deliver,
+            before_wait=None if self.reports is None else self.reports.waits,
         )
         #: set when a batch begins: then the batch monitor checks.
         self.batch_begins = Event()
 
     def _size(self, queue: str) -> int:
-        if self.lane is Lane.ALONE:
-            return 1
         size = self.sizer.size(queue)
         return min(size, max(self.config.max_jobs - self.claimed, 1)) if self.config.max_jobs else size
 

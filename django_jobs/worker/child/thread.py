@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from math import inf
-from threading import Lock, Thread
+from threading import Lock, Thread, get_native_id
 from time import monotonic
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.execution.executor import Prepared
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import faults_end_process
+from django_jobs.worker.batch_memory import THREAD_ID
 from django_jobs.worker.child.parts import Parts
 from django_jobs.worker.shared_memory import Thread as Notes
 
@@ -44,7 +46,7 @@ class Runner:
         self.offered: deque[Claim] = deque()
         #: attempts that succeeded and are not settled.
         self.done: deque[Attempted] = deque()
-        self._settling = Lock()
+        self._settling, self._giving_back = Lock(), Lock()
         #: how many jobs of the batch have run.
         self.ran = 0
         #: the running job; when it began, and when its batch began (monotonic seconds).
@@ -56,6 +58,7 @@ class Runner:
 
     def _run(self) -> None:
         database_connections.this_thread_runs_jobs()
+        self.notes.memory.words[THREAD_ID] = get_native_id()
         with faults_end_process():
             while not self.child.gate.final:
                 self._turn()
@@ -65,11 +68,12 @@ class Runner:
         child, gate = self.child, self.child.gate
         if self.offered:  # an earlier attempt to hand these back was not confirmed
             self.give_back()
-        if gate.closed or (child.reports is not None and not child.settler.is_idle):
-            # One job at a time includes its settling: otherwise, if the next job were killed, this one would run again.
+        if gate.closed or (child.reports is not None and not child.settler.is_idle):  # as in _run_batch
             if gate.closed:
                 with self.fetch_lock:
                     child.fetcher.hand_over()
+                if child.reports is not None:
+                    child.reports.waits()
             gate.ended.wait(0.1)
             return
         fetcher, may_run = child.fetcher, True
@@ -109,7 +113,9 @@ class Runner:
     def _take(self, queue: str, claimed: Claimed) -> None:
         self.since = self.batch_since = monotonic()
         self.ran = 0
-        self.waiting.extend(self.notes.takes(queue, claimed.claims))
+        self.waiting.extend(self.notes.takes(queue, claimed.claims, claimed.left))
+        if claimed.claims and self.child.reports is not None:
+            self.child.reports.works()
 
     def _run_batch(self, queue: str, claimed: Claimed) -> None:
         child, gate = self.child, self.child.gate
@@ -117,7 +123,8 @@ class Runner:
         started = self.batch_since
         if not child.batch_begins.is_set():
             child.batch_begins.set()
-        while may_begin and not gate.draining:
+        # One job at a time includes its settling: otherwise, if the next job were killed, this one would run again.
+        while may_begin and not gate.draining and (child.reports is None or child.settler.is_idle):
             try:
                 number, claim = self.waiting.popleft()
             except IndexError:
@@ -126,13 +133,17 @@ class Runner:
                 # This process did not answer for a while: its parent has handed back the jobs that were not begun.
                 self.waiting.appendleft((number, claim))
                 break
-            self._run_one(claim, claimed.left)
+            self._run_one(number, claim)
             self.ran += 1
         child.sizer.observe(queue, monotonic() - started, self.ran)
         self.give_back()
         self.settle_done()
         if child.reports is not None:
-            child.reports.ended()
+            with self._giving_back:
+                if child.settler.is_idle and not self.offered:
+                    self.notes.is_over()  # the parent need not look at jobs that are settled
+            if any(claim.has_to_wait for claim in claimed.claims):
+                child.reports.waits()
 
     def _may_begin(self, claim: Claim) -> bool:
         self.batch_since = inf  # the batch monitor hands back claims that wait for long
@@ -141,12 +152,12 @@ class Runner:
         finally:
             self.batch_since = monotonic()
 
-    def _run_one(self, claim: Claim, left: int) -> None:
+    def _run_one(self, number: int, claim: Claim) -> None:
         child = self.child
         self.since = monotonic()
         reports = child.reports
-        # An alone child reports the start: the time limit counts from then on and includes the loading of arguments.
-        begins = None if reports is None else lambda job: reports.started(claim, job, left)
+        # An alone child notes the start: the time limit counts from then on and includes the loading of arguments.
+        begins = None if reports is None else partial(reports.started, number)
         try:
             prepared = child.executor.prepare(claim, child.store, begins)
             if isinstance(prepared, Attempted):
@@ -162,7 +173,12 @@ class Runner:
             if reports is not None:
                 reports.returned()
         if isinstance(attempted.outcome, Succeeded):
+            noted = reports is None or self.notes.memory.has_returned(
+                number, attempted.run_ms, attempted.outcome.result
+            )
             self.done.append(attempted)
+            if not noted:  # if the next job is killed, this one must not run again
+                self.settle_done()
         else:
             child.settler.settle_now([attempted])
 
@@ -170,10 +186,13 @@ class Runner:
 
     def give_back(self) -> None:
         """Hand back the claims whose jobs are not begun."""
-        if not self.waiting and not self.offered:
-            return
-        batch, by_queue = self.notes.batch, dict[str, list[Claim]]()
-        for claim in [*_take_all(self.offered), *(claim for _, claim in _take_all(self.waiting))]:
+        if self.waiting or self.offered:
+            with self._giving_back:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        batch, waiting, by_queue = self.notes.batch, _take_all(self.waiting), dict[str, list[Claim]]()
+        for claim in [*_take_all(self.offered), *(claim for _, claim in waiting)]:
             by_queue.setdefault(claim.queue, []).append(claim)
         for queue, claims in by_queue.items():
             try:
@@ -184,7 +203,7 @@ class Runner:
                 batch = -1
                 if not self.child.gate.draining:
                     self.offered.extend(claims)
-        self.notes.gave_back(batch)
+        self.notes.gave_back(batch, [number for number, _ in waiting])
 
     def settle_done(self) -> None:
         """Settle the attempts that have succeeded so far.

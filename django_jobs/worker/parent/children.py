@@ -17,23 +17,24 @@ from django_jobs.core.values import Lane
 from django_jobs.runtime import database_connections, forks
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
+from django_jobs.worker.batch_memory import StartedJob
 from django_jobs.worker.child.process import run_child
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel, pair
 from django_jobs.worker.messages import (
+    Busy,
     CheckClaims,
     ChildStatus,
     ClaimId,
     ClaimsChecked,
     ClaimsCompared,
     ClaimsInStore,
-    EndedJob,
+    Idle,
     Message,
     Ping,
     RemoteTypes,
     Retire,
     Retiring,
-    StartedJob,
     Stop,
     TypesReceived,
     Waits,
@@ -54,8 +55,8 @@ class ChildHandle:
     pid: int
     channel: Channel
     shared: SharedMemory
-    #: alone children: the job that runs, and since when none runs (monotonic).
-    job: StartedJob | None = None
+    #: alone children: it has claimed jobs; since when it has none (monotonic).
+    is_busy: bool = False
     idle_since: float = field(default_factory=monotonic)
     #: it takes no more jobs and ends by itself; its replacement may already run.
     retiring: bool = False
@@ -82,12 +83,12 @@ class ChildHandle:
         """Read the child's messages and update this object."""
         for message in self.channel.receive():
             match message:
-                case StartedJob():
-                    self.job = message
+                case Busy():
+                    self.is_busy = True
                 case Waits(claim=claim):
                     self.waits = claim
-                case EndedJob():
-                    self.job, self.waits, self.idle_since = None, None, monotonic()
+                case Idle():
+                    self.is_busy, self.waits, self.idle_since = False, None, monotonic()
                 case Retiring():
                     self.retiring = True
                 case ClaimsChecked(queue=queue, lost=lost):
@@ -103,6 +104,11 @@ class ChildHandle:
                 case Yielded():
                     self.has_yielded = True
 
+    @property
+    def job(self) -> StartedJob | None:
+        """The job that an alone child runs now."""
+        return self.shared.running()
+
     def job_is_over_time(self, now: float) -> bool:
         """Has its job exceeded its time limit?"""
         return (deadline := self.shared.deadline) is not None and now >= deadline
@@ -115,7 +121,7 @@ class ChildHandle:
 
     def end_attempt(self, queue: str, id: str, token: int) -> None:
         """A person killed the job: kill the process.  Its other jobs are handed back and run again, uncharged.
-        Do nothing if the attempt is known to have ended (alone children only)."""
+        Do nothing if the attempt is known to have ended (alone children only).  The store says it again until then."""
         self.read()
         claim, job = ClaimId(queue, id, token), self.job
         if self.lane is Lane.SHARED or (job is not None and ClaimId(job.queue, job.id, job.token) == claim):
@@ -123,6 +129,8 @@ class ChildHandle:
             self.kill("killed")
         elif self.waits == claim:
             self.tell(Stop(queue, id))
+        elif self.shared.waits_to_begin(queue, id, token):
+            self.shared.revoke()  # it hands back what it has not begun, and will not get this one again
 
     def has_lost(self, ids: Sequence[str]) -> None:
         """Other workers may run these jobs now: kill the process.  Its other jobs are handed back."""
@@ -162,14 +170,6 @@ class ChildHandle:
         if not self.killed_for:
             self.killed_for = reason
             kill_group(self.pid)
-
-    def memory(self) -> int:
-        """Return its resident memory in bytes; 0 where /proc does not tell."""
-        try:
-            with open(f"/proc/{self.pid}/statm") as file:
-                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except OSError:
-            return 0
 
 
 class ChildProcesses:

@@ -14,13 +14,20 @@ from time import monotonic
 
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.values import Claim, JobInfo, State
-from django_jobs.events.announce import announce_recovered
+from django_jobs.events.announce import announce, announce_recovered
 from django_jobs.events.signal_events import Deliver
 from django_jobs.exceptions import StoreError
-from django_jobs.execution.settle import end, failed_elsewhere
+from django_jobs.execution.settle import (
+    as_done,
+    end,
+    failed_elsewhere,
+    follow_up,
+    settle_successes,
+    succeeded_elsewhere,
+)
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.messages import StartedJob
+from django_jobs.worker.batch_memory import LastBatch, StartedJob
 from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
@@ -38,6 +45,8 @@ class _DeadChild:
     #: that was not answered is repeated unchanged.
     timed_out: StartedJob | None = None
     verdict: Attempted | None = None
+    #: what it had not recorded of its last batch.
+    left: LastBatch = field(default=LastBatch())
     recovered: int = field(default=0)
 
 
@@ -55,17 +64,17 @@ class DeadChildren:
     def __len__(self) -> int:
         return len(self._dead_children)
 
-    def crashed(self, worker: str) -> None:
+    def crashed(self, worker: str, left: LastBatch) -> None:
         """The child died: its jobs run again, alone, and the crash counts for them."""
-        self._dead_children.append(_DeadChild(worker, True, deque(self.queues)))
+        self._dead_children.append(_DeadChild(worker, True, deque(self.queues), left=left))
 
-    def ended(self, worker: str) -> None:
+    def ended(self, worker: str, left: LastBatch) -> None:
         """The child ended as it was told to, or was killed through no fault of its jobs: they run again, uncharged."""
-        self._dead_children.append(_DeadChild(worker, False, deque(self.queues)))
+        self._dead_children.append(_DeadChild(worker, False, deque(self.queues), left=left))
 
-    def timed_out(self, worker: str, job: StartedJob) -> None:
-        """The child was killed because its only job exceeded its time limit."""
-        self._dead_children.append(_DeadChild(worker, False, deque(self.queues), job))
+    def timed_out(self, worker: str, left: LastBatch, job: StartedJob) -> None:
+        """The child was killed because the job that ran there exceeded its time limit."""
+        self._dead_children.append(_DeadChild(worker, False, deque(self.queues), job, left=left))
 
     def step(self, now: float) -> None:
         """Make one call for the oldest dead child, if there is one and its time has come."""
@@ -78,6 +87,13 @@ class DeadChildren:
                 if dead_child.verdict:
                     end(self.store, dead_child.verdict, self.deliver)
                 dead_child.timed_out = None
+            elif dead_child.left.returned:
+                self._record_returned(dead_child)
+                dead_child.left = dead_child.left._replace(returned=())
+            elif dead_child.left.not_begun:
+                # Before the other claims: a crash counts for these only.
+                self.store.release(dead_child.left.not_begun[0].queue, dead_child.left.not_begun)
+                dead_child.left = LastBatch()
             elif self._take_back(dead_child, dead_child.queues[0]) < _LIMIT:
                 dead_child.queues.popleft()
             self.retry_state.worked()
@@ -90,8 +106,10 @@ class DeadChildren:
         except Exception:
             # An error of our own in deciding about one job: hand back the child's jobs without recording the timeout.
             logger.exception("The end of a job of %s could not be recorded; it runs again", dead_child.worker)
-            if dead_child.timed_out is None:
+            if dead_child.timed_out is None and not dead_child.left.returned:
                 dead_child.queues.popleft()
+            elif dead_child.timed_out is None:
+                dead_child.left = dead_child.left._replace(returned=())
             dead_child.timed_out = None
         if not dead_child.queues:
             self._dead_children.popleft()
@@ -113,6 +131,21 @@ class DeadChildren:
             self.blamed()
         dead_child.recovered += len(recovered)
         return len(recovered)
+
+    def _record_returned(self, dead_child: _DeadChild) -> None:
+        """Record the jobs that had succeeded: otherwise they would run again, because another job ended the child."""
+        queue = dead_child.left.returned[0].claim.queue
+        held = {(claim.id, claim.token): claim for claim in self.store.holdings(queue, dead_child.worker)}
+        attempts = [
+            succeeded_elsewhere(claim, one.result, one.run_ms)
+            for one in dead_child.left.returned
+            if (claim := held.get((one.claim.id, one.claim.token))) is not None
+        ]
+        if attempts:
+            for recorded in settle_successes(self.store, queue, attempts, [as_done(one) for one in attempts]):
+                announce(recorded, self.deliver)
+            if any(one.controls.workflow is not None for one in attempts):
+                follow_up(self.store, queue)
 
     def _verdict(self, worker: str, job: StartedJob) -> Attempted | None:
         info = self.store.get(job.queue, job.id)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf
 from time import monotonic
 
 from django_jobs.core.values import Lane
+from django_jobs.worker.batch_memory import LastBatch
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.messages import Close
-from django_jobs.worker.parent.children import ChildProcesses
+from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
 from django_jobs.worker.parent.dead_children import DeadChildren
+from django_jobs.worker.parent.status import memory_of
 from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
@@ -21,6 +24,8 @@ logger = logging.getLogger("django_jobs.worker")
 ALONE_IDLE = 10.0
 #: Seconds that all alone children may be busy before another is started: the next job waits for jobs that are shorter.
 ALONE_BUSY = 0.1
+#: Seconds between two looks whether the jobs of busy alone children compute or wait for something.
+LOOK = 0.02
 
 
 class ChildPool:
@@ -49,6 +54,8 @@ class ChildPool:
         #: monotonic: no child is started before this time, after a crash loop or a failed fork.
         self.no_spawn_before = 0.0
         self._no_room = RetryState("Starting a process that runs jobs", of_store=False)
+        #: decaying average of the share of busy alone children whose job sleeps, and when they were looked at last.
+        self._sleeping, self._looked = 0.0, -inf
 
     def fill_up(self, now: float) -> None:
         """Start missing children; retire an idle child that is not needed."""
@@ -57,17 +64,34 @@ class ChildPool:
         if not self._fill_up_shared():
             return
         alone = self.child_processes.of(Lane.ALONE)
-        idle = [child for child in alone if child.job is None]
+        idle = [child for child in alone if not child.is_busy]
         if not alone:
             self._spawn(Lane.ALONE)
         elif not idle and len(alone) < self.config.most_alone and not self.quiet:
-            jobs = [child.job for child in alone if child.job is not None]
-            if any(job.left > 0 or now - job.at > ALONE_BUSY for job in jobs):
+            if self._are_too_few(alone, now):
                 self._spawn(Lane.ALONE)
         elif len(idle) > 1:
             longest = min(idle, key=lambda child: child.idle_since)
             if now - longest.idle_since > ALONE_IDLE:
                 longest.retire()
+
+    def _are_too_few(self, alone: Sequence[ChildHandle], now: float) -> bool:
+        """Would another process help?  All of these have jobs.
+
+        Not if their jobs are short and compute: then as many as there are processors do the most."""
+        jobs = [job for child in alone if (job := child.job) is not None]
+        long = [job for job in jobs if now - job.at > ALONE_BUSY]
+        if len(alone) - len(long) < self.config.processes:
+            return bool(long) or any(job.left > 0 for job in jobs)
+        if now - self._looked >= LOOK and any(job.left > 0 for job in jobs):
+            # One look says little: a job that computes sleeps now and then.
+            self._looked = now
+            sleeping = sum(job_sleeps(child) for child in alone)
+            self._sleeping += (sleeping / len(alone) - self._sleeping) / 4
+            if self._sleeping > 0.5:
+                self._sleeping = 0.0
+                return True
+        return False
 
     def _fill_up_shared(self) -> bool:
         """Start missing shared children.  A child that a job has frozen is replaced, which may double the number of
@@ -96,15 +120,21 @@ class ChildPool:
     def reap(self, now: float) -> None:
         """Reap the children that ended, and have their claims taken back."""
         for child, status in self.child_processes.reap():
-            # Not if the function had just returned or the next job had begun: the shared memory survives the child.
-            if child.killed_for == "timeout" and child.job is not None and child.job_is_over_time(now):
-                logger.warning("Job %s ran longer than its time limit: its process was killed", child.job.id)
-                self.dead_children.timed_out(child.name, child.job)
-            elif child.killed_for or (status == 0 and child.retiring):  # else a job called os._exit(0)
-                self.dead_children.ended(child.name)
+            # The shared memory survives the child.
+            left = child.shared.last_batch() if child.lane is Lane.ALONE else LastBatch()
+            # Not if the function had just returned or the next job had begun.
+            is_over_time = child.killed_for == "timeout" and child.job_is_over_time(now)
+            job = child.job if is_over_time else None
+            if job is not None:
+                logger.warning("Job %s ran longer than its time limit: its process was killed", job.id)
+                self.dead_children.timed_out(child.name, left, job)
+            elif (child.killed_for and not is_over_time) or (
+                status == 0 and child.retiring
+            ):  # else a job called os._exit(0)
+                self.dead_children.ended(child.name, left)
             else:
                 logger.error("Worker process %s (pid %d) died: %s", child.name, child.pid, _cause(status))
-                self.dead_children.crashed(child.name)
+                self.dead_children.crashed(child.name, left)
                 self.no_spawn_before = max(self.no_spawn_before, now + self.crash_loop.died(now))
                 if self.crash_loop.is_hopeless:
                     self.give_up()
@@ -118,7 +148,7 @@ class ChildPool:
     def replace_fat_children(self) -> None:
         """Retire children that use more than `max_memory`: they end when their running jobs have ended."""
         for child in self.child_processes:
-            if not child.retiring and child.memory() > self.config.max_memory << 20:
+            if not child.retiring and memory_of(child.pid) > self.config.max_memory << 20:
                 logger.info("%s uses more than %d MiB and is replaced", child.name, self.config.max_memory)
                 child.retire()
 
@@ -128,11 +158,25 @@ class ChildPool:
         if self.no_spawn_before > now:
             moments.append(self.no_spawn_before)
         for child in self.child_processes:
-            if child.job is not None:
-                if child.job.deadline is not None and not child.killed_for:
-                    moments.append(child.job.deadline)
-                moments.append(max(child.job.at + ALONE_BUSY, now + ALONE_BUSY / 5))
+            if child.is_busy:
+                if (deadline := child.shared.deadline) is not None and not child.killed_for:
+                    moments.append(deadline)
+                job = child.job
+                moments.append(max(now if job is None else job.at + ALONE_BUSY, now + ALONE_BUSY / 5))
         return min(moments)
+
+
+def job_sleeps(child: ChildHandle) -> bool:
+    """Does its job wait for something, so that the processor is free?  True where /proc does not tell."""
+    thread = child.shared.thread_of_job()
+    if thread is None:
+        return False
+    try:
+        with open(f"/proc/{child.pid}/task/{thread.id}/stat", "rb") as file:
+            sleeps = file.read().rpartition(b")")[2].split()[0] != b"R"
+    except OSError:
+        sleeps = True
+    return sleeps and child.shared.thread_of_job() == thread  # else it slept after that job, in a call to the store
 
 
 def _cause(status: int) -> str:

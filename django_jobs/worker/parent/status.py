@@ -52,7 +52,7 @@ class WorkerStatus:
                     "name": child.name,
                     "pid": child.pid,
                     "lane": child.lane.value,
-                    "memory": child.memory(),
+                    "memory": memory_of(child.pid),
                     "claimed": child.status.claimed,
                     "jobs": child.status.jobs,
                 }
@@ -73,3 +73,12 @@ class WorkerStatus:
             "children": children,
             "problems": self.problems(),
         }
+
+
+def memory_of(pid: int) -> int:
+    """Return the resident memory of a process in bytes; 0 where /proc does not tell."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

@@ -95,6 +95,40 @@ class TestAClaim:
         assert store.claim(Q, "w", 1, lease=LEASE).next_due == 2000
 
 
+class TestTheLaneAlone:
+    def test_gives_jobs_with_a_time_limit_together(self, store, make_job):
+        enqueue(store, *[make_job(f"{n:02}", alone=True) for n in range(40)])
+        assert [c.id for c in claim_alone(store, 30)] == [f"{n:02}" for n in range(30)]
+        assert [c.id for c in claim_alone(store, 30)] == [f"{n:02}" for n in range(30, 40)]
+
+    @pytest.mark.parametrize("lane", [Lane.ALONE, Lane.CLEAR])
+    def test_gives_an_at_most_once_job_by_itself(self, store, make_job, lane):
+        """Its process may die, and then each of its jobs counts as started."""
+        kinds = "lloolllolo"
+        for n, kind in enumerate(kinds):
+            enqueue(store, make_job(f"{kind}{n}", alone=kind == "l", at_most_once=kind == "o"))
+        batches = [[c.id for c in claim(store, 20, lane=lane)] for _ in range(8)]
+        assert batches == [["l0", "l1"], ["o2"], ["o3"], ["l4", "l5", "l6"], ["o7"], ["l8"], ["o9"], []]
+
+    def test_gives_a_job_that_crashed_by_itself(self, store, make_job):
+        """It may have been the reason, and do it again."""
+        start(store, make_job("x"), worker="dead")
+        store.recover(Q, worker="dead")
+        enqueue(store, *[make_job(id, alone=True) for id in "ab"])
+        assert [[c.id for c in claim_alone(store, 9)] for _ in range(2)] == [["x"], ["a", "b"]]
+
+    def test_passes_over_what_may_not_run_and_stays_by_itself(self, store, make_job, clock):
+        enqueue(store, make_job("late", at_most_once=True, expires_at=clock.now + 5))
+        enqueue(store, make_job("next", at_most_once=True), make_job("last", alone=True))
+        clock.advance(10)
+        claimed = store.claim(Q, "w", 9, lane=Lane.ALONE, lease=LEASE)
+        assert ([c.id for c in claimed.claims], [e.id for e in claimed.expired]) == (["next"], ["late"])
+
+    def test_gives_each_job_its_own_holder_where_the_caller_asks_for_it(self, store, make_job):
+        enqueue(store, *[make_job(id, at_most_once=True) for id in "ab"])
+        assert [c.id for c in claim_alone(store, 9, lease_each=True)] == ["a", "b"]
+
+
 class TestAnExpiredJob:
     @pytest.mark.accepts("K11")
     def test_is_not_run_but_reported(self, store, make_job, clock):

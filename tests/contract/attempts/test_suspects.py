@@ -218,8 +218,7 @@ class Machine:
     def claim(self, rng: random.Random) -> None:
         for child, lane in self.children.items():
             if not self.held[child] and not self.waiting():
-                limit = rng.randint(1, 5) if lane is Lane.SHARED else 1
-                self.held[child] = claim(self.store, limit, child, lane=lane)
+                self.held[child] = claim(self.store, rng.randint(1, 5), child, lane=lane)
 
     def die(self) -> None:
         self.held = {child: [] for child in self.children}

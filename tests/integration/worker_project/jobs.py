@@ -162,3 +162,17 @@ def freezes_store(path: str) -> None:
 def once_more() -> None:
     with recorded():
         pass
+
+
+@job(name="long_text")
+def long_text(size: int) -> str:
+    with recorded():
+        return "x" * size
+
+
+@job(name="computes")
+def computes(ms: int) -> None:
+    with recorded():
+        ends = time.thread_time() + ms / 1000
+        while time.thread_time() < ends:
+            pass

@@ -26,7 +26,6 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance.tasks import RECONCILE, MaintenanceTasks
-from django_jobs.worker.messages import StartedJob
 from django_jobs.worker.parent.children import ChildHandle
 from django_jobs.worker.parent.heartbeat_answers import Told
 from django_jobs.worker.parent.pool import ChildPool
@@ -152,7 +151,6 @@ def test_a_job_is_not_killed_for_the_time_of_the_one_before_it(
     shared = SharedMemory(["q"], 1)
     child = ChildHandle("w:1", Lane.ALONE, 4711, ours, shared)
     now = monotonic()
-    child.job = StartedJob("q", "slow", 1, 1000, now - 2, 0)
     shared.may_run_until(now - 1)
     if has_ended:
         shared.may_run_until(now + 1)

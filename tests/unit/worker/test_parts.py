@@ -23,13 +23,13 @@ from django_jobs.worker.child.settler import Settler, calls_of
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance.tasks import MaintenanceTasks
 from django_jobs.worker.messages import (
+    Busy,
     ChildStatus,
     ClaimId,
     ClaimsChecked,
     ClaimsInStore,
     Drain,
     MayBegin,
-    StartedJob,
     Waits,
     decode,
     encode,
@@ -282,7 +282,7 @@ def test_a_message_comes_out_as_it_went_in() -> None:
         Drain(),
         Waits(claim),
         MayBegin(claim, begins=False),
-        StartedJob("q", "a", 7, None, 1.5, 0, suspect=True),
+        Busy(),
         ChildStatus(3, idle=True, claimed=2, jobs=[{"id": "a", "name": "shop.pay", "queue": "q", "since": 4}]),
         ClaimsInStore({"_": {"7": 2}, "Drain": {}}, ["other"]),
     ):

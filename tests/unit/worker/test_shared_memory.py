@@ -7,6 +7,7 @@ from time import monotonic
 import pytest
 
 from django_jobs.core.values import Claim
+from django_jobs.worker.batch_memory import LastBatch, Returned, StartedJob
 from django_jobs.worker.shared_memory import Asked, SharedMemory, Thread
 
 
@@ -44,7 +45,7 @@ def test_what_has_not_begun_is_revoked_and_never_begins(shared: SharedMemory) ->
     assert not one.begins(mine[1][0])
     assert not two.begins(others[0][0])
 
-    one.gave_back(one.batch)
+    one.gave_back(one.batch, [1, 2])
     again = fetch(shared, one, claims("a", 8, "y"))
     assert one.begins(again[0][0])
     assert shared.not_begun().claims == (), "what is claimed after it is not revoked"
@@ -110,3 +111,53 @@ def test_a_time_limit_is_shown_until_the_function_has_returned(shared: SharedMem
     assert deadline <= (shared.deadline or 0) <= deadline + 0.002
     shared.may_run_until(None)
     assert shared.deadline is None
+
+
+class TestABatchOfAnAloneChild:
+    """The parent reads which job runs, and after the child's death what had ended and what had not begun."""
+
+    @pytest.fixture
+    def thread(self, shared: SharedMemory) -> Thread:
+        thread = Thread(shared, 0)
+        shared.asks("a")
+        thread.takes("a", claims("a", 7, "x", "y", "z"), left=5)
+        return thread
+
+    def test_shows_the_job_that_runs(self, shared: SharedMemory, thread: Thread) -> None:
+        assert shared.running() is None
+        thread.begins(1)
+        thread.memory.runs(1, 12.5, 400)
+        assert shared.running() == StartedJob("a", "y", 7, 12.5, 400, 5)
+        thread.memory.runs_nothing()
+        assert shared.running() is None
+
+    def test_shows_what_is_left_when_the_child_has_died(self, shared: SharedMemory, thread: Thread) -> None:
+        thread.begins(0)
+        assert thread.memory.has_returned(0, 3, b'"one\nline"')
+        thread.begins(1)
+        x, _, z = bare(*claims("a", 7, "x", "y", "z"))
+        assert shared.last_batch() == LastBatch((Returned(x, 3, b'"one\nline"'),), (z,))
+        thread.is_over()
+        assert shared.last_batch() == LastBatch()
+
+    def test_keeps_its_running_job_when_the_others_are_handed_back(self, shared: SharedMemory, thread: Thread) -> None:
+        thread.begins(0)
+        thread.memory.runs(0, 1.0, None)
+        assert shared.waits_to_begin("a", "z", 7)
+        thread.gave_back(thread.batch, [1, 2])
+        assert shared.last_batch() == LastBatch()
+        assert not shared.waits_to_begin("a", "z", 7)
+        assert shared.running() == StartedJob("a", "x", 7, 1.0, None, 5)
+
+    def test_has_room_for_so_many_results(self, shared: SharedMemory, thread: Thread) -> None:
+        assert thread.memory.has_returned(0, 1, b"x" * 60_000)
+        assert not thread.memory.has_returned(1, 1, b"x" * 60_000)
+        assert [one.claim.id for one in shared.last_batch().returned] == ["x"]
+
+    def test_says_which_job_a_thread_runs(self, shared: SharedMemory, thread: Thread) -> None:
+        assert shared.thread_of_job() is None
+        thread.memory.runs(0, 1.0, None)
+        first = shared.thread_of_job()
+        thread.memory.runs(1, 1.0, None)
+        assert first is not None
+        assert shared.thread_of_job() != first

@@ -15,7 +15,7 @@ from django_jobs.worker.child.trial import Trial
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import Channel, pair
-from django_jobs.worker.messages import ChildStatus, ClaimId, EndedJob, MayBegin, Message, Ping, Waits, Yielded
+from django_jobs.worker.messages import ChildStatus, ClaimId, Idle, MayBegin, Message, Ping, Waits, Yielded
 from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
 from django_jobs.worker.parent.pool import ChildPool
 from django_jobs.worker.parent.suspects import LONGEST, PATIENCE, REST, Suspects
@@ -103,7 +103,7 @@ def test_it_begins_when_every_other_child_runs_nothing(worker: Worker, monkeypat
     [worker.told(name) for name in ("shared", "other")]
     worker.step(10 * LONGEST)
     assert [worker.told(name) for name in ("shared", "other", "tries")] == [[], [], []], "for as long as it runs"
-    worker.say("tries", EndedJob())
+    worker.say("tries", Idle())
     worker.step()
     assert [worker.told(name) for name in ("shared", "other")] == [["Open"], ["Open"]]
 
@@ -130,7 +130,7 @@ def test_what_is_closed_for_another_reason_stays_closed(worker: Worker, why: str
     worker.wait()
     worker.told("shared")
     setattr(worker.pool, why, True)
-    worker.say("tries", EndedJob())
+    worker.say("tries", Idle())
     worker.step()
     assert worker.told("shared") == []
 
@@ -140,7 +140,7 @@ def test_who_waits_in_vain_gives_it_away_for_a_while(worker: Worker) -> None:
     worker.step(PATIENCE)
     assert worker.told("tries") == ["YieldSuspects", "back", "Open"], "in this order, or it could claim the job again"
     assert worker.told("shared") == ["Close", "Open"]
-    worker.say("tries", EndedJob())
+    worker.say("tries", Idle())
     worker.say("tries", Yielded())
     worker.step()
     worker.step(REST - 0.1)
@@ -159,7 +159,7 @@ def test_in_a_worker_that_is_never_idle_it_begins_after_an_hour(worker: Worker) 
             worker.step(PATIENCE / 2)
         if worker.suspects.due(worker.now) == float("inf") and worker.pool.reserved:
             break
-        worker.say(name, EndedJob())
+        worker.say(name, Idle())
         worker.say(name, Yielded())
         worker.step()
         worker.step(REST)

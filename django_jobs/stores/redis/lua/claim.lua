@@ -3,7 +3,8 @@
 -- Long because it is one transition: everything that a job may meet on its way to a worker.
 --
 -- ARGV  1 clock   2 channel   3 number
---       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects
+--       4 worker   5 limit   6 lease (ms)   7 lane, or "clear": alone without suspects; at-most-once jobs and jobs that
+--         crashed come from there one by one
 --       8 most running in the queue (0 = any)   9 "each": every job gets its own holder "worker:id"
 --       10 most jobs in the outbox, or ""
 --       11 only jobs that had arrived by this number of the queue, or ""
@@ -16,15 +17,17 @@
 --          tries (empty if no job of the queue has any), result of others_wait, ms when they were claimed,
 --          result of since_of (or empty), rank to continue at or -1}
 --! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes wait_to_begin
---! use chosen recent
+--! use chosen recent one_by_one
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', tonumber(ARGV[10])
 local up_to, knows = tonumber(ARGV[11]), ARGV[12]
 local rank, request = ARGV[14] ~= '' and tonumber(ARGV[15]) or -1, ARGV[16]
 local place, kind = lane == 'shared' and queued or alone, lane == 'shared' and 's' or 'a'
-local lane_wake = lane == 'shared' and wake or wake_alone
 local lowest = lane == 'clear' and '0' or '-inf' -- suspects have scores below zero
+if lane == 'shared' or each then
+    separate = nil
+end
 
 local function tries_of(ids, size)
     return size > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
@@ -233,7 +236,7 @@ do
     local PASS_OVER = 500 -- jobs that may not run and are put away in one call: takes a few ms; the next call continues
     local looked_at, bytes = 0, 0
     while looked_at - #ids < PASS_OVER and bytes < MOST_BYTES do
-        local want = limit - #ids
+        local want = math.min(limit - #ids, separate and separate.at_once or limit)
         if want <= 0 then
             break
         end
@@ -248,6 +251,10 @@ do
         end
         local found
         found, bytes = read_records(batch, bytes)
+        local ends_here = separate and separate.cut(batch, found, #ids)
+        if #batch == 0 then
+            break
+        end
         local seen, scores = look_ahead(batch, found)
         if broken then
             if looked_at == 0 then
@@ -271,6 +278,9 @@ do
                 ids[#ids + 1] = id
                 records[#ids] = record
             end
+        end
+        if ends_here and #ids > 0 then
+            break
         end
     end
 end
@@ -312,11 +322,11 @@ else -- jobs were let in: if this call is repeated, it must not let in more
     (admitted > 0 and answer or answer_in_doubt)('0\n')
 end
 local look = next_look()
-local NEAR = 3000 -- ms: longer than a free worker waits between two checks (worker/child/fetcher.py: LOOK_ROUND)
 -- Other workers must learn of the jobs that are left (if the queue is at its limit, the end of a running job wakes
--- one), and of jobs that are due before their next check: by then, this worker may be busy, or dead.
-if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < NEAR) then
-    wake_up(lane_wake)
+-- one), and of jobs that are due before their next check: by then, this worker may be busy, or dead.  3000 ms is longer
+-- than a free worker waits between two checks (worker/child/fetcher.py: LOOK_ROUND).
+if (left > 0 and #ids < room) or (#ids > 0 and look >= 0 and look < 3000) then
+    wake_up(lane == 'shared' and wake or wake_alone)
 end
 if others then make_offer(kind) end -- a worker that knows them may be busy now: the token waits for it
 if opened > 0 and left == 0 and redis.call('EXISTS', queued, alone) == 0 then
