@@ -15,6 +15,7 @@ from django.conf import settings
 
 SOURCE = settings.BASE_DIR / "data" / "order_lines.csv"
 EXPECTED_LINES = 20_000
+CATALOGUE = settings.BASE_DIR / "data" / "catalogue.csv"
 
 #: The smallest workbook that spreadsheet programs open: path → content.
 WORKBOOK = {
@@ -53,6 +54,12 @@ class Line(NamedTuple):
     product: str
     cents: int
     cells: list[str]
+
+
+def catalogue_lines() -> list[tuple[str, int]]:
+    """Return name and price of each product of the supplier's catalogue."""
+    with CATALOGUE.open(newline="", encoding="utf-8") as file:
+        return [(row["name"], int(row["cents"])) for row in csv.DictReader(file)]
 
 
 def order_lines() -> Iterator[Line]:

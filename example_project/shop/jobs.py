@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db.models import Count, F
 from django.utils import timezone
+from django.utils.text import slugify
 
 from django_jobs import Fail, JobContext, Snooze, job
 from shop import documents, photos, rehearsal
@@ -67,6 +68,12 @@ def build_search_index() -> int:
     SearchIndex.objects.get_or_create(pk=1)
     SearchIndex.objects.filter(pk=1).update(words=words, built=F("built") + 1)
     return len(words)
+
+
+@job(max_attempts=5)
+def import_product(name: str, cents: int) -> None:
+    """Add a product of the catalogue, or change its price.  One job for each line: one bad line stops no other."""
+    Product.objects.update_or_create(slug=slugify(name), defaults={"name": name, "price": cents})
 
 
 @job(takes_context=True, timeout=120, max_attempts=3, keep_result=86_400)

@@ -9,7 +9,7 @@ from django.test import TestCase
 
 from django_jobs.testing import JobsTestMixin
 from shop import jobs
-from shop.models import Order, Product
+from shop.models import Order, Product, SearchIndex
 
 
 class OrderTests(JobsTestMixin, TestCase):
@@ -43,3 +43,21 @@ class OrderTests(JobsTestMixin, TestCase):
         assert bank.call_count == 1
         order.refresh_from_db()
         assert order.state == Order.State.DECLINED
+
+
+class ImportTests(JobsTestMixin, TestCase):
+    """The import of the catalogue: a batch with a page."""
+
+    def test_an_import_is_a_batch_whose_page_shows_its_progress(self) -> None:
+        with self.captureOnCommitCallbacks(execute=True):
+            answer = self.client.post("/catalogue/import/")
+        page = self.client.get(answer["Location"])
+        self.assertContains(page, "0 of 24 products")
+        self.assertContains(page, 'http-equiv="refresh"')
+        self.jobs.run_all()
+        page = self.client.get(answer["Location"])
+        self.assertContains(page, "24 of 24 products")
+        self.assertNotContains(page, 'http-equiv="refresh"')
+        assert Product.objects.count() == 24
+        assert SearchIndex.objects.get().built == 1
+        assert self.client.get("/catalogue/import/nothing/").status_code == 404

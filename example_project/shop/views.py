@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from shop import jobs, progress
+from django_jobs import Batch, WorkflowNotFound, get_workflow
+from shop import documents, jobs, progress
 from shop.forms import OrderForm, PhotoForm
 from shop.models import Document, FrontPage, Order, OrderLine, Product, SentJob
 
@@ -71,6 +72,26 @@ def make_document(request: HttpRequest, kind: str) -> HttpResponse:
         document = Document.objects.create(kind=kind)
         handle = makers[Document.Kind(kind)].enqueue(document.pk)
     return redirect("job", job_id=handle.id)
+
+
+@require_POST
+def import_catalogue(request: HttpRequest) -> HttpResponse:
+    """Import the catalogue, a job for each line; the search index is built once, when all have succeeded."""
+    batch = Batch("catalogue", on_success=jobs.build_search_index.s())
+    with batch:
+        jobs.import_product.enqueue_many(documents.catalogue_lines())
+    return redirect("import", batch_id=batch.id)
+
+
+@require_GET
+@never_cache
+def catalogue_import(request: HttpRequest, batch_id: str) -> HttpResponse:
+    """Show how far an import is.  The page asks for itself again until the import has ended."""
+    try:
+        info = get_workflow(batch_id).info
+    except WorkflowNotFound as error:
+        raise Http404 from error
+    return render(request, "shop/import.html", {"info": info})
 
 
 @require_GET
