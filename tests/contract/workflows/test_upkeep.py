@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs import PREVIOUS, Batch, Workflow, chain, group
+from django_jobs import PREVIOUS, Batch, StoreUnavailable, Workflow, chain, group
 from django_jobs.core.values import Added, Claim
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import settle
@@ -120,6 +120,24 @@ def test_callbacks_are_not_enqueued_again_when_their_ids_are_forgotten(make_stor
             store.prune(Q)
             check_all(store, clock, engine.CHECK)
             assert run(store) == []
+
+
+def test_a_note_stays_until_all_that_follows_is_in_the_store(store, monkeypatch):
+    """As when the process dies between the two, or the queue of the next step cannot be reached."""
+
+    def away(*_):
+        raise StoreUnavailable
+
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    monkeypatch.setattr(engine, "start", away)
+    (claim,) = claims(store)
+    settle(store, Executor(close_connections=False).attempt(claim, store))
+    with pytest.raises(StoreUnavailable):
+        engine.advance(store, Q)
+    assert store.unread([Q]) == [Q]
+    monkeypatch.undo()
+    assert run(store) == ["b"]
+    assert handle.state == "succeeded"
 
 
 def test_a_note_that_comes_late_changes_nothing(store):
