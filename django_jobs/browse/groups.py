@@ -45,7 +45,7 @@ def matching_groups(
 ) -> list[FailureGroup]:
     """Return the store's groups whose jobs match by queue, job type and error.
 
-    `found`: all groups of all queues, if the caller has them already."""
+    `found`: all groups of these queues, if the caller has them already."""
     if found is None:
         queues = [match.queue] if match.queue else queue_names() if queues is None else queues
         found = get_store().failure_groups(queues, state)

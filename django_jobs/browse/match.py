@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from django.utils.crypto import salted_hmac
 
@@ -51,6 +52,7 @@ class Match:
         return payloads.searchable_text(info, arguments=self.arguments)
 
 
+@lru_cache(maxsize=20_000)
 def error_key(text: str) -> str:
     """Return the filter for jobs with this signature.  It shows in addresses, and must not tell the error."""
     return salted_hmac("django_jobs.error", text, algorithm="sha256").hexdigest()[:16]

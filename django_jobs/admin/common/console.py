@@ -35,18 +35,19 @@ class Console:
 
     def __init__(self, request: HttpRequest, site: AdminSite) -> None:
         self.request, self.site = request, site
-        self._groups: dict[State, list[FailureGroup]] = {}
+        self._groups: dict[tuple[State, str], list[FailureGroup]] = {}
 
     @cached_property
     def counted(self) -> browse.JobCounts:
         """The numbers of all queues, read once per request."""
         return browse.job_counts()
 
-    def groups(self, state: State) -> list[FailureGroup]:
-        """Return the groups of failed jobs in this state, of all queues, read once per request."""
-        if state not in self._groups:
-            self._groups[state] = get_store().failure_groups(self.counted.names, state)
-        return self._groups[state]
+    def groups(self, state: State, queue: str = "") -> list[FailureGroup]:
+        """Return the groups of failed jobs in this state, of one queue or of all, read once per request."""
+        if (state, queue) not in self._groups:
+            queues = [queue] if queue else self.counted.names
+            self._groups[state, queue] = get_store().failure_groups(queues, state)
+        return self._groups[state, queue]
 
     def url(self, name: str, *parts: str) -> str:
         """Return the address of a page: `console.url("job", queue, id)`.  Parts may contain any character."""

@@ -111,7 +111,7 @@ def confirm(
 def shown_error(console: Console, state: State, match: Match) -> str:
     """Return the error that a list is filtered by, as far as this user may see it."""
     if match.error and state in browse.GROUPED:
-        for group in browse.error_groups(state, match, console.groups(state)):
+        for group in browse.error_groups(state, match, console.groups(state, match.queue)):
             return f"{group.error_type}: {group.message}" if group.message else group.error_type
     return match.error
 

@@ -46,7 +46,9 @@ def match_of(console: Console, state: State) -> Match:
     query = console.request.GET
     queue, name, text, error = (query.get(key, "")[:FILTER_LENGTH].strip() for key in ("queue", "name", "q", "error"))
     if error and console.sees_arguments and state in browse.GROUPED:
-        found = (group.signature for group in console.groups(state) if browse.error_key(group.signature) == error)
+        found = (
+            group.signature for group in console.groups(state, queue) if browse.error_key(group.signature) == error
+        )
         error = next(found, error)
     return Match(queue, name, text, error, console.sees_arguments)
 
@@ -96,7 +98,7 @@ def paged(console: Console, state: State, match: Match, query: QueryDict) -> dic
     """Return the context of a page of the list."""
     number_, after = number(query.get("p")), query.get("after", "")[:MARK_LENGTH]
     if match.needs_scan:
-        page = browse.selected(state, match, after, console.groups(state))
+        page = browse.selected(state, match, after, console.groups(state, match.queue))
     else:
         page = browse.page(state, match.queue or None, number_, after, counted=console.counted)
     return {
@@ -136,7 +138,7 @@ def searched(console: Console, state: State, match: Match) -> dict[str, Any]:
 
 def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
     """Return the groups of errors, largest first."""
-    found = browse.error_groups(state, match, console.groups(state))
+    found = browse.error_groups(state, match, console.groups(state, match.queue))
     return {
         "groups": [
             (group, f"?{urlencode(query_of(Match(match.queue, match.name, error=group.key)))}")

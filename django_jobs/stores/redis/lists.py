@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from heapq import merge
 from itertools import groupby, islice
 from typing import Any
@@ -217,11 +218,20 @@ def _read_groups(letter: str, reply: Any) -> Iterator[tuple[str, str, int, int, 
     """Yield name, signature, jobs, first, last, number of each group; entries that cannot be read are left out."""
     flat = [part for item in reply.items() for part in item] if isinstance(reply, dict) else reply
     for i in range(0, len(flat), 2):
-        name, separator, signature = flat[i].decode(errors="replace").partition("\n")
-        parts = flat[i + 1].split(b":")
-        if separator and name[:1] == letter and len(parts) == 4 and all(part.isdigit() for part in parts):
-            number, jobs, first, last = (int(part) for part in parts)
-            yield name[1:], signature, jobs, first, last, number
+        kind, name, signature = _read_field(flat[i])
+        if kind == letter:
+            try:
+                number, jobs, first, last = map(int, flat[i + 1].split(b":"))
+            except ValueError:
+                continue
+            yield name, signature, jobs, first, last, number
+
+
+@lru_cache(maxsize=20_000)
+def _read_field(field: bytes) -> tuple[str, str, str]:
+    """Return letter, name and signature; hundreds of queues have the same fields."""
+    name, separator, signature = field.decode(errors="replace").partition("\n")
+    return (name[:1], name[1:], signature) if separator else ("", "", "")
 
 
 def _row(state: State, values: Sequence[Any]) -> list[Any]:
