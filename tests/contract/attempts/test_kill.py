@@ -137,3 +137,13 @@ def test_others_of_the_worker_are_handed_back_uncharged(store, make_job):
     store.kill(Q, ["a"], "by hand")
     assert [moved.id for moved in store.release_worker(Q, first.worker)] == ["b"]
     assert (info(store, "b").crashes, info(store, "b").state) == (0, State.QUEUED)
+
+
+def test_a_worker_that_renews_late_is_told_of_a_killed_attempt_by_every_call(store, make_job, clock):
+    """The first answer may be lost, and then the second is the one that ends the process."""
+    start(store, make_job("a"))
+    store.kill(Q, ["a"], reason="hangs")
+    clock.advance(LEASE)
+    asked = [store.extend(Q, ["w"], LEASE) for _ in range(2)]
+    assert asked[0] == asked[1]
+    assert list(asked[0]["w"]) == ["a"]

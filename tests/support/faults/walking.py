@@ -60,7 +60,7 @@ class Walk:
             *(self.snooze, self.park, self.bury, self.discard, self.release, self.begin, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
-            *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.look, self.watch),
+            *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.list_some, self.look, self.watch),
             *(self.flow, self.batch, self.follow, self.follow, self.check, self.on_flow, self.archive),
         )
 
@@ -233,6 +233,13 @@ class Walk:
                 counted = self.store.stats([QUEUE])[0].counts[state]
                 assert self.damaged or len(met) == len(set(met)) == counted
                 return met
+
+    def list_some(self) -> object:
+        state = self.rng.choice([State.DEAD, State.RETRY])
+        groups = self.store.failure_groups([QUEUE], state)
+        listed, _ = self.store.listed([QUEUE], state, 5, groups=groups)
+        assert self.damaged or len(listed) == min(5, self.store.stats([QUEUE])[0].counts[state])
+        return groups, listed
 
     def drain(self) -> object:
         """A bounded claim; how much it leaves is asked, too."""

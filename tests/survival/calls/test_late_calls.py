@@ -224,6 +224,7 @@ UNNUMBERED = {
     "extend": "a lease that it renews for too long ends a lease later",
     "holdings": "counts what is there",
     "outlook": "removes pauses that have ended",
+    "list": "reads only; its libraries could write",
     "parked": "reads only; its libraries could write",
     "waiting": "reads only; its libraries could write",
     "stats": "reads only; its libraries could write",

@@ -8,6 +8,15 @@
 local lease = tonumber(ARGV[2])
 redis.call('ZREM', leases, '') -- first write: needs no memory, so that heartbeats go on when Redis is full
 
+-- Renewed first: a worker whose lease had ended, and whose jobs nobody has taken, is told of killed attempts by each call.
+local renewed = {}
+for i = 3, #ARGV do
+    if redis.call('ZSCORE', leases, ARGV[i]) then
+        redis.call('ZADD', leases, now + lease, ARGV[i])
+        renewed[#renewed + 1] = ARGV[i]
+    end
+end
+
 local asked = {}
 if redis.call('EXISTS', stops) == 1 then
     local all = redis.call('HGETALL', stops)
@@ -25,14 +34,10 @@ if redis.call('EXISTS', stops) == 1 then
 end
 
 local out = {}
-for i = 3, #ARGV do
-    local worker = ARGV[i]
-    if redis.call('ZSCORE', leases, worker) then
-        redis.call('ZADD', leases, now + lease, worker)
-        out[#out + 1] = worker
-        out[#out + 1] = asked[worker] or {}
-        local text = redis.pcall('HGET', holdings, worker)
-        out[#out + 1] = type(text) == 'string' and text or ''
-    end
+for _, worker in ipairs(renewed) do
+    out[#out + 1] = worker
+    out[#out + 1] = asked[worker] or {}
+    local text = redis.pcall('HGET', holdings, worker)
+    out[#out + 1] = type(text) == 'string' and text or ''
 end
 return out
