@@ -55,6 +55,8 @@ IMPORTS = (
     "redis.sentinel",
     "sqlite3",
 )
+#: Signals that a new interpreter ignores if the process that starts it does.
+INHERITED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
 class Process(Protocol):
@@ -160,7 +162,8 @@ class Source:
         """Start one."""
         read, write = os.pipe()
         try:
-            request = json.dumps([list(arguments), environment]).encode()
+            ignored = [number for number in INHERITED if signal.getsignal(number) == signal.SIG_IGN]
+            request = json.dumps([list(arguments), environment, ignored]).encode()
             with self._lock:
                 socket.send_fds(self._socket, [len(request).to_bytes(4)], [output, write])
                 self._socket.sendall(request)
@@ -211,7 +214,7 @@ def _serve(link: socket.socket) -> list[str]:
         if not head:
             sys.exit()
         output, end = fds
-        arguments, environment = json.loads(_exactly(link, int.from_bytes(head)))
+        arguments, environment, ignored = json.loads(_exactly(link, int.from_bytes(head)))
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         pid = os.fork()
         if pid == 0:
@@ -221,7 +224,7 @@ def _serve(link: socket.socket) -> list[str]:
             for fd in (woken, wake, end, *children.values()):
                 os.close(fd)
             link.close()
-            _become(environment, output)
+            _become(environment, output, ignored)
             return list(arguments)
         children[pid] = end
         os.close(output)
@@ -240,8 +243,11 @@ def _reap(children: dict[int, int]) -> None:
             os.close(end)
 
 
-def _become(environment: dict[str, str], output: int) -> None:
+def _become(environment: dict[str, str], output: int, ignored: Sequence[int]) -> None:
     die_with_parent()
+    for number in INHERITED:
+        default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in ignored else default)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
