@@ -54,12 +54,13 @@ def tick(seconds: float = 0.25) -> bool:
     old = [id for id, entry in document.items() if not is_young(entry, store.now())]
     if old:
         store.update_document(DOCUMENT, dict.fromkeys(old))
-    left = False
+    left, first = False, True
     for id, entry in document.items():
         found = read(entry) if id not in old else None
         if found is None or found.finished:
             continue
-        if monotonic() < deadline:
+        if first or monotonic() < deadline:  # one step in any case, however slow the store is
+            first = False
             found = go_on(found, seconds)
             write(id, found)
         left = left or not found.finished
