@@ -8,15 +8,18 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from django_jobs.core.values import Lane
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.health_process import Board, StoreWatch, run_probes
 from django_jobs.worker.os_signals import kill
 from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.parent.heartbeat import Heartbeat
 from django_jobs.worker.parent.status import WorkerStatus
 from django_jobs.worker.retry import RetryState
+
+if TYPE_CHECKING:
+    from django_jobs.worker.health_process import Board
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -37,7 +40,12 @@ class Health:
         self.config, self.children, self.heartbeat, self.status = config, children, heartbeat, status
         status.problems = lambda: self.problems(monotonic())
         self.file = Path(config.health_file) if config.health_file else None
-        self.board = Board() if config.http else None
+        self.board: Board | None = None
+        if config.http:
+            # Not above: a web server takes 1.5 MB in each child, and most workers have none.
+            from django_jobs.worker.health_process import Board
+
+            self.board = Board()
         self.notify_socket = os.environ.get("NOTIFY_SOCKET", "")
         self.due = 0.0 if self.file or self.board or self.notify_socket else float("inf")
         #: process id of the process for probes; 0 while there is none.
@@ -101,6 +109,8 @@ class Health:
             logger.error("The process that answers probes has ended (status %d): a new one is started", status)
         if self.pid or now < self._not_before or self.board is None or self.config.http is None:
             return
+        from django_jobs.worker.health_process import StoreWatch, run_probes
+
         watch = StoreWatch(self.children.store, self.status.name, self.config.queue_names)
         address, board = self.config.http, self.board
         try:
