@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -118,8 +119,8 @@ def _no_outage_left_behind() -> Iterator[None]:
 
 # -- databases in memory -----------------------------------------------------------
 
-#: The thread and the driver's connection of each.
-_Opened = list[tuple[threading.Thread, Any]]
+#: Django's connection, while it exists, and the driver's below it.
+_Opened = list[tuple[weakref.ref[Any], Any]]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -129,7 +130,7 @@ def _opened_in_memory() -> Iterator[_Opened]:
 
     def remember(connection: Any, **_: Any) -> None:
         if connection.vendor == "sqlite" and connection.is_in_memory_db():
-            opened.append((threading.current_thread(), connection.connection))
+            opened.append((weakref.ref(connection), connection.connection))
 
     connection_created.connect(remember, weak=False, dispatch_uid="tests.in_memory")
     yield opened
@@ -140,9 +141,12 @@ def _opened_in_memory() -> Iterator[_Opened]:
 
 @pytest.fixture(autouse=True)
 def _threads_leave_no_connection(_opened_in_memory: _Opened) -> Iterator[None]:
-    """The connections of threads that ended in this test, the server's of an ASGI request say, are closed."""
+    """The connections of threads that ended in this test, the server's of an ASGI request say, are closed.
+
+    Who opened one does not tell that it is left: a thread of the live server may be the first to use the connection
+    that all of its threads and the test share."""
     yield
-    for entry in [entry for entry in _opened_in_memory if not entry[0].is_alive()]:
+    for entry in [entry for entry in _opened_in_memory if entry[0]() is None]:
         _opened_in_memory.remove(entry)
         entry[1].close()
 
