@@ -1,4 +1,4 @@
-"""Write docs/acceptance.md from docs/acceptance.toml and the marks of the tests: `python -m tools.acceptance`.
+"""Write docs/contributing/acceptance.md from docs/contributing/acceptance.toml and the marks of the tests: `python -m tools.acceptance`.
 
 With --check it writes nothing and ends with 1 if the file is not up to date.
 """
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE, TARGET = ROOT / "docs" / "acceptance.toml", ROOT / "docs" / "acceptance.md"
+FOLDER = ROOT / "docs" / "contributing"
+SOURCE, TARGET = FOLDER / "acceptance.toml", FOLDER / "acceptance.md"
 NO_REASON = "not shown by a test yet"
 #: Maximum promises per test: a test with more was not written to show them.
 MOST = 7

@@ -15,7 +15,7 @@ from django_jobs.core.queue_stats import QueueStats as QueueStats
 
 
 class State(StrEnum):
-    """The nine states; a job is in exactly one (described in docs/internals.md)."""
+    """The nine states; a job is in exactly one (described in docs/contributing/internals.md)."""
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"

@@ -86,10 +86,7 @@ def test_every_command_line_is_one_that_the_commands_understand(page: Path) -> N
 
 
 def test_the_life_of_a_job_names_files_that_exist() -> None:
-    (told, *_), (readme, *_) = (
-        [b.code for b in blocks(ROOT / page, "")] for page in ("docs/internals.md", "README.md")
-    )
-    assert told == readme
+    told, *_ = [block.code for block in blocks(ROOT / "docs/contributing/internals.md", "")]
     package = ROOT / "django_jobs"
     for file in re.findall(r"[\w/]+\.(?:py|lua)\b", told):
         found = [path for path in package.rglob(file.rsplit("/", 1)[-1]) if str(path).endswith("/" + file)]
@@ -113,19 +110,19 @@ def test_no_page_names_a_folder_of_the_machine_it_was_written_on() -> None:
 
 
 def test_every_key_on_redis_is_in_the_table_of_the_internals() -> None:
-    assert column("internals.md", "key") == set(REDIS_KEYS)
+    assert column("contributing/internals.md", "key") == set(REDIS_KEYS)
 
 
 def test_the_table_of_keys_says_their_types() -> None:
     told = {}
-    for row in (ROOT / "docs" / "internals.md").read_text().splitlines():
+    for row in (ROOT / "docs" / "contributing" / "internals.md").read_text().splitlines():
         if len(cells := row.split("|")) == 5 and (keys := re.findall(r"`(\w+)`", cells[1])):
             told |= {key: cells[2].split(",")[0].strip() for key in keys}
     assert {key: told[key] for key in REDIS_KEYS} == REDIS_KEYS
 
 
 def test_every_script_is_in_the_table_of_the_internals_and_begins_with_what_it_does() -> None:
-    assert column("internals.md", "script") == set(scripts.names())
+    assert column("contributing/internals.md", "script") == set(scripts.names())
     lua = ROOT / "django_jobs" / "stores" / "redis" / "lua"
     nameless = [n for n in scripts.names() if not (lua / f"{n}.lua").read_text().startswith(f"-- {n}: ")]
     assert nameless == []

@@ -22,7 +22,7 @@ STEP = 2**45
 SUSPECT = 256 * STEP
 #: Jobs of one priority that `Oldest` reads at a time, and of one lane in all.
 LOOKED_AT, MOST = 20, 1000
-#: First character of a key in `blocked` that is not the key of a limit (docs/internals.md).
+#: First character of a key in `blocked` that is not the key of a limit (docs/contributing/internals.md).
 KINDS = {b"\2": "pause", b"\3": "stop", b"\4": "unknown"}
 
 

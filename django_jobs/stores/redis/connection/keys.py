@@ -1,4 +1,4 @@
-"""Every Redis key name.  The table of types and members is in docs/internals.md."""
+"""Every Redis key name.  The table of types and members is in docs/contributing/internals.md."""
 
 from __future__ import annotations
 

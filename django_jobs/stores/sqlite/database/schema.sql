@@ -140,7 +140,7 @@ CREATE TABLE documents (
     key TEXT NOT NULL, entry TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (key, entry)
 ) WITHOUT ROWID;
 
--- Workflows and batches: one set of fields each (see "A workflow" in docs/internals.md), and when to check it next.
+-- Workflows and batches: one set of fields each (see "A workflow" in docs/contributing/internals.md), and when to check it next.
 CREATE TABLE IF NOT EXISTS workflows (
     id TEXT PRIMARY KEY, created INTEGER NOT NULL, due INTEGER NOT NULL
 ) WITHOUT ROWID;
