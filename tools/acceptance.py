@@ -1,4 +1,4 @@
-"""Write docs/contributing/acceptance.md from docs/contributing/acceptance.toml and the marks of the tests: `python -m tools.acceptance`.
+"""Write docs/contributing/acceptance.md from acceptance.toml beside it and the tests: `python -m tools.acceptance`.
 
 With --check it writes nothing and ends with 1 if the file is not up to date.
 """

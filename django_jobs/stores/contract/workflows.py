@@ -1,4 +1,4 @@
-"""The part of the store contract for workflows and batches.  docs/contributing/internals.md says how they stand in the store.
+"""The part of the store contract for workflows and batches; docs/contributing/internals.md says how they stand in it.
 
 The end of a job that belongs to a workflow, and the note that it ended, are one step in the job's queue.  All other
 methods here touch one workflow, which may be on another server than any of its queues.
