@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from email.message import Message
 from zipfile import ZipFile
 
 from django.conf import settings
+from django.db.models import F
 from PIL import Image
 
 from demo.services import MailSink, Partner
@@ -17,10 +19,7 @@ from shop.models import Cart, Document, FrontPage, Order, Product, SearchIndex
 def effects(mail: MailSink, partner: Partner, orders: int) -> Iterator[tuple[bool, str]]:
     """Yield for each promise whether it was kept, and what was found."""
     placed = set(Order.objects.values_list("pk", flat=True))
-    subjects = sorted(message["Subject"] for message in mail.messages)
-    wanted = sorted(f"Your order {pk}" for pk in placed)
-    yield len(placed) == orders and subjects == wanted, f"{len(subjects)} receipts mailed for {len(placed)} orders"
-
+    yield len(placed) == orders, f"{len(placed)} orders placed"
     once = all(count == 1 for count in partner.charges.values()) and set(partner.charges) == placed
     yield once, f"{len(partner.charges)} cards charged, each once"
     declined = Order.objects.filter(state=Order.State.DECLINED).count()
@@ -29,6 +28,17 @@ def effects(mail: MailSink, partner: Partner, orders: int) -> Iterator[tuple[boo
     paid = set(Order.objects.filter(state=Order.State.PAID).values_list("pk", flat=True))
     told = paid == set(partner.deliveries) and partner.refused > 0
     yield told, f"{len(paid)} paid orders at the warehouse, which had answered 500 to {partner.refused} calls"
+    mails = {message["Subject"]: text_of(message) for message in mail.messages}
+    wanted = {f"Your order {pk}": (f"parcel P-{pk:06}", f"Paid: R-{pk:06}") for pk in paid}
+    whole = all(part in mails.get(subject, "") for subject, parts in wanted.items() for part in parts)
+    yield (
+        whole and len(mail.messages) == len(paid) and mails.keys() == wanted.keys(),
+        f"{len(mail.messages)} receipts mailed for {len(paid)} paid orders, each with its parcel and its invoice",
+    )
+    done = Order.objects.filter(receipt_sent_at__gte=F("packed_at")).filter(receipt_sent_at__gte=F("invoiced_at"))
+    mailed = set(done.values_list("pk", flat=True))
+    unpaid = Order.objects.exclude(pk__in=paid).exclude(packed_at=None, invoiced_at=None, receipt_sent_at=None).count()
+    yield mailed == paid and not unpaid, f"{len(mailed)} orders mailed after they were packed and invoiced"
 
     sizes = {read_size(product) for product in Product.objects.all()}
     yield sizes == {(480, 360)}, f"{len(PHOTOS)} photos shrunk to {sorted(sizes)}"
@@ -49,6 +59,11 @@ def effects(mail: MailSink, partner: Partner, orders: int) -> Iterator[tuple[boo
         front_page is not None,
         f"front page refreshed {front_page.refreshed if front_page else 0} × by its schedule",
     )
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a mail and of its attachments."""
+    return "".join((part.get_payload(decode=True) or b"").decode() for part in message.walk())
 
 
 def read_size(product: Product) -> tuple[int, int]:

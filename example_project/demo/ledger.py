@@ -6,13 +6,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from django_jobs import JobHandle, JobNotFound, get_job
+from shop import progress
 from shop.models import SentJob
 
-ENDED = {"succeeded", "dead", "cancelled", "expired"}
+ENDED = {"succeeded", "dead", "cancelled", "expired", "not started", "gone"}
 #: Enqueued every two seconds, so that there is always one on its way.
 ENDLESS = "shop.jobs.refresh_front_page"
-#: Cards that are declined: see work.py.
+#: Cards that are declined: see work.py.  Then the other steps of the order do not start.
 MAY_DIE = "shop.jobs.charge_card"
+MAY_NOT_START = ("shop.jobs.pack_order", "shop.jobs.write_invoice", "shop.jobs.send_receipt")
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Row:
     def wrong(self) -> list[JobHandle]:
         """Return those that did not end as they should."""
         right = {"succeeded", "dead"} if self.name == MAY_DIE else {"succeeded"}
+        right |= {"not started"} if self.name in MAY_NOT_START else set()
         right |= {"running", "queued", "expired"} if self.name == ENDLESS else set()
         return [job for job in self.jobs if job.state not in right]
 
@@ -50,16 +53,24 @@ def look() -> list[Row]:
 
 
 def find(sent: SentJob) -> JobHandle:
-    """Return the job, or a handle in state "gone", which would be a lost job."""
+    """Return the job, or a handle whose state says why it is not there: "gone" would be a lost job."""
     try:
         return get_job(sent.job_id, queue=sent.queue)
     except JobNotFound:
-        return JobHandle(sent.job_id, sent.name, sent.queue, "gone")
+        return JobHandle(sent.job_id, sent.name, sent.queue, progress.absent(sent.job_id))
+
+
+def why(job: JobHandle) -> str:
+    """Return how its last attempt ended."""
+    try:
+        return job.error or "no error is kept"
+    except JobNotFound:
+        return "it is not in the store"
 
 
 def waiting(rows: list[Row]) -> int:
     """Return how many have not ended yet, without the endless one."""
-    return sum(job.state not in {*ENDED, "gone"} for row in rows if row.name != ENDLESS for job in row.jobs)
+    return sum(job.state not in ENDED for row in rows if row.name != ENDLESS for job in row.jobs)
 
 
 def table(rows: list[Row]) -> str:

@@ -77,7 +77,7 @@ def run(
         say(f"  {'ok   ' if right else 'WRONG'} {seen}")
         status = status if right else 1
     for job in [job for row in rows for job in row.wrong]:
-        say(f"  WRONG {job.name} {job.id} is {job.state}: {job.error if job.state != 'gone' else 'lost'}")
+        say(f"  WRONG {job.name} {job.id} is {job.state}: {ledger.why(job)}")
         status = 1
     return status
 

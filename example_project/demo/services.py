@@ -79,7 +79,7 @@ class Partner:
             self.refused += 1
             return 500, {"error": "The warehouse is at lunch."}
         self.deliveries[data["order"]] += 1
-        return 200, {}
+        return 200, {"parcel": f"P-{data['order']:06}"}
 
     def __enter__(self) -> Partner:
         Thread(target=self._server.serve_forever, daemon=True).start()

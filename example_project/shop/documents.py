@@ -13,6 +13,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from django.conf import settings
 
+from shop.models import Order
+
 SOURCE = settings.BASE_DIR / "data" / "order_lines.csv"
 EXPECTED_LINES = 20_000
 CATALOGUE = settings.BASE_DIR / "data" / "catalogue.csv"
@@ -101,6 +103,16 @@ def write_spreadsheet(document_id: int, report: Callable[[int], None]) -> tuple[
             sheet.write(SHEET_END.encode())
     part.replace(settings.MEDIA_ROOT / name)
     return name, count
+
+
+def write_invoice(order: Order, payment: str) -> str:
+    """Write the lines of an order, its total and the bank's receipt number; return the name under MEDIA_ROOT."""
+    name = f"invoices/invoice-{order.pk}.txt"
+    lines = [f"{line} · {line.quantity * line.price / 100:.2f} €" for line in order.lines.all()]
+    part = _part(name)
+    part.write_text("\n".join([*lines, f"Total {order.total / 100:.2f} €", f"Paid: {payment}", ""]), encoding="utf-8")
+    part.replace(settings.MEDIA_ROOT / name)
+    return name
 
 
 def _part(name: str) -> Path:

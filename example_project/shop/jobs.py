@@ -11,25 +11,22 @@ from django.db.models import Count, F
 from django.utils import timezone
 from django.utils.text import slugify
 
-from django_jobs import Fail, JobContext, Snooze, job
+from django_jobs import Fail, JobContext, Snooze, Workflow, job
 from shop import documents, photos, rehearsal
 from shop.models import Cart, Document, FrontPage, Order, Product, SearchIndex
 from shop.partners import post_json, post_json_async
 
 
-@job(queue="mail", priority=10, max_attempts=5, backoff=[1, 2, 5, 30])
-def send_receipt(order: Order) -> None:
-    """Mail the receipt.  The order is sent as a reference, and read again here in its current state."""
-    if order.receipt_sent_at:
-        return  # an earlier attempt sent the receipt and died before it could report success
-    lines = "\n".join(f"{line} · {line.quantity * line.price / 100:.2f} €" for line in order.lines.all())
-    EmailMessage(
-        f"Your order {order.pk}",
-        f"Dear {order.customer},\n\nthank you for your order:\n\n{lines}\n\nTotal {order.total / 100:.2f} €\n",
-        to=[order.email],
-        headers={"Message-ID": f"<order-{order.pk}@shop.example>"},
-    ).send()
-    Order.objects.filter(pk=order.pk).update(receipt_sent_at=timezone.now())
+def fulfilment(order: Order, card: str) -> Workflow:
+    """Return what is done for an order: it is paid; then packed, and beside that invoiced; then the receipt is mailed.
+
+    If the card is declined, nothing else starts."""
+    flow = Workflow(f"order {order.pk}")
+    paid = flow.add(charge_card.s(order.pk, card=card), name="paid")
+    packed = flow.add(pack_order.s("warehouse", order.pk), name="packed", after=paid)
+    invoiced = flow.add(write_invoice.s(order.pk, paid.result), name="invoiced")
+    flow.add(send_receipt.s(order, packed.result, invoiced.result), name="mailed")
+    return flow
 
 
 @job(queue="payments", delivery="at_most_once", sensitive=["card"])
@@ -41,15 +38,42 @@ def charge_card(order_id: int, card: str) -> str:
         Order.objects.filter(pk=order_id).update(state=Order.State.DECLINED)
         raise Fail(f"the bank declined the card of order {order_id}")
     Order.objects.filter(pk=order_id).update(state=Order.State.PAID)
-    tell_warehouse.enqueue("warehouse", order_id)
     return str(answer["receipt"])
 
 
 @job(queue="webhooks", max_attempts=10, backoff=[1, 1, 2, 5], max_concurrency=4, concurrency_key="partner")
-async def tell_warehouse(partner: str, order_id: int) -> None:
-    """Post the order to a partner whose server sometimes fails.  Async: a slow answer needs no thread."""
-    await post_json_async(f"{settings.PARTNER_URL}/{partner}/orders", {"order": order_id})
-    await Order.objects.filter(pk=order_id).aupdate(warehouse_told_at=timezone.now())
+async def pack_order(partner: str, order_id: int) -> str:
+    """Post the order to a partner whose server sometimes fails.  Async: a slow answer needs no thread.
+
+    Returns the number of the parcel."""
+    answer = await post_json_async(f"{settings.PARTNER_URL}/{partner}/orders", {"order": order_id})
+    await Order.objects.filter(pk=order_id).aupdate(packed_at=timezone.now())
+    return str(answer["parcel"])
+
+
+@job(max_attempts=5)
+def write_invoice(order_id: int, payment: str) -> str:
+    """Write the invoice with the bank's receipt number.  Returns the file's name: a second attempt writes it again."""
+    order = Order.objects.get(pk=order_id)
+    name = documents.write_invoice(order, payment)
+    Order.objects.filter(pk=order_id).update(invoice=name, invoiced_at=timezone.now())
+    return name
+
+
+@job(queue="mail", priority=10, max_attempts=5, backoff=[1, 2, 5, 30])
+def send_receipt(order: Order, parcel: str, invoice: str) -> None:
+    """Mail the receipt.  The order is sent as a reference, and read again here in its current state."""
+    if order.receipt_sent_at:
+        return  # an earlier attempt sent the receipt and died before it could report success
+    mail = EmailMessage(
+        f"Your order {order.pk}",
+        f"Dear {order.customer},\n\nthank you for your order. It is in parcel {parcel}.\n",
+        to=[order.email],
+        headers={"Message-ID": f"<order-{order.pk}@shop.example>"},
+    )
+    mail.attach_file(str(settings.MEDIA_ROOT / invoice))
+    mail.send()
+    Order.objects.filter(pk=order.pk).update(receipt_sent_at=timezone.now())
 
 
 @job(queue="media")

@@ -37,11 +37,18 @@ class Order(models.Model):
     email = models.EmailField()
     state = models.CharField(max_length=8, choices=State, default=State.NEW)
     placed_at = models.DateTimeField(auto_now_add=True)
+    #: the id of the workflow in which it is paid, packed, invoiced and mailed.
+    workflow = models.CharField(max_length=200, blank=True)
+    packed_at = models.DateTimeField(null=True, blank=True)
+    invoiced_at = models.DateTimeField(null=True, blank=True)
+    invoice = models.FileField(upload_to="invoices", blank=True)
     receipt_sent_at = models.DateTimeField(null=True, blank=True)
-    warehouse_told_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:
         return f"Order {self.pk}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("order", args=[self.pk])
 
     @property
     def total(self) -> int:

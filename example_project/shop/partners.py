@@ -22,22 +22,24 @@ def post_json(url: str, data: dict[str, Any]) -> dict[str, Any]:
         return json.load(answer)
 
 
-async def post_json_async(url: str, data: dict[str, Any]) -> None:
-    """POST `data` without holding a thread.  Raises PartnerError or OSError."""
+async def post_json_async(url: str, data: dict[str, Any]) -> dict[str, Any]:
+    """POST `data` and return the answer, without holding a thread.  Raises PartnerError or OSError."""
     parts = urlsplit(url)
     body = json.dumps(data).encode()
-    head = (
+    request = (
         f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     async with asyncio.timeout(TIMEOUT):
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
         try:
-            writer.write(head.encode() + body)
+            writer.write(request.encode() + body)
             await writer.drain()
-            status = (await reader.readline()).split()
+            head, _, answer = (await reader.read()).partition(b"\r\n\r\n")
         finally:
             writer.close()
             await writer.wait_closed()
-    if len(status) < 2 or not status[1].startswith(b"2"):
-        raise PartnerError(f"{parts.path} answered {b' '.join(status).decode(errors='replace') or 'nothing'}")
+    status = head.split(b"\r\n")[0]
+    if not status.partition(b" ")[2].startswith(b"2"):
+        raise PartnerError(f"{parts.path} answered {status.decode(errors='replace') or 'nothing'}")
+    return json.loads(answer)

@@ -8,6 +8,7 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("orders/", views.orders, name="orders"),
     path("orders/place/", views.place_order, name="place-order"),
+    path("orders/<int:pk>/", views.order, name="order"),
     path("products/<slug:slug>/photo/", views.upload_photo, name="upload-photo"),
     path("documents/<str:kind>/", views.make_document, name="make-document"),
     path("catalogue/import/", views.import_catalogue, name="import-catalogue"),

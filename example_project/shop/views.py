@@ -32,7 +32,7 @@ def orders(request: HttpRequest) -> HttpResponse:
 @require_POST
 @transaction.atomic
 def place_order(request: HttpRequest) -> HttpResponse:
-    """Store the order; the receipt and the charge are sent when it is committed, and only then."""
+    """Store the order; the workflow that fulfils it is enqueued when the order is committed, and only then."""
     form = OrderForm(request.POST)
     if not form.is_valid():
         context = {"products": Product.objects.order_by("name"), "form": form, "photo": PhotoForm()}
@@ -40,11 +40,23 @@ def place_order(request: HttpRequest) -> HttpResponse:
     order = Order.objects.create(customer=form.cleaned_data["customer"], email=form.cleaned_data["email"])
     product = form.cleaned_data["product"]
     OrderLine.objects.create(order=order, product=product, quantity=form.cleaned_data["quantity"], price=product.price)
-    jobs.send_receipt.enqueue(order)
-    # The id makes a second click harmless: there is one charge per order, however often it is requested.
-    jobs.charge_card.using(job_id=f"charge-{order.pk}").enqueue(order.pk, card=form.cleaned_data["card"])
+    order.workflow = jobs.fulfilment(order, form.cleaned_data["card"]).enqueue().id
+    order.save(update_fields=["workflow"])
     messages.success(request, f"Thank you! Order {order.pk} is on its way.")
-    return redirect("orders")
+    return redirect(order)
+
+
+@require_GET
+@never_cache
+def order(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show how far an order is.  The page asks for itself again while something may still happen."""
+    found = get_object_or_404(Order, pk=pk)
+    try:
+        flow = get_workflow(found.workflow)
+        info, steps = flow.info, flow.steps
+    except WorkflowNotFound:  # it is kept for HISTORY["ttl"] after its end; the order's own times stay
+        info, steps = None, []
+    return render(request, "shop/order.html", {"order": found, "info": info, "steps": steps})
 
 
 @require_POST

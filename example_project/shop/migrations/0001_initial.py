@@ -45,8 +45,11 @@ class Migration(migrations.Migration):
                 ('email', models.EmailField(max_length=254)),
                 ('state', models.CharField(choices=[('new', 'New'), ('paid', 'Paid'), ('declined', 'Declined')], default='new', max_length=8)),
                 ('placed_at', models.DateTimeField(auto_now_add=True)),
+                ('workflow', models.CharField(blank=True, max_length=200)),
+                ('packed_at', models.DateTimeField(blank=True, null=True)),
+                ('invoiced_at', models.DateTimeField(blank=True, null=True)),
+                ('invoice', models.FileField(blank=True, upload_to='invoices')),
                 ('receipt_sent_at', models.DateTimeField(blank=True, null=True)),
-                ('warehouse_told_at', models.DateTimeField(blank=True, null=True)),
             ],
         ),
         migrations.CreateModel(

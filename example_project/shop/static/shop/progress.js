@@ -2,7 +2,7 @@
 "use strict";
 
 const box = document.querySelector("[data-state-url]");
-const ended = ["succeeded", "dead", "cancelled", "expired", "gone"];
+const ended = ["succeeded", "dead", "cancelled", "expired", "deleted", "not started", "gone"];
 
 async function refresh() {
   const answer = await fetch(box.dataset.stateUrl);
