@@ -60,7 +60,7 @@ def test_the_web_server_would_start_at_the_top(bare: dict[str, str]) -> None:
 
 def test_test_runs_the_tests_of_the_shop_and_no_others(bare: dict[str, str]) -> None:
     said = manage(bare, "test")
-    assert "Found 4 test(s)." in said
+    assert "Found 6 test(s)." in said
     assert "OK" in said
 
 
