@@ -6,7 +6,7 @@
 #                 ARGS="tests/unit -x" goes to pytest.  SERVER=oldest and SERVER=newest fetch such a server.
 #   make quick    lint, and the tests that answer within a minute: while you write.
 #
-# And for developers:  make check · lint · types · docs · bench · survival · mutants · matrix · oldest · newest · dist · clean
+# And for developers:  make check · lint · types · docs · site · bench · survival · mutants · matrix · oldest · newest · dist · clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -31,7 +31,7 @@ STORES ?= $(if $(filter true,$(CI)),memory )embedded redis
 # Puts the server for the tests in front of PATH, for the command that follows.
 WITH_SERVER = folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && PATH="$${folder:+$$folder:}$$PATH"
 
-.PHONY: demo test quick check lint types docs bench survival mutants matrix oldest newest dist clean help
+.PHONY: demo test quick check lint types docs site bench survival mutants matrix oldest newest dist clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -58,6 +58,10 @@ types: $(VENV)/.dev-$(SUM)
 
 docs: $(VENV)/.dev-$(SUM)
 	@$(BIN)/python -m tools.acceptance && $(BIN)/python -m pytest -q tests/docs
+
+# The documents as a site, in build/site.  A warning is an error.
+site: $(VENV)/.dev-$(SUM)
+	@$(BIN)/python -m sphinx -q -W --keep-going -n -b html docs build/site && echo "build/site/index.html"
 
 bench: $(VENV)/.bench-$(SUM)
 	@$(BIN)/python -m bench $(ARGS)
@@ -88,7 +92,7 @@ dist: $(VENV)/.dev-$(SUM)
 	@$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) dist example_project/.state
+	rm -rf $(VENV) dist build example_project/.state
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "django_jobs needs Python 3.11 or newer, and found none on PATH." >&2; exit 1; }

@@ -128,13 +128,37 @@ def test_every_script_is_in_the_table_of_the_internals_and_begins_with_what_it_d
     assert nameless == []
 
 
-def test_every_picture_is_shown_and_every_guide_is_in_the_readme() -> None:
-    readme = links(ROOT / "README.md")
-    assert {link for link in readme if link.endswith(".png")} == {
-        f"docs/images/{path.name}" for path in (ROOT / "docs" / "images").glob("*.png")
-    }
-    guides = {f"docs/howto/{path.name}" for path in (ROOT / "docs" / "howto").glob("*.md")}
-    assert guides <= set(readme)
+def test_every_picture_is_shown_on_a_page() -> None:
+    shown = {(page.parent / link).resolve() for page in PAGES for link in links(page) if "://" not in link}
+    assert {path for path in (ROOT / "docs" / "images").iterdir() if path not in shown} == set()
+
+
+def test_the_diagram_of_states_has_every_state() -> None:
+    drawn = re.findall(r'font-weight="600">(\w+)<', (ROOT / "docs" / "images" / "states.svg").read_text())
+    assert sorted(drawn) == sorted(State)
+
+
+def test_every_page_is_named_in_the_index_itself() -> None:
+    """The site's side bar lists all pages of a folder; a reader of the index must find them, too."""
+    docs = ROOT / "docs"
+    named = {(docs / link.split("#")[0]).resolve() for link in links(docs / "index.md")}
+    assert [name(page) for page in PAGES if page.is_relative_to(docs) and page not in {*named, docs / "index.md"}] == []
+
+
+def test_the_readme_has_absolute_links_to_pages_and_files_that_exist() -> None:
+    """A package index shows the README without the files beside it."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    source = urls["Source"] + "/blob/main/"
+    for link in links(ROOT / "README.md"):
+        if link.startswith(urls["Documentation"]):
+            page = link.removeprefix(urls["Documentation"]).split("#")[0]
+            image = page.startswith("_images/")
+            path = "docs/images/" + page.removeprefix("_images/") if image else f"docs/{page.removesuffix('.html')}.md"
+        else:
+            assert link.startswith(source), link
+            path = link.removeprefix(source)
+        assert (ROOT / path).is_file(), link
+    assert all(url.startswith((urls["Source"], urls["Documentation"])) for url in urls.values())
 
 
 def test_every_test_mark_is_a_promise_that_is_written_down() -> None:

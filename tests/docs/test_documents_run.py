@@ -20,6 +20,8 @@ from django_jobs.core import registry
 from django_jobs.testing import Jobs
 from tests.docs.pages import PAGES, blocks, name
 
+#: Folders that a page names and that are packages here, too.
+PACKAGES = {"django_jobs", "tests", "example_project"}
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
 
@@ -38,12 +40,18 @@ def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 @pytest.mark.accepts("K32")
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
-def test_the_code_of_a_page_runs_from_top_to_bottom(page: Path, module: ModuleType, jobs: Jobs) -> None:
+def test_the_code_of_a_page_runs_from_top_to_bottom(
+    page: Path, module: ModuleType, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for block in blocks(page, "python"):
         if is_for_a_newer_django(block.code):
             continue
         # Line numbers of errors are those of the page.
         code = compile("\n" * (block.line - 1) + for_this_django(block.code), str(page), "exec")
+        if (file := re.match(r"# (\w+)/(\w+)\.py\b", block.code)) and file[1] not in PACKAGES:
+            # Later blocks import what this one defines, by the name of its file.
+            monkeypatch.setitem(sys.modules, file[1], ModuleType(file[1]))
+            monkeypatch.setitem(sys.modules, f"{file[1]}.{file[2]}", module)
         if block.code.startswith("# settings.py"):
             check_settings(code)
         else:
