@@ -1,4 +1,4 @@
-"""The measures for django_jobs only: latency, idle cost, memory, growth, mixed load, the embedded store."""
+"""The measures for django_jobs only: latency, idle cost, memory, growth, mixed load, groups, the embedded store."""
 
 from __future__ import annotations
 
@@ -94,6 +94,20 @@ def mixed(env: dict[str, str], seconds: float = 5) -> Numbers:
             time.sleep(0.02)
         waits = [handle.wait(30) for handle in handles]
     return spread(waits) | {"max ms": max(waits) * 1000}
+
+
+def groups(env: dict[str, str]) -> Numbers:
+    """Return what a group of 10,000 costs, and how many times its jobs alone."""
+    from bench.groups import group_against_jobs
+    from bench.jobs import noop
+    from django_jobs.stores import get_store
+
+    client = redis.Redis.from_url(env["BENCH_STORE"])
+    client.flushall()
+    counter.reset()
+    numbers = group_against_jobs(noop, (0,), "q0", get_store(), client)
+    client.flushall()
+    return numbers
 
 
 def embedded(number: int, path: str, env: dict[str, str]) -> Numbers:

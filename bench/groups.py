@@ -1,0 +1,59 @@
+"""What a group costs, compared with its jobs alone: the processor time of this process and of the Redis server."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import repeat
+from statistics import median
+from typing import Any
+
+import redis
+
+from bench.measures import Numbers
+from django_jobs import group
+from django_jobs.execution.executor import Executor
+from django_jobs.stores.contract.store import Store
+from django_jobs.worker.child.settler import Settler
+
+
+def group_against_jobs(
+    task: Any, args: tuple[Any, ...], queue: str, store: Store, server: redis.Redis | None, number: int = 10_000
+) -> Numbers:
+    """Enqueue and run `number` jobs of `task` alone, then as a group, the last of them after the others; three times.
+
+    Returns the median seconds of processor time of each of the four parts, and the two ratios.  Processor time, because
+    it hardly depends on what else the machine does."""
+    spent: defaultdict[str, list[float]] = defaultdict(list)
+
+    def measure(what: str, call: Callable[[], object]) -> None:
+        began = _seconds(server)
+        call()
+        spent[what].append(_seconds(server) - began)
+
+    def enqueue_group() -> None:
+        group(*(task.s(*args) for _ in range(number - 1))).then(task.s(*args)).enqueue()
+
+    for _ in range(3):
+        measure("jobs, enqueue s", lambda: task.enqueue_many(repeat(args, number)))
+        measure("jobs, finish s", lambda: run_all(store, queue))
+        measure("group, enqueue s", enqueue_group)
+        measure("group, finish s", lambda: run_all(store, queue))
+    numbers = {what: median(seconds) for what, seconds in spent.items()}
+    for part in ("enqueue", "finish"):
+        numbers[f"{part} ×"] = numbers[f"group, {part} s"] / numbers[f"jobs, {part} s"]
+    return numbers
+
+
+def run_all(store: Store, queue: str) -> None:
+    """Run what waits, in batches of a thousand, as a worker's thread does."""
+    executor, settler = Executor(close_connections=False), Settler(store)
+    while claims := store.claim(queue, "bench", 1000, lease=30_000).claims:
+        settler.settle_now([executor.attempt(claim, store) for claim in claims])
+
+
+def _seconds(server: redis.Redis | None) -> float:
+    """Return the processor time so far of this process, and of the server."""
+    used = server.info("cpu") if server is not None else {}
+    return time.process_time() + used.get("used_cpu_user", 0.0) + used.get("used_cpu_sys", 0.0)
