@@ -15,7 +15,7 @@ from django_jobs.api.common.principal import authenticate
 from django_jobs.api.common.problems import answer_for
 from django_jobs.api.common.request_guard import guarded, nothing_here
 from django_jobs.api.common.schemas import ProblemDocument
-from django_jobs.api.endpoints import history, moving, numbers, queues, schedules, types, work, workers, workflows
+from django_jobs.api.endpoints import bulk, history, numbers, queues, schedules, types, work, workers, workflows
 from django_jobs.conf import get_settings
 from django_jobs.stores import maker_of
 
@@ -48,7 +48,7 @@ def make_api() -> NinjaAPI:
         auth=authenticate,
         parser=StrictParser(),
     )
-    for router in (moving.router, work.router, types.router, queues.router, schedules.router, history.router):
+    for router in (bulk.router, work.router, types.router, queues.router, schedules.router, history.router):
         api.add_router("", router)
     api.add_router("", workflows.router)
     api.add_router("", numbers.router)

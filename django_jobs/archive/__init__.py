@@ -3,6 +3,7 @@
 from django_jobs.archive.rows import (
     Cursor,
     at,
+    at_many,
     find,
     found,
     info_of,
@@ -16,6 +17,7 @@ __all__ = [
     "Cursor",
     "Rows",
     "at",
+    "at_many",
     "find",
     "found",
     "info_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -49,6 +49,15 @@ def at(queue: str, id: str) -> JobInfo | None:
     query = f"SELECT * FROM {ArchivedJob._meta.db_table} WHERE queue = %s AND job_id = %s"
     row = next(iter(ArchivedJob.objects.raw(query, [queue, id])), None)
     return info_of(row) if row is not None else None
+
+
+def at_many(queue: str, ids: Sequence[str]) -> dict[str, JobInfo]:
+    """Return the archived jobs of this queue with these ids, by id."""
+    infos: dict[str, JobInfo] = {}
+    for start in range(0, len(ids), BATCH):
+        rows = ArchivedJob.objects.filter(queue=queue, job_id__in=ids[start : start + BATCH])
+        infos.update({row.job_id: info_of(row) for row in rows})
+    return infos
 
 
 def find(id: str, queue: str | None = None) -> JobInfo | None:

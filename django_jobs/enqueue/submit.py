@@ -1,4 +1,4 @@
-"""The only way in: every call that enqueues ends in `submit`, `submit_many` or `submit_each`.
+"""The only way in: every call that enqueues ends in `submit` or one of the `submit_…` for many.
 
 bound → enqueue middleware → encoded → now, or when the transaction commits → store → signal → handle
 
@@ -78,6 +78,33 @@ def submit_many(requests: Iterable[NewJobRequest], answered: Collection[str] = (
         elif chosen:
             send(chosen)
     return handles
+
+
+def submit_separately(requests: Iterable[NewJobRequest]) -> list[JobHandle | JobsError]:
+    """Enqueue jobs with one call to the store per queue and batch, and refuse each one by itself: the list has the
+    error that `submit` would raise in the place of a refused job.  None waits for a commit.
+
+    A queue with a limit refuses all jobs of a batch for which it has no room.  Raises StoreError: some jobs may then be
+    stored, and the caller sends all of them again under the same ids."""
+    settings = get_settings()
+    ready: list[Ready] = []
+
+    def collect(request: NewJobRequest) -> JobHandle:
+        ready.append(_make_ready(request, settings))
+        return ready[-1].handle
+
+    one = through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
+    answers: list[JobHandle | JobsError] = []
+    for request in requests:
+        try:
+            answers.append(one(request))
+        except JobsError as error:
+            answers.append(error)
+    refused: dict[int, JobsError] = {}
+    for name, batches in _batches([ready], settings).items():
+        for batch in batches:
+            refused.update({id(each.handle): error for some, error in _send_and_note(name, batch) for each in some})
+    return [refused.get(id(answer), answer) for answer in answers]
 
 
 def submit_each(calls: Iterator[Call], make: Callable[[Call], NewJobRequest]) -> list[JobHandle]:

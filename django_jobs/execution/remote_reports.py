@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Succeeded, clean
 from django_jobs.core.values import Claim
+from django_jobs.events.announce import announce, anybody_listens
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, Fail, JobsError
-from django_jobs.execution.settle import end, failed_elsewhere
+from django_jobs.execution.settle import as_done, end, failed_elsewhere, follow_up, settle_successes
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
+from django_jobs.stores.contract.batches import in_batches
 from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.remote")
@@ -43,17 +45,41 @@ def succeed(store: Store, claim: Claim, result: Any = None) -> bool:
     """Record that a remote attempt succeeded.  False: the claim was lost, and nothing changed.
 
     A `result` that cannot be stored is logged, and the job succeeds.  Raises StoreError."""
+    return end(store, _succeeded(claim, result, _held(claim, store.now())), deliver_here) is not None
+
+
+def succeed_many(store: Store, queue: str, ends: Sequence[tuple[Claim, Any]]) -> set[str]:
+    """Do `succeed` for claims of one queue and their results, with one call to the store for each batch.
+
+    Returns the ids of lost claims.  Raises StoreError."""
+    if not ends:
+        return set()
+    now = store.now()
+    attempts = [_succeeded(claim, result, _held(claim, now)) for claim, result in ends]
+    lost = {claim.id for claim, _ in ends}
+    for batch in in_batches([(each, as_done(each)) for each in attempts], lambda pair: len(pair[1].result)):
+        recorded = settle_successes(store, queue, [each for each, _ in batch], [done for _, done in batch])
+        if anybody_listens(recorded):
+            for each in recorded:
+                announce(each, deliver_here)
+        lost.difference_update(each.claim.id for each in recorded)
+        if any(each.controls.workflow is not None for each in recorded):
+            follow_up(store, queue)
+    return lost
+
+
+def _succeeded(claim: Claim, result: Any, run_ms: int) -> Attempted:
     stored, why = dump_result(result)
     name = name_of(claim.record)
     if why:
         logger.warning("The result of job %s (%s) is not kept. %s", claim.id, name, why)
-    attempted = Attempted(claim, Succeeded(stored), name, definition=registry.find(name), run_ms=_held(store, claim)[1])
+    attempted = Attempted(claim, Succeeded(stored), name, definition=registry.find(name), run_ms=run_ms)
     try:
         job = decode(claim.id, claim.queue, claim.record)
-        attempted = attempted._replace(controls=job.controls, wait_ms=claim.waited(job))
+        return attempted._replace(controls=job.controls, wait_ms=claim.waited(job))
     except CorruptRecord as problem:
         logger.warning("%s", problem)
-    return end(store, attempted, deliver_here) is not None
+        return attempted
 
 
 def fail(store: Store, claim: Claim, error: str, *, retryable: bool = True) -> bool:
@@ -74,14 +100,14 @@ def _scrubbed(claim: Claim, error: str) -> str:
 
 
 def _fail(store: Store, claim: Claim, error: JobsError, kind: str) -> bool:
-    attempted = failed_elsewhere(claim, error, kind, *_held(store, claim))
+    now = store.now()
+    attempted = failed_elsewhere(claim, error, kind, now, _held(claim, now))
     return end(store, attempted, deliver_here) is not None
 
 
-def _held(store: Store, claim: Claim) -> tuple[int, int]:
-    """Return the store's time, and for how long the claim has been held (ms; -1 = not known)."""
-    now = store.now()
-    return now, max(0, now - claim.claimed_at) if claim.claimed_at else -1
+def _held(claim: Claim, now: int) -> int:
+    """Return for how long the claim has been held (ms; -1 = not known)."""
+    return max(0, now - claim.claimed_at) if claim.claimed_at else -1
 
 
 class RemoteWatch:

@@ -79,10 +79,14 @@ class Problem(Exception):
         self.kind, self.detail, self.more = kind, detail, more
 
 
+def document(kind: Kind, detail: str, **more: Any) -> dict[str, Any]:
+    """Return the members of an error."""
+    return {"type": kind.type, "title": kind.title, "status": kind.status, "detail": detail, **more}
+
+
 def problem(kind: Kind, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> HttpResponse:
     """Return the answer."""
-    document = {"type": kind.type, "title": kind.title, "status": kind.status, "detail": detail, **more}
-    content = json.dumps(document, default=str)
+    content = json.dumps(document(kind, detail, **more), default=str)
     return HttpResponse(
         content, status=kind.status, content_type="application/problem+json", headers=dict(headers or {})
     )
@@ -122,33 +126,41 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
 
 def answer_for(request: HttpRequest, error: Exception) -> HttpResponse:
     """Return the answer for an exception."""
+    read = as_problem(request, error)
+    headers = {}
+    if read.kind.status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="jobs", Basic realm="jobs"'
+    elif read.kind.status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER)
+    return problem(read.kind, read.detail, headers, **read.more)
+
+
+def as_problem(request: HttpRequest, error: Exception) -> Problem:
+    """Return an exception as a Problem.  Logs what is a fault of the server."""
     match error:
         case Problem():
-            headers = {"WWW-Authenticate": 'Bearer realm="jobs", Basic realm="jobs"'}
-            return problem(error.kind, error.detail, headers if error.kind.status == 401 else None, **error.more)
+            return error
         case ValidationError():
-            return problem(Kind.INVALID, "The request is not valid; `errors` lists what is wrong.", errors=error.errors)
+            return Problem(Kind.INVALID, "The request is not valid; `errors` lists what is wrong.", errors=error.errors)
         case HttpError():  # ninja raises it for a body that is no JSON
-            return problem(Kind.BAD_REQUEST, str(error))
+            return Problem(Kind.BAD_REQUEST, str(error))
         case RequestDataTooBig():
-            return problem(Kind.TOO_LARGE, str(error))
+            return Problem(Kind.TOO_LARGE, str(error))
         case Http404():
-            return problem(Kind.NO_ADDRESS, "This address does not exist.")
+            return Problem(Kind.NO_ADDRESS, "This address does not exist.")
         case UnreadablePostError() | SuspiciousOperation():
-            return problem(Kind.BAD_REQUEST, "The request could not be read completely.")
+            return Problem(Kind.BAD_REQUEST, "The request could not be read completely.")
         case OperationalError() | InterfaceError() | exceptions.NotKnownYet():
             # The reason, and which database it is, belong in the log and are not for clients.
             logger.error("The API could not reach the database: %s", error)
-            return problem(Kind.DATABASE_AWAY, "The database cannot be reached.", {"Retry-After": str(RETRY_AFTER)})
+            return Problem(Kind.DATABASE_AWAY, "The database cannot be reached.")
     for exception, kind in KINDS:
         if isinstance(error, exception):
-            if kind.status != 503:
-                return problem(kind, str(error))
             if kind is Kind.STORE_AWAY:
                 logger.error("The API could not use the store: %s", error)
-            detail = str(error) if kind is Kind.QUEUE_FULL else type(error).__doc__ or "The store failed."
-            return problem(kind, detail, {"Retry-After": str(RETRY_AFTER)})
+                return Problem(kind, type(error).__doc__ or "The store failed.")
+            return Problem(kind, str(error))
     logger.error("%s %s failed", request.method, request.path, exc_info=error)
     # Error reporters listen to this signal, because Django itself does not see the exception.
     got_request_exception.send(sender=None, request=request)
-    return problem(Kind.FAULT, "This is an error of the server. Its log has the details.")
+    return Problem(Kind.FAULT, "This is an error of the server. Its log has the details.")

@@ -18,6 +18,8 @@ PATTERN = NAME_PATTERN.replace(r"\Z", "$")
 
 Name = Annotated[str, Path(pattern=PATTERN, description="Letters, digits and _ . : -")]
 MAX_TOKEN = 2**53 - 1
+#: Items in one call: as many as one call to the store takes.
+MOST_IN_BULK = 1000
 TYPES: list[Any] = [kind.type for kind in Kind]
 
 
@@ -70,6 +72,19 @@ class NewJob(Body):
     unique_key: Any = Field(None, description="Any JSON. 409 while a job of the same type and key is waiting.")
 
 
+class BulkJob(NewJob):
+    """One of many jobs to be enqueued."""
+
+    name: str = Field(pattern=PATTERN, description="The job type.")
+    id: str | None = Field(None, pattern=PATTERN, description="An id of yours; needed without an Idempotency-Key.")
+
+
+class BulkJobs(Body):
+    """Jobs to be enqueued, of any types."""
+
+    jobs: list[BulkJob] = Field(min_length=1, max_length=MOST_IN_BULK)
+
+
 class NewArguments(Body):
     """Other arguments for a waiting job."""
 
@@ -109,6 +124,20 @@ class Report(Body):
     retryable: Truth = Field(True, description="false: another attempt would fail too, so the job is dead.")
     result: Any = None
     error: str = Field("", max_length=65_536)
+
+
+class BulkReport(Report):
+    """The end of one of many attempts."""
+
+    name: str = Field(pattern=PATTERN, description="The job type.")
+    id: str = Field(pattern=PATTERN, description="The id of the job.")
+    token: Serial = Field(description="The token of the claim.")
+
+
+class BulkReports(Body):
+    """The ends of attempts of jobs of any types."""
+
+    reports: list[BulkReport] = Field(min_length=1, max_length=MOST_IN_BULK)
 
 
 class ClaimRequest(Body):
@@ -283,6 +312,35 @@ class StepPage(Schema):
 
     steps: list[Step]
     cursor: str | None
+
+
+class BulkAnswer(Schema):
+    """The answer for one item, in the place that the item had in the request."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    id: str | None = Field(description="Null: neither an id nor an Idempotency-Key was sent.")
+    status: int = Field(description="The status that the call for this item alone would have: 200, 201, 403, 404 …")
+    problem: dict[str, Any] | None = Field(None, description="What is wrong, if the status is 400 or more.")
+
+
+class BulkEnqueued(BulkAnswer):
+    """What became of one job."""
+
+    job: Job | None = Field(None, description="The job, if the status is 200 or 201.")
+
+
+class BulkEnqueuedAll(Schema):
+    """One answer for each job, in the order of the request."""
+
+    jobs: list[BulkEnqueued]
+
+
+class BulkReported(Schema):
+    """One answer for each report, in the order of the request."""
+
+    reports: list[BulkAnswer]
 
 
 class Claimed(Schema):

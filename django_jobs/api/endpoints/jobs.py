@@ -58,8 +58,22 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
         if archived is not None and get_store().get(definition.queue, id) is None:
             check_same(archived, name, digest)
             return JsonResponse(shown(archived, principal, archived=True))
-    args, kwargs = call_of(body.data, remote=name in known())
-    new = request_for(definition, args, kwargs)
+    new = new_request(definition, name, id, body, digest)
+    handle = submit(new)
+    if handle.added is Added.ADDED:
+        return JsonResponse(accepted(new, handle, principal), status=201)
+    if handle.added is not Added.EXISTS:
+        raise equal_waits(name, handle)
+    info = get_store().get(handle.queue, id)
+    if info is None:
+        return JsonResponse(remembered(new, handle, principal))
+    check_same(info, name, digest)
+    return JsonResponse(shown(info, principal))
+
+
+def new_request(definition: JobDefinition, name: str, id: str, body: schemas.NewJob, digest: str) -> NewJobRequest:
+    """Return the request of a client for one job.  `digest`: what `digest_of` returns."""
+    new = request_for(definition, *call_of(body.data, remote=name in known()))
     # The client can wait instead: a full queue must not block a web process.
     new.id, new.meta, new.on_commit, new.block_timeout = id, {PUT: digest}, False, 0
     new.digest = digest[:DIGEST_LENGTH]
@@ -68,17 +82,14 @@ def put_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewJob) ->
         new.priority = body.priority
     if body.unique_key is not None:
         new.unique, new.unique_key = new.unique or "queued", body.unique_key
-    handle = submit(new)
-    if handle.added in (Added.DUPLICATE, Added.REPLACED):
-        what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
-        raise Problem(Kind.KEY_USED, f"An equal {name} job is already waiting. {what}", outcome=handle.added.value)
-    if handle.added is Added.ADDED:
-        return JsonResponse(accepted(new, handle, principal), status=201)
-    info = get_store().get(handle.queue, id)
-    if info is None:
-        return JsonResponse(remembered(new, handle, principal))
-    check_same(info, name, digest)
-    return JsonResponse(shown(info, principal))
+    return new
+
+
+def equal_waits(name: str, handle: JobHandle) -> Problem:
+    """Return the answer to a request whose unique key a waiting job has."""
+    assert handle.added is not None
+    what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
+    return Problem(Kind.KEY_USED, f"An equal {name} job is already waiting. {what}", outcome=handle.added.value)
 
 
 def accepted(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:

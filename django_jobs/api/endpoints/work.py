@@ -203,22 +203,35 @@ def report(request: HttpRequest, name: Name, id: Name, body: schemas.Report) -> 
     principal = require(request, Scope.WORK, job=name)
     if body.attempt is None and body.token is None:
         raise Problem(Kind.INVALID, "Name the attempt: send attempt, token, or both.")
-    digest = sha256(json.dumps(body.dict(), sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
-    held = held_claim(id, name, token=body.token, attempt=body.attempt, digest=digest)
-    if held is not None:
-        store, held = get_store(), held._replace(report=digest)
-        if body.status == "succeeded":
-            done = succeed(store, held, body.result)
-        else:
-            done = fail(store, held, body.error, retryable=body.retryable)
-        if not done and store.reported(held.queue, id) != digest:  # the same report may have come at the same moment
-            raise stale(id)
+    held = settle(name, id, body, digest_of(body))
     found = look(id, name=name)
     if found is None and body.status == "succeeded":  # it has left the history already
         queue = held.queue if held is not None else queue_of(name)
         return JsonResponse({"id": id, "name": name, "queue": queue, "state": State.SUCCEEDED, "archived": False})
     info, archived = found or find(id, name=name)
     return JsonResponse(shown(info, principal, archived=archived))
+
+
+def digest_of(report: schemas.Report) -> str:
+    """Return a digest that is equal only for equal reports about a job, whichever call sends them."""
+    body = report.dict(include=set(schemas.Report.model_fields))
+    return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def settle(name: str, id: str, report: schemas.Report, digest: str) -> Claim | None:
+    """End the attempt that the report names.  Returns its claim; None if the same report has ended it before.
+
+    Raises Problem 404 or 409."""
+    held = held_claim(id, name, token=report.token, attempt=report.attempt, digest=digest)
+    if held is not None:
+        store, held = get_store(), held._replace(report=digest)
+        if report.status == "succeeded":
+            done = succeed(store, held, report.result)
+        else:
+            done = fail(store, held, report.error, retryable=report.retryable)
+        if not done and store.reported(held.queue, id) != digest:  # the same report may have come at the same moment
+            raise stale(id)
+    return held
 
 
 def held_claim(
@@ -244,8 +257,13 @@ def held_claim(
         if digest and get_store().reported(info.queue, id) == digest:
             return None
         raise stale(id)
+    return claim_of(info)
+
+
+def claim_of(info: JobInfo) -> Claim:
+    """Return the claim of a running job."""
     counts = (info.failures, info.crashes, info.parked_at)
-    return Claim(id, info.queue, info.token, info.record, *counts, claimed_at=info.at, worker=info.worker)
+    return Claim(info.id, info.queue, info.token, info.record, *counts, claimed_at=info.at, worker=info.worker)
 
 
 def attempt_of(info: JobInfo) -> int:

@@ -83,8 +83,16 @@ KEYS = [
     "start_again",
 ]
 small = st.integers(0, 3) | st.booleans() | st.sampled_from(["succeeded", "failed", "pull", "tests.greet", "php.new"])
-bodies = st.dictionaries(st.sampled_from(KEYS), json_values | small, max_size=5)
+plain_bodies = st.dictionaries(st.sampled_from(KEYS), json_values | small, max_size=5)
+items = st.fixed_dictionaries(
+    {"name": names},
+    optional={"id": names, "data": json_values, "token": st.integers(1, 3), "status": st.just("succeeded")},
+)
+bodies = plain_bodies | st.fixed_dictionaries({"jobs": st.lists(items | plain_bodies, max_size=4)})
+bodies |= st.fixed_dictionaries({"reports": st.lists(items | plain_bodies, max_size=4)})
 PATHS = [
+    ("POST", "v1/jobs"),
+    ("POST", "v1/reports"),
     ("PUT", "v1/jobs/{}/{}"),
     ("GET", "v1/jobs/{}/{}"),
     ("GET", "v1/jobs/{}"),
@@ -134,7 +142,7 @@ def test_no_request_is_answered_with_a_fault(
 
 
 @FUZZ
-@given(data=json_values, report=bodies)
+@given(data=json_values, report=plain_bodies)
 def test_any_data_goes_in_out_and_round_and_any_report_is_answered(
     api: Api, store: Store, data: Any, report: Any
 ) -> None:

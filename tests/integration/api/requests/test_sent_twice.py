@@ -47,6 +47,14 @@ class World:
         _, answer = self.ask("POST", "v1/queues/pull/claim", {})
         return {"token": answer["jobs"][0]["token"]}
 
+    def two_claimed(self) -> dict[str, Any]:
+        token = self.claimed()["token"]
+        self.ask("PUT", "v1/jobs/php.resize/2")
+        _, answer = self.ask("POST", "v1/queues/pull/claim", {})
+        failed = {"name": "php.resize", "id": "1", "token": token, "status": "failed"}
+        succeeded = {"name": "php.resize", "id": "2", "token": answer["jobs"][0]["token"], "status": "succeeded"}
+        return {"reports": [failed, succeeded]}
+
     def dead(self) -> None:
         self.greet()
         (held,) = self.store.claim("default", "w", 1, lease=60_000).claims
@@ -111,6 +119,19 @@ TABLE: dict[str, Row] = {
     "GET v1/jobs/{name}/{id}": Row(JOB, QUEUED, needs=World.greet),
     "GET v1/jobs/{id}": Row("v1/jobs/1", QUEUED, needs=World.greet),
     "GET v1/jobs": Row("v1/jobs?state=queued", QUEUED, needs=World.greet),
+    "POST v1/jobs": Row(
+        "v1/jobs",
+        {"queued": 3, "ever enqueued": 3},
+        {"jobs": [{"name": "tests.greet", "id": str(id), "data": ["Ada"]} for id in (1, 2, 3)]},
+        # Which of the calls adds a job is not known: an item is answered as its PUT is.
+        differs=frozenset({"jobs"}),
+    ),
+    "POST v1/reports": Row(
+        "v1/reports",
+        {"retry": 1, "succeeded": 1, "ever enqueued": 2, "types": 1}
+        | {"ever failed": 1, "ever retried": 1, "ever succeeded": 1},
+        needs=World.two_claimed,
+    ),
     "PATCH v1/jobs/{name}/{id}": Row(JOB, QUEUED, {"data": ["Bob"]}, needs=World.greet),
     "DELETE v1/jobs/{name}/{id}": Row(
         JOB, {"cancelled": 1, "ever cancelled": 1, "ever enqueued": 1}, needs=World.greet

@@ -1,0 +1,239 @@
+"""Many jobs in one call: enqueue them, or report the ends of their attempts.  Each has an answer of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Annotated, Any
+
+from django.http import HttpRequest, JsonResponse
+from ninja import Header
+
+from django_jobs import archive
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.problems import Kind, Problem, as_problem, document
+from django_jobs.api.common.serializers import queue_of, shown
+from django_jobs.api.endpoints import work
+from django_jobs.api.endpoints.jobs import (
+    accepted,
+    check_same,
+    different,
+    digest_of,
+    equal_waits,
+    new_request,
+    offered,
+    remembered,
+)
+from django_jobs.api.endpoints.moving import router
+from django_jobs.conf import get_settings
+from django_jobs.core.values import Added, Claim, JobInfo, State
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.request import NewJobRequest
+from django_jobs.enqueue.submit import submit_separately
+from django_jobs.exceptions import JobsError, NotKnownYet, StoreError
+from django_jobs.execution.remote_reports import succeed_many
+from django_jobs.remote import known
+from django_jobs.serialization.arguments import canonical
+from django_jobs.serialization.record import name_of
+from django_jobs.stores import get_store
+
+# These endpoints use the router of the other methods of their URLs: one URL needs one router.
+__all__ = ["router"]
+#: A status and a job, or what is wrong with the item.
+Answer = tuple[int, dict[str, Any]] | Exception
+#: These concern the whole call: it is sent again when they are over.
+FOR_ALL = (StoreError, NotKnownYet)
+
+
+@router.post("/v1/jobs", response=schemas.BulkEnqueuedAll, summary="Enqueue many")
+def put_jobs(
+    request: HttpRequest,
+    body: schemas.BulkJobs,
+    key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            min_length=1,
+            max_length=255,
+            description="Any text; items without an id get one that is made from it, the token's name and their place.",
+        ),
+    ] = None,
+) -> JsonResponse:
+    """Add up to 1,000 jobs of any types.  Each has the answer that a PUT of this job alone would have: one that is
+    refused does not keep the others out.  It is safe to send the call again: 201 becomes 200.  After a 503, some jobs
+    may be stored: send the same call again.  A queue with a limit accepts as many as it has room for, or none."""
+    principal = require(request, Scope.ENQUEUE)
+    ids = [item.id or made_of(principal, key, place) for place, item in enumerate(body.jobs)]
+    answers = enqueue(principal, body.jobs, ids)
+    return JsonResponse({"jobs": [described(request, *each) for each in zip(body.jobs, ids, answers, strict=True)]})
+
+
+def made_of(principal: Principal, key: str | None, place: int) -> str | None:
+    """Return the id of an item without one; None without an Idempotency-Key."""
+    return None if key is None else sha256(canonical([principal.name, key, place], "key")).hexdigest()[:32]
+
+
+def enqueue(principal: Principal, items: Sequence[schemas.BulkJob], ids: Sequence[str | None]) -> list[Answer]:
+    """Enqueue the items: one call to the store and one query of the archive per queue, and answers in their order."""
+    answers: dict[int, Answer] = {}
+    new: dict[int, NewJobRequest] = {}
+    digests: dict[int, str] = {}
+    #: queue and id → the place of the item that has them.
+    firsts: dict[tuple[str, str], int] = {}
+    again: dict[int, int] = {}
+    for place, (item, id) in enumerate(zip(items, ids, strict=True)):
+        try:
+            made, digests[place] = requested(principal, item, id)
+        except (Problem, JobsError) as error:
+            if isinstance(error, FOR_ALL):
+                raise
+            answers[place] = error
+            continue
+        assert made.id is not None
+        if (first := firsts.setdefault((made.queue, made.id), place)) == place:
+            new[place] = made
+        else:
+            again[place] = first
+    for place, info in in_archive(new).items():
+        answers[place] = as_same(info, items[place].name, digests[place], principal, archived=True)
+        del new[place]
+    answers.update(submitted(principal, new, digests))
+    for place, first in again.items():
+        answer = answers[first]
+        if digests[place] != digests[first]:
+            answers[place] = different(str(ids[place]))
+        else:  # the job is there now
+            answers[place] = answer if isinstance(answer, Exception) else (200, answer[1])
+    return [answers[place] for place in range(len(items))]
+
+
+def requested(principal: Principal, item: schemas.BulkJob, id: str | None) -> tuple[NewJobRequest, str]:
+    """Return the request for one item, and its digest.  Raises Problem, or an error in the item."""
+    if not principal.knows(item.name):
+        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {item.name!r}.")
+    if id is None:
+        raise Problem(Kind.INVALID, "Send an id for the job, or the header Idempotency-Key for all of them.")
+    digest = digest_of(item.name, item)
+    return new_request(offered(item.name), item.name, id, item, digest), digest
+
+
+def in_archive(new: Mapping[int, NewJobRequest]) -> dict[int, JobInfo]:
+    """Return by place the jobs that have run and left the store: the history still knows that their ids were used."""
+    if get_settings().archive is None:
+        return {}
+    found: dict[int, JobInfo] = {}
+    for queue in {each.queue for each in new.values()}:
+        places = {str(each.id): place for place, each in new.items() if each.queue == queue}
+        archived = archive.at_many(queue, list(places))
+        stored = {info.id for info in get_store().get_many(queue, list(archived))} if archived else set()
+        found.update({places[id]: info for id, info in archived.items() if id not in stored})
+    return found
+
+
+def submitted(principal: Principal, new: Mapping[int, NewJobRequest], digests: Mapping[int, str]) -> dict[int, Answer]:
+    """Send the requests to the store, and return their answers by place."""
+    answers: dict[int, Answer] = {}
+    exist: dict[int, JobHandle] = {}
+    for (place, each), handle in zip(new.items(), submit_separately(new.values()), strict=True):
+        if isinstance(handle, JobsError):
+            answers[place] = handle
+        elif handle.added is Added.ADDED:
+            answers[place] = 201, accepted(each, handle, principal)
+        elif handle.added is Added.EXISTS:
+            exist[place] = handle
+        else:
+            answers[place] = equal_waits(each.name, handle)
+    for queue in {handle.queue for handle in exist.values()}:
+        places = {handle.id: place for place, handle in exist.items() if handle.queue == queue}
+        infos = {info.id: info for info in get_store().get_many(queue, list(places))}
+        for id, place in places.items():
+            if id in infos:
+                answers[place] = as_same(infos[id], new[place].name, digests[place], principal)
+            else:
+                answers[place] = as_remembered(new[place], exist[place], principal)
+    return answers
+
+
+def as_same(info: JobInfo, name: str, digest: str, principal: Principal, *, archived: bool = False) -> Answer:
+    """Return the answer for an item whose id a job has."""
+    try:
+        check_same(info, name, digest)
+    except Problem as problem:
+        return problem
+    return 200, shown(info, principal, archived=archived)
+
+
+def as_remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> Answer:
+    """Return the answer for an item whose job has left the history."""
+    try:
+        return 200, remembered(new, handle, principal)
+    except Problem as problem:
+        return problem
+
+
+def described(request: HttpRequest, item: schemas.BulkJob, id: str | None, answer: Answer) -> dict[str, Any]:
+    """Return the answer for one job as shown."""
+    if isinstance(answer, Exception):
+        return refused(request, item.name, id, answer)
+    return {"name": item.name, "id": id, "status": answer[0], "job": answer[1]}
+
+
+def refused(request: HttpRequest, name: str, id: str | None, error: Exception) -> dict[str, Any]:
+    """Return the answer for an item with which something is wrong."""
+    problem = as_problem(request, error)
+    shown = document(problem.kind, problem.detail, **problem.more)
+    return {"name": name, "id": id, "status": problem.kind.status, "problem": shown}
+
+
+@router.post("/v1/reports", response=schemas.BulkReported, summary="Report many", tags=["work"])
+def report_many(request: HttpRequest, body: schemas.BulkReports) -> JsonResponse:
+    """Report how up to 1,000 attempts of jobs of any types ended.  Each has the status that its report alone would
+    have, and a 409 (`attempt-over`) of one changes nothing for the others.  After any other answer than 200, or none,
+    send the same call again, unchanged: each report counts once."""
+    principal = require(request, Scope.WORK)
+    digests = [work.digest_of(report) for report in body.reports]
+    settled = settle_successes(principal, body.reports, digests)
+    answers: list[dict[str, Any]] = []
+    for place, report in enumerate(body.reports):
+        try:
+            if place not in settled:
+                settle(principal, report, digests[place])
+            answers.append({"name": report.name, "id": report.id, "status": 200})
+        except (Problem, JobsError) as error:
+            if isinstance(error, FOR_ALL):
+                raise
+            answers.append(refused(request, report.name, report.id, error))
+    return JsonResponse({"reports": answers})
+
+
+def settle(principal: Principal, report: schemas.BulkReport, digest: str) -> None:
+    """End one attempt as its report alone would.  Raises Problem."""
+    if not principal.knows(report.name):
+        raise Problem(Kind.JOB_NOT_ALLOWED, f"{principal.name!r} may not use jobs named {report.name!r}.")
+    work.settle(report.name, report.id, report, digest)
+
+
+def settle_successes(
+    principal: Principal, reports: Sequence[schemas.BulkReport], digests: Sequence[str]
+) -> frozenset[int]:
+    """End the attempts that succeeded and are still held, with one call to the store per queue.  Returns their places;
+    every other report has to be looked at by itself."""
+    by_queue: dict[str, dict[str, int]] = {}
+    for place, report in enumerate(reports):
+        if report.status == "succeeded" and principal.knows(report.name) and report.name in known():
+            queue = queue_of(report.name)
+            if queue is not None:
+                by_queue.setdefault(queue, {}).setdefault(report.id, place)
+    settled = set[int]()
+    for queue, places in by_queue.items():
+        ends: list[tuple[Claim, Any]] = []
+        for info in get_store().get_many(queue, list(places)):
+            place = places[info.id]
+            report = reports[place]
+            is_held = info.state is State.RUNNING and info.token == report.token
+            if is_held and name_of(info.record) == report.name and report.attempt in (None, work.attempt_of(info)):
+                ends.append((work.claim_of(info)._replace(report=digests[place]), report.result))
+        lost = succeed_many(get_store(), queue, ends)
+        settled.update(places[claim.id] for claim, _ in ends if claim.id not in lost)
+    return frozenset(settled)
