@@ -15,7 +15,8 @@ from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, as_problem, document
 from django_jobs.api.common.serializers import queue_of, shown
 from django_jobs.api.endpoints import work
-from django_jobs.api.endpoints.jobs import (
+from django_jobs.api.endpoints.moving import router
+from django_jobs.api.endpoints.requested import (
     accepted,
     check_same,
     different,
@@ -25,7 +26,6 @@ from django_jobs.api.endpoints.jobs import (
     offered,
     remembered,
 )
-from django_jobs.api.endpoints.moving import router
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Added, Claim, JobInfo, State
 from django_jobs.enqueue.handle import JobHandle

@@ -1,0 +1,108 @@
+"""One job that a client asks for: its request, the answers to it, and how the same request is recognized."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from django_jobs.api.common import schemas
+from django_jobs.api.common.principal import Principal
+from django_jobs.api.common.problems import Kind, Problem
+from django_jobs.api.common.serializers import call_of, shown
+from django_jobs.core import registry
+from django_jobs.core.definition import JobDefinition
+from django_jobs.core.values import Added, JobInfo, State
+from django_jobs.enqueue.handle import JobHandle
+from django_jobs.enqueue.request import DIGEST_LENGTH, NewJobRequest, moment
+from django_jobs.enqueue.submit import request_for
+from django_jobs.exceptions import CorruptRecord, NotKnownYet, UnknownJob
+from django_jobs.remote import known
+from django_jobs.serialization.arguments import canonical
+from django_jobs.serialization.record import decode
+from django_jobs.stores import get_store
+
+#: Key in a job's meta for the digest of a PUT; a second PUT with the same id is compared with it.
+PUT = "put"
+
+
+def offered(name: str) -> JobDefinition:
+    """Return the job type if the API offers it; otherwise answer as if it did not exist."""
+    try:
+        definition = registry.get(name)
+    except NotKnownYet:
+        raise
+    except UnknownJob:
+        definition = None
+    if definition is None or not definition.api:
+        raise Problem(
+            Kind.NO_JOB_TYPE,
+            f"The API offers no job type {name!r}. Set api=True on a job, or create a remote type.",
+        )
+    return definition
+
+
+def digest_of(name: str, body: schemas.NewJob) -> str:
+    """Return a digest that is equal only for equal requests."""
+    times = [ms(body.run_after, "run_after"), ms(body.expires_at, "expires_at")]
+    return sha256(canonical([name, body.data, *times, body.priority, body.unique_key], "data")).hexdigest()
+
+
+def new_request(definition: JobDefinition, name: str, id: str, body: schemas.NewJob, digest: str) -> NewJobRequest:
+    """Return the request of a client for one job.  `digest`: what `digest_of` returns."""
+    new = request_for(definition, *call_of(body.data, remote=name in known()))
+    # The client can wait instead: a full queue must not block a web process.
+    new.id, new.meta, new.on_commit, new.block_timeout = id, {PUT: digest}, False, 0
+    new.digest = digest[:DIGEST_LENGTH]
+    new.run_at, new.expires_at = ms(body.run_after, "run_after") or 0, ms(body.expires_at, "expires_at")
+    if body.priority is not None:
+        new.priority = body.priority
+    if body.unique_key is not None:
+        new.unique, new.unique_key = new.unique or "queued", body.unique_key
+    return new
+
+
+def accepted(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
+    """Return the job as the store accepted it.  Reading its current state would double the cost of a PUT."""
+    if new.sent is None:  # enqueue middleware has passed on another request
+        return {"id": handle.id, "name": handle.name, "queue": handle.queue, "state": handle.state, "archived": False}
+    at = new.sent.run_at if handle.state is State.SCHEDULED else 0
+    return shown(JobInfo(handle.id, handle.queue, new.sent.record, State(handle.state), at=at), principal)
+
+
+def equal_waits(name: str, handle: JobHandle) -> Problem:
+    """Return the answer to a request whose unique key a waiting job has."""
+    assert handle.added is not None
+    what = "It has the new arguments now." if handle.added is Added.REPLACED else "Nothing was changed."
+    return Problem(Kind.KEY_USED, f"An equal {name} job is already waiting. {what}", outcome=handle.added.value)
+
+
+def remembered(new: NewJobRequest, handle: JobHandle, principal: Principal) -> dict[str, Any]:
+    """Return the request and the end of the first job with this id, which has left the history."""
+    known = get_store().remembered(handle.queue, handle.id)
+    if known is None or known.state is None or new.sent is None:
+        raise Problem(Kind.JOB_MOVED, f"Job {handle.id!r} leaves the history at this moment. Send the call again.")
+    if known.digest != new.digest:
+        raise different(handle.id)
+    payload = shown(JobInfo(handle.id, handle.queue, new.sent.record, known.state, at=known.at), principal)
+    return payload | {"enqueued_at": None}
+
+
+def check_same(info: JobInfo, name: str, digest: str) -> None:
+    """Raise Problem 409 unless the job with this id came from the same request."""
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord as error:
+        raise Problem(Kind.UNREADABLE, f"The id {info.id!r} exists, but its record cannot be read.") from error
+    if job.name != name or (job.meta or {}).get(PUT) != digest:
+        raise different(info.id)
+
+
+def different(id: str) -> Problem:
+    """Return the answer to a second request with the same id and other content."""
+    return Problem(Kind.ID_USED, f"The id {id!r} exists with other data. Choose another id, or send the same data.")
+
+
+def ms(value: datetime | None, name: str) -> int | None:
+    """Return a time of the request in ms."""
+    return None if value is None else moment(value, name)
