@@ -45,6 +45,7 @@ class Kind(Enum):
     ID_USED = "id-used", 409, "The id belongs to another job"
     KEY_USED = "key-used", 409, "An equal job waits already"
     NAME_USED = "name-used", 409, "The name belongs to another job type"
+    HAS_CREDENTIALS = "has-credentials", 409, "The job type has credentials, which belong to its URL"
     ATTEMPT_OVER = "attempt-over", 409, "The attempt is over"
     JOB_ENDED = "job-ended", 409, "The job has ended otherwise"
     JOB_RUNS = "job-runs", 409, "The job runs, or has run"

@@ -190,6 +190,27 @@ class NewType(Body):
     url: str = Field("", max_length=2000, description="The URL to which jobs are posted; empty if workers claim them.")
 
 
+class TypeChanges(Body):
+    """The fields of a remote job type that change; the others stay."""
+
+    # `default_factory` keeps null out of the document: a field that is sent has a value.
+    queue: str = Field(default_factory=str, pattern=PATTERN, description="Jobs that wait in the old queue stay there.")
+    delivery_strategy: Literal["at_least_once", "at_most_once"] = Field(default_factory=lambda: "at_least_once")
+    attempts: Whole = Field(default_factory=int, ge=1, le=1000)
+    concurrency: Whole = Field(default_factory=int, ge=0, le=1_000_000)
+    timeout: Whole = Field(default_factory=int, ge=1, le=86_400, description="Seconds.")
+    url: str = Field(
+        default_factory=str, max_length=2000, description="As when it was created; empty if workers claim its jobs."
+    )
+
+
+class RemovedType(Schema):
+    """There is no such job type any more."""
+
+    name: str
+    deleted: bool
+
+
 class JobType(Schema):
     """A job type."""
 

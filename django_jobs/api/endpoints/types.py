@@ -1,4 +1,4 @@
-"""Job types over HTTP: those in Python with api=True, and remote ones."""
+"""Job types over HTTP: those in Python with api=True, and remote ones, which can be created, changed and removed."""
 
 from __future__ import annotations
 
@@ -77,17 +77,87 @@ def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
     except IntegrityError:
         return same_type(body, principal)
     forget()
-    return JsonResponse(remote_type(known()[body.name], principal), status=201)
+    return JsonResponse(remote_type(type_of(row), principal), status=201)
 
 
 def same_type(body: schemas.NewType, principal: Principal) -> JsonResponse:
     """Return the existing type of that name.  Raises Problem 409 unless this call could have made it."""
-    wanted = body.dict()
-    row = RemoteJobType.objects.filter(name=body.name).values(*wanted).first()
-    if row != wanted:
+    row = RemoteJobType.objects.filter(name=body.name).first()
+    if row is None or any(getattr(row, field) != value for field, value in body.dict().items()):
         raise Problem(Kind.NAME_USED, f"There is another job type {body.name!r} already.")
     forget()
-    return JsonResponse(remote_type(known()[body.name], principal))
+    return JsonResponse(remote_type(type_of(row), principal))
+
+
+@router.patch(
+    "/v1/job-types/{name}",
+    response=schemas.JobType,
+    summary="Change a remote type",
+    openapi_extra=refuses(Kind.NOT_REMOTE, Kind.HAS_CREDENTIALS),
+)
+def change_type(request: HttpRequest, name: Name, body: schemas.TypeChanges) -> JsonResponse:
+    """Change some fields of a remote job type.  Every worker knows the change within five seconds; attempts that run
+    keep their time limit.  Jobs that were enqueued before keep their queue, their delivery and their number of
+    attempts.  It is safe to send the call again.  409 for a new URL if the type has credentials: only the admin may
+    send these to another address."""
+    principal = require(request, Scope.MANAGE, job=name)
+    row = remote_row(name)
+    changes = {field: value for field, value in body.dict(exclude_unset=True).items() if getattr(row, field) != value}
+    for field, value in changes.items():
+        setattr(row, field, value)
+    try:
+        row.full_clean()
+    except ValidationError as error:
+        raise Problem(
+            Kind.INVALID, "The remote job type would not be valid; see `errors`.", errors=error.message_dict
+        ) from error
+    rows = RemoteJobType.objects.filter(name=name)
+    if "url" in changes:  # with this condition, credentials that the admin adds at this moment are safe, too
+        rows = rows.filter(credentials="")
+    if changes and not rows.update(**changes):
+        remote_row(name)
+        raise Problem(Kind.HAS_CREDENTIALS, f"{name!r} has credentials. Change its URL in the admin.")
+    forget()
+    return JsonResponse(remote_type(type_of(row), principal))
+
+
+@router.delete(
+    "/v1/job-types/{name}",
+    response=schemas.RemovedType,
+    summary="Remove a remote type",
+    openapi_extra=refuses(Kind.NOT_REMOTE),
+)
+def remove_type(request: HttpRequest, name: Name) -> JsonResponse:
+    """Remove a remote job type.  Its waiting jobs stay, and wait until there is a type of that name again; attempts
+    that run may still be reported.  A type that is not there is removed already: the call may be sent again."""
+    require(request, Scope.MANAGE, job=name)
+    refuse_local(name)
+    RemoteJobType.objects.filter(name=name).delete()
+    forget()
+    return JsonResponse({"name": name, "deleted": True})
+
+
+def remote_row(name: str) -> RemoteJobType:
+    """Return the row of a remote type.  Raises Problem 404, or 409 for a type written in Python."""
+    refuse_local(name)
+    row = RemoteJobType.objects.filter(name=name).first()
+    if row is None:
+        raise Problem(Kind.NO_JOB_TYPE, f"There is no remote job type {name!r}.")
+    return row
+
+
+def refuse_local(name: str) -> None:
+    """Raise Problem if it is a type written in Python: 409 if the API offers it, otherwise as if it did not exist."""
+    if name in known() or name not in registry.names():
+        return
+    if not registry.get(name).api:
+        raise Problem(Kind.NO_JOB_TYPE, f"The API offers no job type {name!r}.")
+    raise Problem(Kind.NOT_REMOTE, f"{name!r} is written in Python. Change it in the code of the project.")
+
+
+def type_of(row: RemoteJobType) -> RemoteType:
+    """Return what `known` will return for the row.  A read could fail, or find that another call has removed it."""
+    return RemoteType(*(getattr(row, field) for field in RemoteType._fields))
 
 
 def remote_type(kind: RemoteType, principal: Principal) -> dict[str, Any]:

@@ -111,6 +111,8 @@ PATHS = [
     ("POST", "v1/schedules/{}/resume"),
     ("GET", "v1/job-types/{}"),
     ("POST", "v1/job-types"),
+    ("PATCH", "v1/job-types/{}"),
+    ("DELETE", "v1/job-types/{}"),
     ("POST", "v1/queues/{}/pause"),
     ("POST", "v1/queues/{}/resume"),
     ("POST", "v1/queues/{}/claim"),

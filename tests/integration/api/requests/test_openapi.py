@@ -16,6 +16,8 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 
 from django_jobs.api.urls import api as the_api
 from django_jobs.api.urls import describe_errors
+from django_jobs.models import RemoteJobType
+from django_jobs.remote import forget
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
 from tests.integration.api.conftest import ALL, SETTINGS, Api
@@ -50,6 +52,9 @@ KNOWN: dict[str, list[dict[str, str]]] = {
 }
 
 
+TYPE = {"queue": "pull", "attempts": 2, "url": "", "concurrency": 0, "delivery_strategy": "at_least_once"}
+
+
 class Server:
     """The API over a store that has a job that waits and one that is claimed."""
 
@@ -60,7 +65,9 @@ class Server:
         self.schema.app = get_wsgi_application()
 
     def prepare(self) -> None:
-        """Put back what the example before may have ended."""
+        """Put back what the example before may have ended, changed or removed."""
+        RemoteJobType.objects.update_or_create(TYPE, name="php.resize")
+        forget()
         for queue, name in (("default", "tests.greet"), ("pull", "php.resize")):
             self.store.resume(queue)
             self.store.kill(queue, ["1"], "next")
@@ -93,9 +100,7 @@ def server(make_sqlite_store: Callable[..., Store], settings: Any) -> Server:
     settings.DJANGO_JOBS = SETTINGS
     store = make_sqlite_store(idempotency=0)  # each example begins with the same ids
     use_store(store)
-    server = Server(store)
-    server.api.post("v1/job-types", {"name": "php.resize", "queue": "pull", "attempts": 2})
-    return server
+    return Server(store)
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)

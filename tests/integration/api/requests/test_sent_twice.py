@@ -99,7 +99,7 @@ class Row:
     headers: dict[str, str] = field(default_factory=dict)
     #: makes something: 201 the first time, 200 after that.
     makes: bool = False
-    #: makes it in Django's database.
+    #: makes or removes it in Django's database.
     makes_a_row: bool = False
     #: parts of the answer that may differ: times of the answer itself, and what the first answer does not know yet.
     differs: frozenset[str] = frozenset()
@@ -169,6 +169,12 @@ TABLE: dict[str, Row] = {
     "GET v1/job-types/{name}": Row("v1/job-types/tests.greet"),
     "POST v1/job-types": Row(
         "v1/job-types", {"types": 1}, {"name": "php.new", "queue": "pull"}, makes=True, makes_a_row=True
+    ),
+    "PATCH v1/job-types/{name}": Row(
+        "v1/job-types/php.resize", {"types": 1, "queued": 1, "ever enqueued": 1}, {"attempts": 7}, needs=World.remote
+    ),
+    "DELETE v1/job-types/{name}": Row(
+        "v1/job-types/php.resize", {"queued": 1, "ever enqueued": 1}, needs=World.remote, makes_a_row=True
     ),
     "GET v1/queues": Row("v1/queues"),
     "POST v1/queues/{name}/pause": Row("v1/queues/default/pause", {"paused": 1}, {"reason": "no"}),
