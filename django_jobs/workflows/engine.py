@@ -159,9 +159,9 @@ def start_first(store: Store, workflow: str, starts: Iterable[Start]) -> None:
 def check(store: Store, workflow: str, kept: int) -> None:
     """Do for one workflow what a crash has left undone, and find the ends of its jobs that were noted nowhere.
 
-    `kept`: ms for which it stays after its end."""
-    names = ("kind", "touched", "ended", "firsts", "started", "stopped")
-    kind, touched, ended, firsts, started, stopped = store.workflow_fields(workflow, names)
+    `kept`: ms for which it stays after its end.  One that is stopped stays as long as a job that can be retried."""
+    names = ("kind", "touched", "ended", "firsts", "started", "stopped", "state")
+    kind, touched, ended, firsts, started, stopped, state = store.workflow_fields(workflow, names)
     now = store.now()
     if kind is None:
         # It was never stored as a whole.  Its parts may still be on their way.
@@ -170,6 +170,8 @@ def check(store: Store, workflow: str, kept: int) -> None:
     if ended is not None:
         _start(store, workflow, _begun(store, workflow, kind == b"batch"))
         left = int(ended) + kept - now
+        if left <= 0 and state == b"stopped" and _can_be_retried(store, workflow):
+            left = max(kept, CHECK)
         store.check_workflow_in(workflow, left) if left > 0 else store.forget_workflow(workflow)
         return
     if firsts is not None and started is None:
@@ -278,9 +280,28 @@ def stop_jobs(store: Store, workflow: str) -> None:
         advance(store, queue)
 
 
-def retry(store: Store, workflow: str) -> int:
-    """Queue again the jobs of steps that are dead, expired or cancelled, so that the workflow goes on.  Returns how
-    many moved.  A job that is delivered at most once and may have started stays."""
+def retry(store: Store, workflow: str) -> list[str]:
+    """Queue again the jobs of steps that are dead, expired or cancelled, so that the workflow goes on.  Returns the ids
+    of those that moved.  A job that is delivered at most once and may have started stays."""
+    moved: list[str] = []
+    for queue, ids in _failed(store, workflow).items():
+        for first in range(0, len(ids), 100):
+            moved += store.revive(queue, ids[first : first + 100], start_again=False)
+        advance(store, queue)
+    return moved
+
+
+def _can_be_retried(store: Store, workflow: str) -> bool:
+    """Return whether a job of a step that ended without success is still in its queue."""
+    return any(
+        store.get_many(queue, ids[first : first + _LOOKED_UP])
+        for queue, ids in _failed(store, workflow).items()
+        for first in range(0, len(ids), _LOOKED_UP)
+    )
+
+
+def _failed(store: Store, workflow: str) -> dict[str, list[str]]:
+    """Return the jobs of steps that are dead, expired or cancelled, by queue."""
     (kind,) = store.workflow_fields(workflow, ("kind",))
     rows = None if kind == b"batch" else outline(store, workflow)
     by_queue: dict[str, list[str]] = {}
@@ -289,9 +310,4 @@ def retry(store: Store, workflow: str) -> int:
         if state in (State.DEAD, State.EXPIRED, State.CANCELLED) and (queue or number != "0"):
             where = queue[0] if rows is None else rows[int(step)].queue
             by_queue.setdefault(where, []).append(step if rows is None else job_id_of(workflow, step))
-    moved = 0
-    for queue_name, ids in by_queue.items():
-        for first in range(0, len(ids), 100):
-            moved += len(store.revive(queue_name, ids[first : first + 100], start_again=False))
-        advance(store, queue_name)
-    return moved
+    return by_queue

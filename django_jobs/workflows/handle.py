@@ -132,12 +132,13 @@ class WorkflowHandle:
         return load_result(result) if result else None
 
     def cancel(self) -> None:
-        """Cancel what waits, and ask what runs to stop.  A workflow that waits for its commit is never sent.
+        """Cancel what waits, and ask what runs to stop.  One that is stopped cannot be retried any more.  A workflow
+        that waits for its commit is never sent.  It has no effect on one that has succeeded.
 
         Raises WorkflowNotFound."""
         if self._waits:
             self.is_dropped, self._waits = True, False
-        elif not self.is_dropped and self.info.ended_at is None:
+        elif not self.is_dropped and self.info.may_be_cancelled:
             engine.stop(self.store, self.id)
 
     def retry(self) -> int:
@@ -147,7 +148,7 @@ class WorkflowHandle:
         WorkflowNotFound, and JobFailed if the workflow was cancelled."""
         if self.state == "cancelled":
             raise JobFailed(f"{self!r} was cancelled, so nothing in it starts any more. Enqueue it again.")
-        return engine.retry(self.store, self.id)
+        return len(engine.retry(self.store, self.id))
 
     # -- async twins ---------------------------------------------------------
 

@@ -53,6 +53,11 @@ class WorkflowInfo(NamedTuple):
         return self.ended / self.total if self.total else 1.0
 
     @property
+    def may_be_cancelled(self) -> bool:
+        """Return whether `cancel()` changes anything: one that is stopped could still be retried."""
+        return self.state in ("running", "stopped")
+
+    @property
     def stopped_by(self) -> dict[str, int]:
         """The states in STOPPING that steps are in, and how many are."""
         return {state: self.counts[state] for state in STOPPING if self.counts[state]}

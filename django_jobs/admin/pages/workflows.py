@@ -106,7 +106,7 @@ def show(console: Console, info: WorkflowInfo) -> HttpResponse:
             if info.counts[each]
         ],
         "only": state,
-        "may_cancel": live and console.may(permissions.VERBS["cancel"]),
+        "may_cancel": info.may_be_cancelled and console.may(permissions.VERBS["cancel"]),
         "may_retry": bool(info.stopped_by) and info.state != "cancelled" and console.may(permissions.VERBS["revive"]),
     }
     context |= batch_part(console, info, state) if info.kind == "batch" else graph_part(console, info, state)
@@ -262,6 +262,6 @@ def cancel(info: WorkflowInfo) -> tuple[int, str]:
 
 def retry(info: WorkflowInfo, *, again: bool) -> tuple[int, str]:
     """Retry its dead steps, with those that are delivered at most once only if `again`."""
-    moved = operations.retry_workflow(info.id) + (operations.retry_held(info.id) if again else 0)
+    moved = len(operations.retry_workflow(info.id)) + (operations.retry_held(info.id) if again else 0)
     held = len(operations.held_steps(info.id))
     return (messages.SUCCESS if moved else messages.WARNING), labels.report("revive", moved, held=held)

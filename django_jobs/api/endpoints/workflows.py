@@ -16,8 +16,8 @@ from django_jobs.exceptions import JobMoved
 router = Router(tags=["workflows"])
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,64}$", description="The id of a workflow or batch.")]
 State = Literal["", "running", "succeeded", "stopped", "cancelled"]
-#: Ids of held jobs in an answer.
-HELD = 100
+#: Ids of jobs in an answer about a retry.
+IDS = 100
 
 
 @router.get("/v1/workflows", response=schemas.WorkflowPage, summary="List")
@@ -83,8 +83,8 @@ def list_steps(
     openapi_extra=refuses(Kind.WORKFLOW_ENDED),
 )
 def cancel_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = None) -> JsonResponse:
-    """Cancel what waits in it, and ask what runs to stop.  It is safe to send the call again.  409 if it has ended
-    otherwise."""
+    """Cancel what waits in it, and ask what runs to stop.  One that is stopped cannot be retried after that.  It is
+    safe to send the call again.  409 if it has succeeded."""
     allowed(request, Scope.MANAGE)
     operations.cancel_workflow(id)
     info = browse.workflow(id)
@@ -105,11 +105,12 @@ def retry_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = 
     retry each with its own call.  409 if the workflow was cancelled."""
     allowed(request, Scope.MANAGE)
     try:
-        operations.retry_workflow(id)
+        restarted = operations.retry_workflow(id)
     except JobMoved as error:
         raise Problem(Kind.WORKFLOW_ENDED, str(error)) from error
-    held = [job_id for _queue, job_id in operations.held_steps(id)][:HELD]
-    answer: dict[str, Any] = browse.workflow_payload(browse.workflow(id)) | {"held": held}
+    held = [job_id for _queue, job_id in operations.held_steps(id)][:IDS]
+    answer: dict[str, Any] = browse.workflow_payload(browse.workflow(id))
+    answer |= {"moved": len(restarted), "restarted": restarted[:IDS], "held": held}
     return JsonResponse(answer)
 
 

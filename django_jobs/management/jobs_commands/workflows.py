@@ -125,7 +125,7 @@ def step_row(step: StepInfo, payload: Mapping[str, Any]) -> list[object]:
 
 def cancel(options: Mapping[str, Any]) -> Answer:
     info = browse.workflow(options["id"])
-    if info.ended_at is None and not options["yes"]:
+    if info.may_be_cancelled and not options["yes"]:
         confirm(info)
     done = operations.cancel_workflow(info.id)
     info = browse.workflow(info.id)
@@ -153,14 +153,15 @@ def confirm(info: WorkflowInfo) -> None:
 
 
 def retry(options: Mapping[str, Any]) -> Answer:
-    moved = operations.retry_workflow(options["id"])
+    restarted = operations.retry_workflow(options["id"])
+    moved = len(restarted)
     if options["yes"]:
         moved += operations.retry_held(options["id"])
     held = [job_id for _queue, job_id in operations.held_steps(options["id"])]
     names = ", ".join(held[:20]) + (", …" if len(held) > 20 else "")
     data = browse.workflow_payload(browse.workflow(options["id"]))
     said = f"retry: {counted(moved, 'step')}. {held_text(len(held), names)}".strip()
-    return Answer(data | {"moved": moved, "held": held}, said, int(bool(held)))
+    return Answer(data | {"moved": moved, "restarted": restarted, "held": held}, said, int(bool(held)))
 
 
 WORKFLOWS = Subcommand("List workflows and batches, the newest first.", list_arguments, list_workflows)

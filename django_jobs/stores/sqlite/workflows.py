@@ -314,9 +314,10 @@ class _Step:
             self._start_followers(verb, dead > 0, over, state == "succeeded")
         if changed:
             self.fields.put_all({"state": state.encode(), "touched": self.now})
-            if over and state != "running" and "ended" not in known:
+            has_ended = over and state != "running"
+            if has_ended and "ended" not in known:
                 self.fields.put_all({"ended": self.now})
-            elif state == "running" and "ended" in known:
+            elif "ended" in known and not has_ended:
                 self.fields.drop(["ended"])
             if "firsts" in known and "started" in known and verb != "started":
                 self.fields.drop(["firsts", *(f"f{i}" for i in range(int(known["firsts"])))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs import PREVIOUS, JobFailed, Workflow, chain, group
+from django_jobs.workflows import engine
 from tests.contract.workflows.steps import CANCELLED, DEAD, ENDS, RAN, act, nothing, run, store
 
 __all__ = ["store"]
@@ -107,6 +108,32 @@ def test_cancelling_lets_nothing_start(store):
     assert run(store) == []
     assert (handle.state, states(handle)) == ("cancelled", ["cancelled", "cancelled"])
     assert handle.info.ended_at is not None
+
+
+def test_one_that_is_stopped_can_be_cancelled_and_never_goes_on(store):
+    handle = chain(act.s("a"), act.s("b")).enqueue()
+    ENDS["a"] = DEAD
+    run(store)
+    assert handle.info.may_be_cancelled
+    handle.cancel()
+    assert (handle.state, states(handle)) == ("cancelled", ["dead", "cancelled"])
+    with pytest.raises(JobFailed, match="was cancelled"):
+        handle.retry()
+    # Somebody queues its dead job again: the check of the workflow cancels that job.
+    assert store.revive("default", [handle.steps[0].job_id]) == [handle.steps[0].job_id]
+    engine.advance(store, "default")
+    assert (handle.state, handle.info.ended_at) == ("cancelled", None)
+    engine.check(store, handle.id, 1000)
+    assert run(store) == []
+    assert (handle.state, states(handle)) == ("cancelled", ["cancelled", "cancelled"])
+    assert handle.info.ended_at is not None
+
+
+def test_cancelling_what_has_succeeded_has_no_effect(store):
+    handle = chain(act.s("a")).enqueue()
+    run(store)
+    handle.cancel()
+    assert handle.state == "succeeded"
 
 
 def test_a_step_that_was_deleted_stops_the_workflow(store):

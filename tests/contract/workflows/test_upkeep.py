@@ -210,6 +210,24 @@ def test_nothing_is_left_of_a_workflow_a_day_after_its_end(store, clock):
             ]
 
 
+def test_a_stopped_workflow_stays_as_long_as_its_dead_job(store, clock):
+    """Who retries the job after a week finds the rest of the workflow, too."""
+    ENDS["a"] = DEAD
+    handle, gone = chain(act.s("a"), act.s("b")).enqueue(), chain(act.s("a"), act.s("b")).enqueue()
+    with Batch(on_success=act.s("success")) as batch:
+        act.enqueue("a")
+    run(store)
+    ENDS.clear()
+    store.delete(Q, [f"{gone.id}.0"])
+    engine.advance(store, Q)
+    for _ in range(7):
+        check_all(store, clock, DAY + engine.CHECK)
+    assert sorted(store.workflow_ids()) == sorted([handle.id, batch.id])
+    assert (handle.retry(), batch.handle.retry()) == (1, 1)
+    assert sorted(run(store)) == ["a", "a", "b", "success"]
+    assert (handle.state, batch.handle.state) == ("succeeded", "succeeded")
+
+
 def test_a_workflow_that_was_never_stored_as_a_whole_leaves_no_trace(redis_store, clock):
     id = f"w{clock():012x}{1:020x}"
     redis_store._index("add", 1000, id)

@@ -87,15 +87,23 @@ def test_retry_lets_it_go_on(api, store, work_off):
     assert api.get(f"v1/workflows/{id}/steps").json()["steps"][0]["error"] == "ValueError: the bank does not answer"
     answer = api.post(f"v1/workflows/{id}/retry").json()
     assert (answer["state"], answer["counts"]["live"], answer["held"]) == ("running", 1, [])
+    assert (answer["ended_at"], answer["moved"], answer["restarted"]) == (None, 1, [f"{id}.0"])
+    again = api.post(f"v1/workflows/{id}/retry").json()
+    assert (again["ended_at"], again["moved"], again["restarted"]) == (None, 0, [])
     while work_off():
         engine.advance(store, "default")
-    assert api.get(f"v1/workflows/{id}").json()["state"] == "succeeded"
+    done = api.get(f"v1/workflows/{id}").json()
+    assert done["state"] == "succeeded"
+    assert done["ended_at"] is not None
+    problem = api.post(f"v1/workflows/{id}/cancel").json()
+    assert (problem["status"], problem["type"]) == (409, f"{TYPES}workflow-ended")
 
 
 def test_a_step_that_may_have_started_is_held(api, store):
     id = stopped(store, work.pay.s(1))
     answer = api.post(f"v1/workflows/{id}/retry").json()
-    assert (answer["state"], answer["held"]) == ("stopped", [f"{id}.0"])
+    assert (answer["state"], answer["held"], answer["moved"]) == ("stopped", [f"{id}.0"], 0)
+    assert answer["ended_at"] is not None
 
 
 def test_cancel(api, store):
@@ -104,8 +112,14 @@ def test_cancel(api, store):
     assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
     problem = api.post(f"v1/workflows/{id}/retry").json()
     assert (problem["status"], problem["type"]) == (409, f"{TYPES}workflow-ended")
-    problem = api.post(f"v1/workflows/{stopped(store)}/cancel").json()
-    assert (problem["status"], problem["type"]) == (409, f"{TYPES}workflow-ended")
+
+
+def test_one_that_is_stopped_can_be_cancelled(api, store):
+    id = stopped(store)
+    for _ in range(2):  # it may be sent again
+        answer = api.post(f"v1/workflows/{id}/cancel")
+        assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
+    assert api.post(f"v1/workflows/{id}/retry").json()["type"] == f"{TYPES}workflow-ended"
 
 
 @pytest.mark.parametrize("path", ["", "/steps", "/cancel", "/retry"])

@@ -131,6 +131,17 @@ def test_cancel_asks_first(store, root):
     assert root.post(f"{BASE}workflows/{id}/", {"do": "x"}).status_code == 400
 
 
+def test_one_that_is_stopped_can_be_cancelled(store, root):
+    id = flows.order(store, dead="packed")
+    assert 'value="cancel"' in root.get(f"{BASE}workflows/{id}/").text
+    root.post(f"{BASE}workflows/{id}/", {"do": "cancel", "confirmed": "1"})
+    assert browse.workflow(id).state == "cancelled"
+    page = root.get(f"{BASE}workflows/{id}/").text
+    assert 'value="cancel"' not in page
+    assert 'value="retry"' not in page
+    assert list(browse.that_cannot_go_on()) == []
+
+
 def test_who_may_do_what(store, person):
     id = flows.order(store, dead="packed")
     path = f"{BASE}workflows/{id}/"
