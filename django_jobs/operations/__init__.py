@@ -22,7 +22,13 @@ from django_jobs.operations.actions import (
     verb_of,
     word_of,
 )
-from django_jobs.operations.workflows import cancel_workflow, held_steps, retry_held, retry_workflow
+from django_jobs.operations.workflows import (
+    cancel_workflow,
+    held_steps,
+    restarted_steps,
+    retry_held,
+    retry_workflow,
+)
 
 __all__ = [
     "BATCH",
@@ -44,6 +50,7 @@ __all__ = [
     "reschedule",
     "resume",
     "retry_held",
+    "restarted_steps",
     "retry_workflow",
     "revive",
     "revive_as_seen",

@@ -32,6 +32,12 @@ def retry_workflow(id: str) -> list[str]:
     return engine.retry(handle.store, id)
 
 
+def restarted_steps(id: str) -> list[str]:
+    """Return the ids of jobs that had ended without success, were queued again, and have not ended since.  Raises a
+    StoreError."""
+    return engine.restarted(get_store(), id)
+
+
 def held_steps(id: str) -> list[tuple[str, str]]:
     """Return the queue and the job id of each step that `retry_workflow` leaves as it is: its job has ended without
     success, may have been started, and is delivered at most once.  Raises WorkflowNotFound or a StoreError."""

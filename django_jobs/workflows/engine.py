@@ -5,6 +5,8 @@ changes nothing, a step's id is derived from its workflow, and the store enqueue
 
 Normally the process that ended the jobs does it at once; maintenance does what was left (`advance`), and checks each
 workflow now and then, in case a note was lost with the data of its server (`check`).
+
+Long because a check does again what each other function here may have left undone: it is read beside them.
 """
 
 from __future__ import annotations
@@ -289,6 +291,18 @@ def retry(store: Store, workflow: str) -> list[str]:
             moved += store.revive(queue, ids[first : first + 100], start_again=False)
         advance(store, queue)
     return moved
+
+
+def restarted(store: Store, workflow: str) -> list[str]:
+    """Return the ids of jobs that had ended without success, were queued again, and have not ended since."""
+    is_batch = workflow.startswith("b")
+    steps = (step for step, stand in store.workflow_scan(workflow, "s:") if _waits_again(stand))
+    return sorted({step if is_batch else job_id_of(workflow, step) for step in steps})
+
+
+def _waits_again(stand: bytes) -> bool:
+    number, state = stand.decode().split(":")[:2]
+    return state == LIVE and number != "0"
 
 
 def _can_be_retried(store: Store, workflow: str) -> bool:

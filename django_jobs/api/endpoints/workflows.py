@@ -105,12 +105,12 @@ def retry_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = 
     retry each with its own call.  409 if the workflow was cancelled."""
     allowed(request, Scope.MANAGE)
     try:
-        restarted = operations.retry_workflow(id)
+        operations.retry_workflow(id)
     except JobMoved as error:
         raise Problem(Kind.WORKFLOW_ENDED, str(error)) from error
     held = [job_id for _queue, job_id in operations.held_steps(id)][:IDS]
     answer: dict[str, Any] = browse.workflow_payload(browse.workflow(id))
-    answer |= {"moved": len(restarted), "restarted": restarted[:IDS], "held": held}
+    answer |= {"restarted": operations.restarted_steps(id)[:IDS], "held": held}
     return JsonResponse(answer)
 
 
