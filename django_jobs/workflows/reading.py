@@ -54,8 +54,9 @@ class WorkflowInfo(NamedTuple):
 
     @property
     def may_be_cancelled(self) -> bool:
-        """Return whether `cancel()` changes anything: one that is stopped could still be retried."""
-        return self.state in ("running", "stopped")
+        """Return whether `cancel()` has anything to do: one that is stopped could be retried, and jobs of one that was
+        cancelled may not have ended."""
+        return self.ended_at is None or self.state == "stopped"
 
     @property
     def stopped_by(self) -> dict[str, int]:

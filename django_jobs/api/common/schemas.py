@@ -299,8 +299,8 @@ class RetriedWorkflow(Workflow):
     """The workflow after its retry.  `ended_at` is null if jobs were queued again: it runs."""
 
     restarted: list[str] = Field(
-        description="The first hundred ids of jobs that had ended without success, were queued again, and have not ended "
-        "since. A call that is sent again has the same answer while they wait or run."
+        description="The first hundred ids of jobs that had ended without success, were queued again, and have not "
+        "ended since. A call that is sent again has the same answer while they wait or run."
     )
     held: list[str] = Field(
         description="The first hundred ids of jobs that were not queued again: they are delivered at most once and may "
