@@ -19,7 +19,7 @@ nox.options.sessions = ["tests"]
 PYTHONS = {"3.11": ["5.2"], **{key: ["5.2", "6.0", "6.1"] for key in ["3.12", "3.13", "3.14"]}}
 REDIS_PY = ["6", "7", "8"]
 #: Fast and about behaviour; the browser and the killing of processes do not differ by version.
-CHOSEN = ["tests/unit", "tests/contract", "tests/integration"]
+CHOSEN = ["tests/unit", "tests/contract", "tests/integration", "tests/docs/test_tutorial.py"]
 #: Tests that start servers with options of their own, or meet errors that each version words in its own way.
 SERVERS = ["tests/survival/servers"]
 #: What runs on the oldest of everything.  The API and the console reach a server through the stores alone, and what
@@ -44,6 +44,7 @@ SHORT = [
     "tests/integration/console/pages/test_pages.py",
     "tests/integration/console/acting/test_actions.py",
     "tests/integration/console/pages/test_host_settings.py",
+    "tests/docs/test_tutorial.py",
 ]
 
 

@@ -22,7 +22,8 @@ from tests.docs.pages import PAGES, blocks, name
 
 #: Folders that a page names and that are packages here, too.
 PACKAGES = {"django_jobs", "tests", "example_project"}
-WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+#: The tutorial runs as a whole project: test_tutorial.py.
+WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.name != "tutorial.md"]
 
 
 @pytest.fixture
