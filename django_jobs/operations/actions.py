@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from django_jobs.browse.counts import queue_names
 from django_jobs.core.definition import check_name
+from django_jobs.core.queue_stats import Pause
 from django_jobs.core.values import MAY_HAVE_STARTED, NOT_READY, Edited, JobInfo, State
 from django_jobs.enqueue.request import now_ms
 from django_jobs.exceptions import CorruptRecord, DuplicateJob, JobMoved, JobNotFound, UnknownQueue
@@ -251,10 +252,12 @@ def pause(queue: str, *, name: str | None = None, reason: str = "", until: int =
     get_store().pause(queue, name=name, reason=reason[:500], until=until, by=by[:200])
 
 
-def resume(queue: str, *, name: str | None = None) -> None:
-    """Open a paused queue or job type again."""
+def resume(queue: str, *, name: str | None = None) -> Pause | None:
+    """Open a paused queue or job type again.  Returns the pause that ends, for the audit log; None: it was open."""
     check_queue(queue)
+    (stats,) = get_store().stats([queue])
     get_store().resume(queue, name=name)
+    return stats.paused if name is None else stats.paused_types.get(name)
 
 
 def check_queue(queue: str) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
-from django.contrib.admin.models import CHANGE, DELETION, LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -20,12 +18,10 @@ from django_jobs.admin.common.addresses import quote
 from django_jobs.admin.common.navigation import Section, navigation
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
-from django_jobs.models import Dashboard
+from django_jobs.models import Dashboard, audit
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.lists import FailureGroup
 
-#: At most this many ids are written into one log entry; the count is always exact.
-LOGGED_IDS = 20
 #: Tabs whose pages need only the database.
 WITHOUT_STORE = frozenset({"history"})
 
@@ -103,20 +99,7 @@ class Console:
         messages.add_message(self.request, level, message)
         return HttpResponseRedirect(url)
 
-    def log(self, message: str, *, about: str, ids: list[str] | None = None, deletion: bool = False) -> None:
-        """Write a LogEntry: user, action, number of jobs, and the first ids."""
-        write_log(cast(int, self.request.user.pk), message, about=about, ids=ids, deletion=deletion)
-
-
-def write_log(user: int, message: str, *, about: str, ids: list[str] | None = None, deletion: bool = False) -> None:
-    """Write a LogEntry for the user with this primary key."""
-    listed = ", ".join(ids[:LOGGED_IDS]) if ids else ""
-    more = ", …" if ids and len(ids) > LOGGED_IDS else ""
-    LogEntry.objects.create(
-        user_id=user,
-        content_type_id=ContentType.objects.get_for_model(Dashboard).pk,
-        object_id=about[:1000],
-        object_repr=about[:200],
-        action_flag=DELETION if deletion else CHANGE,
-        change_message=f"{message} {listed}{more}".strip(),
-    )
+    def log(self, verb: str, kind: audit.Kind, subject: str, **details: Any) -> None:
+        """Write an entry of the audit log for the user of this request.  `details`: see `audit.Act`."""
+        actor = audit.Actor(self.request.user.get_username(), audit.Source.ADMIN)
+        audit.record(actor, audit.Act(verb, kind, subject, details))

@@ -120,6 +120,10 @@ def verb_label(verb: str, state: State | None = None) -> Text:
     return VERBS[verb].label
 
 
+#: The verbs that `report` can report.
+REPORTED = frozenset({"revive", "reschedule", "cancel", "kill", "delete"})
+
+
 def report(verb: str, moved: int, asked: int = 0, held: int = 0) -> str:
     """Return one sentence that reports the result."""
     texts = {

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth import get_user_model
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -15,11 +13,13 @@ from django.utils.translation import ngettext
 from django_jobs import browse, operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
-from django_jobs.admin.common.console import Console, write_log
+from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.forms import AgainForm, KillForm, OnceForm, RescheduleForm
 from django_jobs.browse import PAGE, Match
 from django_jobs.core.values import MAY_HAVE_STARTED, State
 from django_jobs.formatting import number
+from django_jobs.models import audit
+from django_jobs.models.audit import Kind
 from django_jobs.operations import bulk
 from django_jobs.operations.matching import count_matching
 from django_jobs.stores import get_store
@@ -156,9 +156,11 @@ def act(console: Console, verb: str, chosen: list[tuple[str, str]], details: dic
         moved += done.moved
         asked += done.asked
     said = labels.report(verb, len(moved), len(asked), len(held))
-    where = ", ".join(dict.fromkeys(queue for queue, _id in chosen))
-    why = str(details.get("reason") or "")
-    console.log(f"{said} {why}".strip(), about=where, ids=moved + asked, deletion=verb == "delete")
+    if done_ids := [(queue, id) for queue, id in chosen if id in {*moved, *asked}]:
+        told = {key: details[key] for key in ("reason", "run_at", "start_again") if details.get(key)}
+        numbers = {"moved": len(moved), "asked": len(asked), "held": len(held)}
+        where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
+        console.log(verb, Kind.JOB, where, ids=audit.listed(done_ids), **numbers, **told)
     left = len(chosen) - len(moved) - len(asked) - len(held)
     if left:
         more = ngettext(
@@ -177,46 +179,11 @@ def reason(console: Console, details: dict[str, Any]) -> str:
     return f"{by}: {details['reason']}" if details.get("reason") else by
 
 
-def log_bulk(console: Console, operation: bulk.Operation, details: dict[str, Any]) -> None:
-    """Write a bulk operation into the log: what was chosen, why, and what it did, if it has ended."""
-    if operation.finished:
-        said = labels.report(operation.verb, operation.moved, operation.asked, operation.held)
-    else:
-        said = _("It goes on in the background; a second entry will say what it did.")
-    why = str(details.get("reason") or "")
-    text = " ".join(filter(None, (chosen_by(operation), said, why)))
-    ids = [id for _queue, id in operation.named] if operation.finished else []
-    console.log(text, about=about_bulk(operation), ids=ids, deletion=operation.verb == "delete")
-
-
 def log_end(operation: bulk.Operation) -> None:
-    """Write the end of an operation that went on in the background into the log, for the user who started it."""
-    users = get_user_model()
-    user = users._default_manager.filter(**{users.USERNAME_FIELD: operation.user}).first()
-    if user is None:
-        return
-    said = labels.report(operation.verb, operation.moved, operation.asked, operation.held)
-    if operation.stopped:
-        said = f"{said} {_('It was stopped.')}"
-    text = f"{chosen_by(operation)} {said} {operation.reason}".strip()
-    ids = [id for _queue, id in operation.named]
-    write_log(user.pk, text, about=about_bulk(operation), ids=ids, deletion=operation.verb == "delete")
-
-
-def chosen_by(operation: bulk.Operation) -> str:
-    """Return what an operation does, to which jobs, and its id."""
-    chosen = [f"{key}={value}" for key, value in asdict(operation.match).items() if value and key != "arguments"]
-    return _("%(verb)s: jobs in state “%(state)s”, %(filter)s (operation %(id)s).") % {
-        "verb": labels.verb_label(operation.verb, operation.state),
-        "state": labels.STATES[operation.state],
-        "filter": ", ".join(chosen) or _("no filter"),
-        "id": operation.id,
-    }
-
-
-def about_bulk(operation: bulk.Operation) -> str:
-    """Return where an operation works."""
-    return operation.match.queue or _("all queues")
+    """Write the end of an operation that went on in the background into the audit log.  Raises DatabaseError: then it
+    is tried again later."""
+    actor = audit.Actor(operation.user, audit.Source.ADMIN)
+    audit.write(actor, audit.Act(operation.verb, Kind.BULK, operation.id, audit.bulk_details(operation)))
 
 
 bulk.ended.append(log_end)
@@ -235,7 +202,7 @@ def start_bulk(console: Console, state: State, match: Match, verb: str, details:
     )
     bulk.drive(operation.id, FIRST_STRETCH)
     operation = bulk.get(operation.id) or operation
-    log_bulk(console, operation, details)
+    console.log(verb, Kind.BULK, operation.id, **audit.bulk_details(operation))
     if not operation.finished:
         bulk.follow(operation.id)
     return console.back(console.url("bulk_operation", operation.id), messages.INFO, _("The operation has started."))

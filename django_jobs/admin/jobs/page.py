@@ -29,6 +29,8 @@ from django_jobs.exceptions import (
     UnknownJob,
 )
 from django_jobs.formatting import exact
+from django_jobs.models import audit
+from django_jobs.models.audit import Kind
 from django_jobs.serialization import payloads
 from django_jobs.serialization.display import readable
 from django_jobs.serialization.masking import masked
@@ -179,7 +181,8 @@ def edit_page(console: Console, queue: str, id: str) -> HttpResponse:
         except (InvalidArguments, PayloadError, UnknownJob, JobNotFound, JobMoved, DuplicateJob) as error:
             form.add_error("arguments", str(error))
         else:
-            console.log(said, about=f"{queue}/{id}", ids=[id])
+            details = audit.edit_details(info, form.cleaned_data["arguments"])
+            console.log("edit", Kind.JOB, queue, ids=[[queue, id]], moved=int(run), **details)
             return console.back(console.url("job", queue, id), messages.SUCCESS, said)
     definition = payloads.definition_of(job.name)
     context = {

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.options import ModelAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.text import capfirst
@@ -14,7 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_jobs import remote
+from django_jobs.admin.common.audited import AuditedAdmin
 from django_jobs.models import ApiToken, RemoteJobType
+from django_jobs.models.audit import Kind
 from django_jobs.models.token import Scope
 
 
@@ -47,9 +48,10 @@ class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = ["name", "scopes", "jobs", "expires_at"]
 
 
-class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
+class ApiTokenAdmin(AuditedAdmin):
     """Shows the secret only once, in the message after the token was created."""
 
+    audit_kind = Kind.TOKEN
     form = ApiTokenForm
     list_display = ["name", "scope_names", "job_names", "created_at", "last_used_at", "expires_at", "revoked_at"]
     list_filter = [("revoked_at", admin.EmptyFieldListFilter)]
@@ -82,6 +84,7 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
         issued, secret = ApiToken.objects.issue(obj.name, obj.scopes, obj.jobs, obj.expires_at)
         obj.pk, obj.digest, obj.created_at = issued.pk, issued.digest, issued.created_at
         obj._state.adding = False
+        self.audit(request, "create", obj, changes=self.audit_changes(form))
         text = _("The token is %(secret)s. Write it down: it cannot be shown again.") % {"secret": secret}
         self.message_user(request, text, messages.WARNING)
 
@@ -91,13 +94,17 @@ class ApiTokenAdmin(ModelAdmin):  # type: ignore[type-arg]
         for token in tokens:
             token.revoke()
             self.log_change(request, token, str(_("Revoked.")))
+            self.audit(request, "revoke", token)
         text = ngettext("%(count)d token was revoked.", "%(count)d tokens were revoked.", len(tokens))
         self.message_user(request, text % {"count": len(tokens)})
 
 
-class RemoteJobTypeAdmin(ModelAdmin):  # type: ignore[type-arg]
+class RemoteJobTypeAdmin(AuditedAdmin):
     """Workers apply a change within five seconds."""
 
+    audit_kind = Kind.JOB_TYPE
+    #: A URL may contain a password.
+    audit_hidden = frozenset({"url", "credentials"})
     list_display = ["name", "queue", "handover", "delivery_strategy", "attempts", "concurrency", "timeout"]
     list_filter = ["queue", "delivery_strategy"]
     search_fields = ["name", "url"]

@@ -38,7 +38,6 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("bulk/", bulk.bulk_list, "bulk", READ),
     ("bulk/<str:id>/", bulk.bulk_page, "bulk_operation", CHANGE),
     ("history/", history.history, "history", READ),
-    ("<path:about>/change/", history.logged_object, "dashboard_change", READ),
 ]
 
 

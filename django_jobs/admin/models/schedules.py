@@ -14,9 +14,11 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import schedules
+from django_jobs.admin.common.audited import AuditedAdmin
 from django_jobs.core import registry
 from django_jobs.exceptions import JobsError
 from django_jobs.models import Schedule
+from django_jobs.models.audit import Kind
 
 #: Number of next runs shown, as documented.
 NEXT = 5
@@ -38,9 +40,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
         self.fields["job"].widget = forms.Select(choices=names)
 
 
-class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+class ScheduleAdmin(AuditedAdmin):
     """The schedules that users enter in the admin."""
 
+    audit_kind = Kind.SCHEDULE
+    #: Arguments may be sensitive.
+    audit_hidden = frozenset({"args", "kwargs"})
     form = ScheduleForm
     list_display = ["name", "job", "cron", "zone", "enabled", "next_run"]
     list_filter = ["enabled", "job"]
@@ -54,6 +59,9 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscrip
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.readonly_fields if obj else []
+
+    def audit_subject(self, row: models.Model) -> str:
+        return f"db:{row.pk}"  # as the pages of the console call it
 
     @admin.display(description=_("time zone"))
     def zone(self, schedule: Schedule) -> str:

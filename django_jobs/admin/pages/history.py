@@ -1,34 +1,83 @@
-"""The console's entries in the admin's own log: who did what."""
+"""The audit log as a page: who did what.  Needs only the database."""
 
 from __future__ import annotations
 
-from django.contrib.admin.models import LogEntry
-from django.contrib.auth import get_user_model
-from django.contrib.contenttypes.models import ContentType
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
 from django.core.paginator import Paginator
-from django.http import HttpResponse, HttpResponseRedirect
+from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from django_jobs.admin.common.console import Console
-from django_jobs.models import Dashboard
+from django_jobs.admin.pages import acts
+from django_jobs.models.audit import AuditEntry, Kind, Source
 
 ENTRIES = 50
-#: Longest list of users to choose from.
-USERS = 500
+#: Longest list of names to choose from.
+NAMES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entry as shown: a sentence, more facts, where it leads, and its jobs with their addresses."""
+
+    entry: AuditEntry
+    source: str
+    kind: str
+    sentence: str
+    facts: list[str]
+    url: str
+    jobs: list[tuple[str, str]]
+    more: int
 
 
 def history(console: Console) -> HttpResponse:
-    """Show every change made in the console, latest first, of everybody or of one user.  Needs only the database."""
-    kind = ContentType.objects.get_for_model(Dashboard)
-    entries = LogEntry.objects.filter(content_type=kind).select_related("user").order_by("-action_time", "-pk")
-    name = get_user_model().USERNAME_FIELD
-    users = entries.order_by(f"user__{name}").values_list(f"user__{name}", flat=True).distinct()[:USERS]
-    if who := console.request.GET.get("user", "")[:254]:
-        entries = entries.filter(**{f"user__{name}": who})
+    """Show what was done in the admin, over HTTP and with `manage.py jobs`, latest first, of everybody or of one."""
+    given = {key: console.request.GET.get(key, "")[:254] for key in ("user", "verb", "source")}
+    entries = AuditEntry.objects.all()
+    names = AuditEntry.objects.order_by("actor").values_list("actor", flat=True).distinct()[:NAMES]
+    if given["user"]:
+        entries = entries.filter(actor=given["user"])
+    if given["source"]:
+        entries = entries.filter(source=given["source"])
+    if given["verb"]:
+        kind, _colon, verb = given["verb"].partition(":")
+        entries = entries.filter(kind=kind, verb=verb)
     page = Paginator(entries, ENTRIES).get_page(console.request.GET.get("p"))
-    return console.render("history.html", _("History"), {"page": page, "users": users, "who": who}, here="history")
+    found = AuditEntry.objects.order_by("kind", "verb").values_list("kind", "verb").distinct()[:NAMES]
+    kept = urlencode({key: value for key, value in given.items() if value})
+    context = {
+        "page": page,
+        "rows": [row(console, entry) for entry in page.object_list],
+        "names": names,
+        "verbs": [(f"{kind}:{verb}", f"{acts.kind_label(kind)}: {acts.verb_label(verb)}") for kind, verb in found],
+        "sources": Source.choices,
+        "given": given,
+        "kept": f"&{kept}" if kept else "",
+    }
+    return console.render("history.html", _("History"), context, here="history")
 
 
-def logged_object(console: Console, about: str) -> HttpResponse:
-    """Redirect to the history: the admin's "recent actions" link here."""
-    return HttpResponseRedirect(console.url("history"))
+def row(console: Console, entry: AuditEntry) -> Row:
+    """Return an entry in the language of the reader.  Arguments are for those who may see arguments."""
+    ids = acts.ids_of(entry)
+    address = {
+        Kind.QUEUE: ("queue", entry.subject),
+        Kind.BULK: ("bulk_operation", entry.subject),
+        Kind.WORKFLOW: ("workflow", entry.subject),
+        Kind.WORKER: ("workers",),
+        Kind.SCHEDULE: ("schedules",),
+    }.get(Kind(entry.kind) if entry.kind in Kind.values else Kind.JOB)
+    if entry.kind == Kind.JOB and entry.subject and ", " not in entry.subject:
+        address = ("queue", entry.subject)
+    return Row(
+        entry=entry,
+        source=str(dict(Source.choices).get(entry.source, entry.source)),
+        kind=acts.kind_label(entry.kind),
+        sentence=acts.sentence(entry),
+        facts=acts.facts(entry, arguments=console.sees_arguments),
+        url=console.url(*address) if address else "",
+        jobs=[(id, console.url("job", queue, id)) for queue, id in ids[: acts.SHOWN]],
+        more=max(0, acts.number_of(entry) - acts.SHOWN) if ids else 0,
+    )

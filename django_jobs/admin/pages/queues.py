@@ -20,7 +20,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import QueueStats
 from django_jobs.exceptions import JobsError
-from django_jobs.formatting import exact
+from django_jobs.models.audit import Kind, pause_details
 
 #: Maximum job types with totals on the page of a queue.
 TYPES = 50
@@ -103,17 +103,19 @@ def post(console: Console, queue: str) -> HttpResponse:
     name = form.cleaned_data["name"] or None
     try:
         if data["do"] == "pause":
-            by, given = console.request.user.get_username(), form.cleaned_data
-            operations.pause(queue, name=name, reason=given["reason"], until=given["until"], by=by)
+            by, reason, until = (
+                console.request.user.get_username(),
+                form.cleaned_data["reason"],
+                form.cleaned_data["until"],
+            )
+            operations.pause(queue, name=name, reason=reason, until=until, by=by)
+            console.log("pause", Kind.QUEUE, queue, job_type=name, reason=reason, until=until)
         else:
-            operations.resume(queue, name=name)
+            paused = operations.resume(queue, name=name)
+            console.log("resume", Kind.QUEUE, queue, job_type=name, paused=pause_details(paused))
     except JobsError as error:
         form.add_error(None, str(error))
         return show(console, queue, form)
     what = _("%(name)s in %(queue)s") % {"name": name, "queue": queue} if name else queue
     said = _("Paused: %(what)s") if data["do"] == "pause" else _("Resumed: %(what)s")
-    facts = [form.cleaned_data["reason"]] if data["do"] == "pause" else []
-    if data["do"] == "pause" and form.cleaned_data["until"]:
-        facts.append(_("until %(time)s") % {"time": exact(form.cleaned_data["until"])})
-    console.log(" ".join(filter(None, (said % {"what": what}, *facts))), about=queue)
     return console.back(console.url("queue", queue), messages.SUCCESS, said % {"what": what})

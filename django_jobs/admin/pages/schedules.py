@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
@@ -18,12 +19,15 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
 from django_jobs.core import registry
 from django_jobs.exceptions import JobsError, StoreError, UnknownSchedule
+from django_jobs.models.audit import Kind
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import Entry
 from django_jobs.stores import get_store
 
 #: Number of next runs shown for each schedule.
 NEXT = 3
+#: A sentence about what was done, and the details for the audit log.
+Done = tuple[str, dict[str, Any]]
 #: Schedules per page: the next runs of each must be computed.
 PAGE = 100
 
@@ -123,31 +127,33 @@ def post(console: Console) -> HttpResponse:
     except UnknownSchedule as error:
         raise Http404 from error
     try:
-        said = act(entry)
+        said, details = act(entry)
     except StoreError:
         raise
     except JobsError as error:
         return console.back(console.url("schedules"), messages.ERROR, str(error))
-    console.log(said, about=entry.id)
+    console.log(data["do"], Kind.SCHEDULE, entry.id, **details)
     return console.back(console.url("schedules"), messages.SUCCESS, said)
 
 
-def run(entry: Entry) -> str:
+def run(entry: Entry) -> Done:
     """Run it once, now."""
     handle = schedules.run_now(entry)
-    return _("Schedule %(name)s was enqueued as job %(id)s.") % {"name": entry.label, "id": handle.id}
+    return _("Schedule %(name)s was enqueued as job %(id)s.") % {"name": entry.label, "id": handle.id}, {
+        "job": [handle.queue, handle.id]
+    }
 
 
-def pause(entry: Entry) -> str:
+def pause(entry: Entry) -> Done:
     """Stop its runs until it is resumed."""
     schedules.pause(entry)
-    return _("Schedule %(what)s is paused.") % {"what": entry.label}
+    return _("Schedule %(what)s is paused.") % {"what": entry.label}, {}
 
 
-def resume(entry: Entry) -> str:
+def resume(entry: Entry) -> Done:
     """Let it run again from now on."""
     schedules.resume(entry)
-    return _("Schedule %(what)s is resumed.") % {"what": entry.label}
+    return _("Schedule %(what)s is resumed.") % {"what": entry.label}, {}
 
 
-ACTS: dict[str, Callable[[Entry], str]] = {"run": run, "pause": pause, "resume": resume}
+ACTS: dict[str, Callable[[Entry], Done]] = {"run": run, "pause": pause, "resume": resume}

@@ -10,6 +10,7 @@ from django_jobs import operations
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.pages.worker_rows import worker_rows
+from django_jobs.models.audit import Kind
 from django_jobs.stores import get_store
 
 
@@ -35,5 +36,5 @@ def post(console: Console) -> HttpResponse:
         said = _("There is no worker %(name)s any more.") % {"name": worker}
         return console.back(console.url("workers"), messages.WARNING, said)
     said = _("Worker %(name)s was told to stop. It finishes its running jobs, then ends.") % {"name": worker}
-    console.log(said, about=worker)
+    console.log(command, Kind.WORKER, worker)
     return console.back(console.url("workers"), messages.SUCCESS, said)

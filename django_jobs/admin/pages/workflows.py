@@ -22,6 +22,7 @@ from django_jobs.browse.workflow_payloads import error_of
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import JobMoved, WorkflowNotFound
 from django_jobs.formatting import number as written
+from django_jobs.models.audit import Kind
 from django_jobs.serialization.record import name_of
 from django_jobs.workflows.reading import STOPPING, StepInfo, WorkflowInfo
 
@@ -236,13 +237,13 @@ def post(console: Console, info: WorkflowInfo) -> HttpResponse:
         return confirm(console, info, verb, form, len(held))
     try:
         if verb == "cancel":
-            level, said = cancel(info)
+            level, said, details = cancel(info)
         else:
-            level, said = retry(info, again=form is not None and form.cleaned_data["start_again"])
+            level, said, details = retry(info, again=form is not None and form.cleaned_data["start_again"])
     except (JobMoved, WorkflowNotFound):
         level, said = messages.WARNING, _("The workflow has changed its state in the meantime.")
     else:
-        console.log(said, about=f"{title_of(info)} {info.id}")
+        console.log(verb, Kind.WORKFLOW, info.id, name=title_of(info), **details)
     return console.back(here, level, said)
 
 
@@ -253,15 +254,16 @@ def confirm(console: Console, info: WorkflowInfo, verb: str, form: forms.Form | 
     return console.render("workflow_confirm.html", title, context, here="workflows")
 
 
-def cancel(info: WorkflowInfo) -> tuple[int, str]:
-    """Cancel it.  Returns the level of the message, and a sentence."""
+def cancel(info: WorkflowInfo) -> tuple[int, str, dict[str, int]]:
+    """Cancel it.  Returns the level of the message, a sentence, and the numbers for the audit log."""
     if operations.cancel_workflow(info.id):
-        return messages.SUCCESS, _("The workflow was cancelled. Steps that run were asked to stop.")
-    return messages.WARNING, _("The workflow has changed its state in the meantime.")
+        return messages.SUCCESS, _("The workflow was cancelled. Steps that run were asked to stop."), {}
+    return messages.WARNING, _("The workflow has changed its state in the meantime."), {}
 
 
-def retry(info: WorkflowInfo, *, again: bool) -> tuple[int, str]:
-    """Retry its dead steps, with those that are delivered at most once only if `again`."""
+def retry(info: WorkflowInfo, *, again: bool) -> tuple[int, str, dict[str, int]]:
+    """Retry its dead steps, with those that are delivered at most once only if `again`.  Returns as `cancel` does."""
     moved = len(operations.retry_workflow(info.id)) + (operations.retry_held(info.id) if again else 0)
     held = len(operations.held_steps(info.id))
-    return (messages.SUCCESS if moved else messages.WARNING), labels.report("revive", moved, held=held)
+    said = labels.report("revive", moved, held=held)
+    return (messages.SUCCESS if moved else messages.WARNING), said, {"moved": moved, "held": held}

@@ -8,6 +8,7 @@ from django.http import HttpRequest, JsonResponse
 
 from django_jobs import operations
 from django_jobs.api.common import schemas
+from django_jobs.api.common.audit import log_job
 from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
@@ -16,6 +17,7 @@ from django_jobs.api.endpoints.jobs import router
 from django_jobs.core.outcome import clean
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.enqueue.request import moment
+from django_jobs.models import audit
 from django_jobs.remote import known
 from django_jobs.serialization.arguments import dump
 
@@ -47,6 +49,8 @@ def retry_job(request: HttpRequest, name: Name, id: Name, body: schemas.RetryReq
             info = stored(id, name, "replay it")
             if info.state not in UNDER_WAY:
                 raise Problem(Kind.JOB_MOVED, f"Job {id!r} has just changed its state: it is {info.state}.")
+        else:
+            log_job(request, "revive", info.queue, id, start_again=body.start_again)
     return JsonResponse(shown(stored(id, name, "replay it"), principal))
 
 
@@ -63,7 +67,8 @@ def kill_job(request: HttpRequest, name: Name, id: Name, body: schemas.KillReque
     principal = require(request, Scope.MANAGE, job=name)
     info, archived = find(id, name=name)
     if info.state not in FINISHED and not archived:
-        operations.kill(info.queue, [id], reason(principal, body.reason))
+        if operations.kill(info.queue, [id], reason(principal, body.reason)).moved:
+            log_job(request, "kill", info.queue, id, reason=body.reason)
         info, archived = find(id, name=name, queue=info.queue)
     if info.state is not State.DEAD:
         raise Problem(Kind.JOB_ENDED, f"Job {id!r} is {info.state} and cannot be killed.")
@@ -82,7 +87,8 @@ def edit_job(request: HttpRequest, name: Name, id: Name, body: schemas.NewArgume
     principal = require(request, Scope.MANAGE, job=name)
     info = stored(id, name, "enqueue a new job")
     args, kwargs = json.loads(dump(*call_of(body.data, remote=name in known())))
-    operations.edit(info.queue, id, args, kwargs)
+    if operations.edit(info.queue, id, args, kwargs):
+        log_job(request, "edit", info.queue, id, moved=0, **audit.edit_details(info, [args, kwargs]))
     return JsonResponse(shown(stored(id, name, "enqueue a new job"), principal))
 
 
@@ -98,7 +104,9 @@ def cancel_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
     principal = require(request, Scope.MANAGE, job=name)
     info, archived = find(id, name=name)
     if not archived:
-        operations.cancel(info.queue, [id])
+        done = operations.cancel(info.queue, [id])
+        if done.count:
+            log_job(request, "cancel", info.queue, id, moved=len(done.moved), asked=len(done.asked))
         info, archived = find(id, name=name, queue=info.queue)
     if info.state not in {State.CANCELLED, State.RUNNING}:
         raise Problem(Kind.JOB_ENDED, f"Job {id!r} is {info.state} and cannot be cancelled.")

@@ -12,6 +12,7 @@ from ninja import Header, Query, Router
 
 from django_jobs import archive, browse, operations
 from django_jobs.api.common import schemas
+from django_jobs.api.common.audit import log_job
 from django_jobs.api.common.principal import Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.reasons import Why
@@ -193,6 +194,7 @@ def replay_job(
     new.digest = sha256(canonical(["replay", name, id], "replay")).hexdigest()[:DIGEST_LENGTH] if wanted else None
     handle = submit(new)
     if handle.added is Added.ADDED:
+        log_job(request, "replay", info.queue, id, job=[info.queue, new_one])
         return JsonResponse(accepted(new, handle, principal), status=201)
     made = replayed(name, id, new_one)
     return JsonResponse(shown(made[0], principal, archived=made[1]) if made else remembered(new, handle, principal))

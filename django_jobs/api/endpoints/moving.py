@@ -8,6 +8,7 @@ from pydantic import Field
 
 from django_jobs import operations
 from django_jobs.api.common import schemas
+from django_jobs.api.common.audit import log_job
 from django_jobs.api.common.principal import Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Body, Moment, Name
@@ -44,7 +45,10 @@ def reschedule_job(request: HttpRequest, name: Name, id: Name, body: NewTime) ->
     """Let a waiting job run at another time.  A job that waits for a retry stays one.  409 if it runs or has ended."""
     principal = require(request, Scope.MANAGE, job=name)
     info = stored(id, name, "enqueue a new job")
-    if info.state in WAITING and not operations.reschedule(info.queue, [id], moment(body.run_after, "run_after")).moved:
+    run_at = moment(body.run_after, "run_after")
+    if info.state in WAITING and operations.reschedule(info.queue, [id], run_at).moved:
+        log_job(request, "reschedule", info.queue, id, run_at=run_at)
+    elif info.state in WAITING:
         info = stored(id, name, "enqueue a new job")
         if info.state in WAITING:
             raise Problem(Kind.JOB_MOVED, f"Job {id!r} has just changed its state: it is {info.state}.")
@@ -65,7 +69,9 @@ def delete_job(request: HttpRequest, name: Name, id: Name) -> JsonResponse:
     runs.  A job that is not there is deleted already: the call may be sent again."""
     require(request, Scope.MANAGE, job=name)
     found = look(id, name=name)
-    if found is not None and not found[1] and not operations.delete(found[0].queue, [id]).moved:
+    if found is not None and not found[1]:
+        if operations.delete(found[0].queue, [id]).moved:
+            log_job(request, "delete", found[0].queue, id)
         again = look(id, name=name)
         if again is not None and not again[1]:
             raise Problem(Kind.JOB_RUNS, f"Job {id!r} is {again[0].state} and cannot be deleted now. Kill it first.")

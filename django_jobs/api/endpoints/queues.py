@@ -9,12 +9,15 @@ from ninja import Router
 
 from django_jobs import browse, operations
 from django_jobs.api.common import schemas
+from django_jobs.api.common.audit import log
 from django_jobs.api.common.principal import Scope, require, require_all_jobs
 from django_jobs.api.common.schemas import Name
 from django_jobs.conf import QueueSettings, get_settings
 from django_jobs.core.outcome import clean
 from django_jobs.core.values import QueueStats
 from django_jobs.enqueue.request import moment
+from django_jobs.models.audit import Kind as AuditKind
+from django_jobs.models.audit import pause_details
 from django_jobs.serialization.payloads import iso
 
 router = Router(tags=["queues"])
@@ -37,6 +40,7 @@ def pause_queue(request: HttpRequest, name: Name, body: schemas.PauseRequest) ->
     until = 0 if body.until is None else moment(body.until, "until")
     reason = clean(body.reason, 500)
     operations.pause(name, name=body.job, reason=reason, until=until, by=f"{principal.name} (HTTP)")
+    log(request, "pause", AuditKind.QUEUE, name, job_type=body.job, reason=reason, until=until)
     return JsonResponse(described(browse.queue_stats([name])[0]))
 
 
@@ -46,7 +50,8 @@ def resume_queue(request: HttpRequest, name: Name, body: schemas.ResumeRequest) 
     require(request, Scope.MANAGE, job=body.job)
     if body.job is None:
         require_all_jobs(request)
-    operations.resume(name, name=body.job)
+    paused = operations.resume(name, name=body.job)
+    log(request, "resume", AuditKind.QUEUE, name, job_type=body.job, paused=pause_details(paused))
     return JsonResponse(described(browse.queue_stats([name])[0]))
 
 

@@ -9,6 +9,7 @@ from ninja import Path, Query, Router
 
 from django_jobs import archive, schedules
 from django_jobs.api.common import schemas
+from django_jobs.api.common.audit import log
 from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
@@ -18,6 +19,7 @@ from django_jobs.core.values import Added, JobInfo
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.request import digest_of_call
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.models.audit import Kind as AuditKind
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.entry import Entry
 from django_jobs.serialization.arguments import dump
@@ -49,6 +51,7 @@ def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | N
     """Stop the schedule until it is resumed.  Jobs that are already enqueued still run."""
     entry, _ = allowed(request, schedule)
     schedules.pause(entry)
+    log(request, "pause", AuditKind.SCHEDULE, entry.id)
     return JsonResponse(described([entry])[0])
 
 
@@ -57,6 +60,7 @@ def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | 
     """Start the schedule again.  Runs that were missed in the pause do not run later."""
     entry, _ = allowed(request, schedule)
     schedules.resume(entry)
+    log(request, "resume", AuditKind.SCHEDULE, entry.id)
     return JsonResponse(described([entry])[0])
 
 
@@ -80,6 +84,8 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
     handle = schedules.run_now(entry, job_id=id, on_commit=False)
     if handle.added in (Added.DUPLICATE, Added.REPLACED):
         raise Problem(Kind.KEY_USED, f"An equal {entry.job} job is already waiting.", outcome=handle.added.value)
+    if handle.added is Added.ADDED:
+        log(request, "run", AuditKind.SCHEDULE, entry.id, job=[handle.queue, id])
     info = get_store().get(handle.queue, id)
     if info is None:
         return JsonResponse(gone(entry, handle))

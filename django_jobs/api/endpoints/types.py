@@ -11,12 +11,14 @@ from django.http import HttpRequest, JsonResponse
 from ninja import Router
 
 from django_jobs.api.common import schemas
+from django_jobs.api.common.audit import log
 from django_jobs.api.common.principal import Principal, Scope, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.models import RemoteJobType
+from django_jobs.models.audit import Kind as AuditKind
 from django_jobs.remote import forget, known
 from django_jobs.remote.job_types import RemoteType
 
@@ -77,6 +79,7 @@ def create_type(request: HttpRequest, body: schemas.NewType) -> JsonResponse:
     except IntegrityError:
         return same_type(body, principal)
     forget()
+    log(request, "create", AuditKind.JOB_TYPE, body.name)
     return JsonResponse(remote_type(type_of(row), principal), status=201)
 
 
@@ -103,6 +106,8 @@ def change_type(request: HttpRequest, name: Name, body: schemas.TypeChanges) -> 
     principal = require(request, Scope.MANAGE, job=name)
     row = remote_row(name)
     changes = {field: value for field, value in body.dict(exclude_unset=True).items() if getattr(row, field) != value}
+    # A URL may contain a password.
+    told = {field: [] if field == "url" else [getattr(row, field), value] for field, value in changes.items()}
     for field, value in changes.items():
         setattr(row, field, value)
     try:
@@ -118,6 +123,8 @@ def change_type(request: HttpRequest, name: Name, body: schemas.TypeChanges) -> 
         remote_row(name)
         raise Problem(Kind.HAS_CREDENTIALS, f"{name!r} has credentials. Change its URL in the admin.")
     forget()
+    if changes:
+        log(request, "change", AuditKind.JOB_TYPE, name, changes=told)
     return JsonResponse(remote_type(type_of(row), principal))
 
 
@@ -132,7 +139,8 @@ def remove_type(request: HttpRequest, name: Name) -> JsonResponse:
     that run may still be reported.  A type that is not there is removed already: the call may be sent again."""
     require(request, Scope.MANAGE, job=name)
     refuse_local(name)
-    RemoteJobType.objects.filter(name=name).delete()
+    if RemoteJobType.objects.filter(name=name).delete()[0]:
+        log(request, "delete", AuditKind.JOB_TYPE, name)
     forget()
     return JsonResponse({"name": name, "deleted": True})
 

@@ -9,9 +9,11 @@ from ninja import Path, Query, Router
 
 from django_jobs import browse, operations
 from django_jobs.api.common import schemas
+from django_jobs.api.common.audit import log
 from django_jobs.api.common.principal import Scope, caller, require
 from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.exceptions import JobMoved
+from django_jobs.models.audit import Kind as AuditKind
 
 router = Router(tags=["workflows"])
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,64}$", description="The id of a workflow or batch.")]
@@ -86,8 +88,10 @@ def cancel_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None =
     """Cancel what waits in it, and ask what runs to stop.  One that is stopped cannot be retried after that.  It is
     safe to send the call again.  409 if it has succeeded."""
     allowed(request, Scope.MANAGE)
-    operations.cancel_workflow(id)
+    cancelled = operations.cancel_workflow(id)
     info = browse.workflow(id)
+    if cancelled:
+        log(request, "cancel", AuditKind.WORKFLOW, id, name=info.name)
     if info.state != "cancelled":
         raise Problem(Kind.WORKFLOW_ENDED, f"The {info.kind} {id} has ended: it is {info.state}.")
     return JsonResponse(browse.workflow_payload(info))
@@ -105,10 +109,12 @@ def retry_workflow(request: HttpRequest, id: Id, body: schemas.Nothing | None = 
     retry each with its own call.  409 if the workflow was cancelled."""
     allowed(request, Scope.MANAGE)
     try:
-        operations.retry_workflow(id)
+        moved = operations.retry_workflow(id)
     except JobMoved as error:
         raise Problem(Kind.WORKFLOW_ENDED, str(error)) from error
     held = [job_id for _queue, job_id in operations.held_steps(id)][:IDS]
+    if moved:
+        log(request, "retry", AuditKind.WORKFLOW, id, moved=len(moved), held=len(held))
     answer: dict[str, Any] = browse.workflow_payload(browse.workflow(id))
     answer |= {"restarted": operations.restarted_steps(id)[:IDS], "held": held}
     return JsonResponse(answer)

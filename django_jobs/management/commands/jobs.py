@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django_jobs.exceptions import JobsError
 from django_jobs.management.jobs_commands import SUBCOMMANDS
 from django_jobs.management.jobs_commands.base import as_json
+from django_jobs.models import audit
 
 
 class Command(BaseCommand):
@@ -28,6 +29,8 @@ class Command(BaseCommand):
             answer = SUBCOMMANDS[options["subcommand"]].run(options)
         except (JobsError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
+        for act in answer.acts:
+            audit.record(audit.Actor(audit.shell_user(), audit.Source.COMMAND), act)
         self.stdout.write(as_json(answer.data) if options["json"] else answer.text)
         if answer.code:
             sys.exit(answer.code)

@@ -8,6 +8,7 @@ from django_jobs.management.jobs_commands import (
     doctor,
     enqueueing,
     health,
+    history,
     looking,
     queues,
     schedules,
@@ -37,4 +38,5 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "alarms": alarms.ALARMS,
     "doctor": doctor.DOCTOR,
     "health": health.HEALTH,
+    "history": history.HISTORY,
 }

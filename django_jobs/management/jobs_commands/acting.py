@@ -13,6 +13,7 @@ from django_jobs.core.values import WAITING, State
 from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.models import audit
 from django_jobs.operations import bulk
 
 
@@ -89,7 +90,8 @@ def either(word: str, options: Mapping[str, Any], state: State | None) -> Answer
         operation = latest
     data = {"moved": operation.moved, "looked_at": operation.seen, "held": operation.held}
     said = f"{word}: {operation.moved} of {counted(operation.seen, f'{state} job')}."
-    return Answer(data, f"{said} {held_text(operation.held)}".strip(), int(operation.held > 0))
+    act = audit.Act(operation.verb, audit.Kind.BULK, operation.id, audit.bulk_details(operation))
+    return Answer(data, f"{said} {held_text(operation.held)}".strip(), int(operation.held > 0), [act])
 
 
 def held_text(number: int, names: str = "") -> str:
@@ -125,7 +127,11 @@ def on_ids(word: str, ids: list[str], queue: str, *, start_again: bool = False) 
     said += [f"Not possible in their state: {', '.join(left)}."] if left else []
     said += [f"Not found: {', '.join(missing)}."] if missing else []
     data = {"moved": moved, "asked": asked, "held": held, "left": left, "missing": missing}
-    return Answer(data, " ".join(said), 1 if left or missing or held else 0)
+    done_ids = [(info.queue, id) for id, info in found.items() if info is not None and id in moved + asked]
+    facts = {"ids": audit.listed(done_ids), "moved": len(moved), "asked": len(asked), "held": len(held)}
+    where = ", ".join(dict.fromkeys(queue for queue, _id in done_ids))
+    acts = [audit.Act(operations.verb_of(word), audit.Kind.JOB, where, facts)] if done_ids else []
+    return Answer(data, " ".join(said), 1 if left or missing or held else 0, acts)
 
 
 RETRY = Subcommand("Queue jobs again at once.", retry_arguments, retry)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django_jobs.models.audit import Act
+
 
 class Answer(NamedTuple):
     """The result of a subcommand: data for programs, and a text."""
@@ -16,6 +18,8 @@ class Answer(NamedTuple):
     text: str
     #: exit code
     code: int = 0
+    #: what it did, for the audit log
+    acts: Sequence[Act] = ()
 
 
 @dataclass(frozen=True, slots=True)

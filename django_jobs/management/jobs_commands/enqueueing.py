@@ -14,6 +14,7 @@ from django_jobs.core.values import MAX_PRIORITY, Added
 from django_jobs.enqueue.submit import enqueue_by_name
 from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.models import audit
 from django_jobs.serialization.arguments import dump
 
 
@@ -65,8 +66,10 @@ def edit(options: Mapping[str, Any]) -> Answer:
         raise JobNotFound(f"No such job: {options['id']}. It may have left the history.")
     call = json.loads(dump(*read_call(options["call"])))
     changed = operations.edit(info.queue, info.id, *call)
+    facts = {"ids": [[info.queue, info.id]], **audit.edit_details(info, call)}
+    acts = [audit.Act("edit", audit.Kind.JOB, info.queue, facts)] if changed else []
     said = f"Job {info.id} has new arguments." if changed else f"Job {info.id} already had these arguments."
-    return Answer({"id": info.id, "queue": info.queue, "changed": changed}, said)
+    return Answer({"id": info.id, "queue": info.queue, "changed": changed}, said, acts=acts)
 
 
 def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from django.core.management.base import CommandError
 from django_jobs import browse, operations
 from django_jobs.core import registry
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.models import audit
 from django_jobs.stores import get_store
 
 
@@ -35,23 +35,20 @@ def pause(options: Mapping[str, Any]) -> Answer:
     until = get_store().now() + int(seconds * 1000) if seconds else 0
     queues, name = chosen(options)
     for queue in queues:
-        operations.pause(queue, name=name, reason=options["reason"], until=until, by=user())
-    return answer("paused", queues, name)
+        operations.pause(queue, name=name, reason=options["reason"], until=until, by=audit.shell_user())
+    facts = {"job_type": name, "reason": options["reason"], "until": until}
+    return answer("paused", queues, name, [audit.Act("pause", audit.Kind.QUEUE, queue, facts) for queue in queues])
 
 
 def resume(options: Mapping[str, Any]) -> Answer:
     queues, name = chosen(options)
-    for queue in queues:
-        operations.resume(queue, name=name)
-    return answer("resumed", queues, name)
-
-
-def user() -> str:
-    """Return the name of the user of this shell: it is shown with the pause."""
-    try:
-        return f"{getpass.getuser()} (shell)"
-    except (OSError, KeyError, ImportError):  # a container's user may have no name
-        return "shell"
+    ended = {queue: operations.resume(queue, name=name) for queue in queues}
+    acts = [
+        audit.Act("resume", audit.Kind.QUEUE, queue, {"job_type": name, "paused": audit.pause_details(pause)})
+        for queue, pause in ended.items()
+        if pause is not None
+    ]
+    return answer("resumed", queues, name, acts)
 
 
 def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:
@@ -64,10 +61,10 @@ def chosen(options: Mapping[str, Any]) -> tuple[list[str], str | None]:
     return ([queue] if queue else browse.queue_names()), name or None
 
 
-def answer(done: str, queues: list[str], name: str | None) -> Answer:
+def answer(done: str, queues: list[str], name: str | None, acts: list[audit.Act]) -> Answer:
     """Report the result in one line."""
     said = f"{name} in {', '.join(queues)}" if name else ", ".join(queues)
-    return Answer({done: {"queues": queues, "job": name}}, f"{said}: {done}.")
+    return Answer({done: {"queues": queues, "job": name}}, f"{said}: {done}.", acts=acts)
 
 
 PAUSE = Subcommand("Pause a queue or a job type; running jobs finish.", pause_arguments, pause)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from django_jobs import schedules
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, table
+from django_jobs.models import audit
 from django_jobs.schedules import state as schedule_state
 from django_jobs.stores import get_store
 
@@ -51,8 +52,9 @@ def which(parser: ArgumentParser) -> None:
 def run(options: Mapping[str, Any]) -> Answer:
     entry = schedules.get_entry(options["schedule"])
     handle = schedules.run_now(entry)
+    act = audit.Act("run", audit.Kind.SCHEDULE, entry.id, {"job": [handle.queue, handle.id]})
     data = {"schedule": entry.id, "id": handle.id, "name": handle.name, "queue": handle.queue}
-    return Answer(data, f"{entry.id} was enqueued as job {handle.id}.")
+    return Answer(data, f"{entry.id} was enqueued as job {handle.id}.", acts=[act])
 
 
 SCHEDULES = Subcommand("List the schedules, with next and last runs.", no_arguments, show)

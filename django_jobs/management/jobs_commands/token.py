@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain, table
-from django_jobs.models import ApiToken
+from django_jobs.models import ApiToken, audit
 from django_jobs.models.token import Scope
 
 #: The longest life of a token that is to expire: a hundred years.
@@ -52,7 +52,11 @@ def create(options: Mapping[str, Any]) -> Answer:
     if unknown:
         names = plain(", ".join(unknown), 300)
         text += f"\nNo job is named {names}. Check the spelling, unless you will create a remote job type of that name."
-    return Answer({**described(token), "token": secret, "unknown_jobs": unknown}, text)
+    return Answer(
+        {**described(token), "token": secret, "unknown_jobs": unknown},
+        text,
+        acts=[audit.Act("create", audit.Kind.TOKEN, token.name)],
+    )
 
 
 def revoke(name: str) -> Answer:
@@ -62,7 +66,7 @@ def revoke(name: str) -> Answer:
         raise CommandError(f"There is no token {name!r}: manage.py jobs token list.")
     for token in tokens:
         token.revoke()
-    return Answer(described(tokens[-1]), f"{name}: revoked.")
+    return Answer(described(tokens[-1]), f"{name}: revoked.", acts=[audit.Act("revoke", audit.Kind.TOKEN, name)])
 
 
 def listed() -> Answer:

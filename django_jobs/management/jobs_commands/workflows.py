@@ -13,6 +13,7 @@ from django_jobs.browse.workflow_payloads import error_of
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.acting import held_text
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain, table
+from django_jobs.models import audit
 from django_jobs.serialization.payloads import iso
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
 
@@ -134,9 +135,10 @@ def cancel(options: Mapping[str, Any]) -> Answer:
         if done
         else f"{info.kind.capitalize()} {info.id} is {info.state}."
     )
+    acts = [audit.Act("cancel", audit.Kind.WORKFLOW, info.id, {"name": info.name})] if done else []
     if info.counts["live"]:
         said += f" Asked to stop: {counted(info.counts['live'], 'job')}."
-    return Answer(browse.workflow_payload(info), said, int(info.state != "cancelled"))
+    return Answer(browse.workflow_payload(info), said, int(info.state != "cancelled"), acts)
 
 
 def confirm(info: WorkflowInfo) -> None:
@@ -161,7 +163,9 @@ def retry(options: Mapping[str, Any]) -> Answer:
     names = ", ".join(held[:20]) + (", …" if len(held) > 20 else "")
     data = browse.workflow_payload(browse.workflow(options["id"]))
     said = f"retry: {counted(moved, 'step')}. {held_text(len(held), names)}".strip()
-    return Answer(data | {"moved": moved, "restarted": restarted, "held": held}, said, int(bool(held)))
+    facts = {"moved": moved, "held": len(held)}
+    acts = [audit.Act("retry", audit.Kind.WORKFLOW, options["id"], facts)] if moved else []
+    return Answer(data | {"moved": moved, "restarted": restarted, "held": held}, said, int(bool(held)), acts)
 
 
 WORKFLOWS = Subcommand("List workflows and batches, the newest first.", list_arguments, list_workflows)

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
 from django.test import Client
 
 from django_jobs import browse
+from django_jobs.admin.pages.acts import sentence
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
+from django_jobs.models.audit import AuditEntry
 from django_jobs.operations import bulk, matching
 from django_jobs.serialization.record import decode
 from django_jobs.stores.contract.store import Store
@@ -36,9 +37,10 @@ def test_a_dead_job_is_retried_and_it_is_said_and_logged(console_store: Store, f
     response = root.post(f"{BASE}jobs/dead/", data, follow=True)
     assert "2 jobs were queued." in response.text
     assert [state_of(console_store, id) for id in (first, second, other)] == [State.QUEUED, State.QUEUED, State.DEAD]
-    (entry,) = LogEntry.objects.all()
-    assert entry.get_change_message() == f"2 jobs were queued. {first}, {second}"
-    assert entry.object_repr == "default"
+    (entry,) = AuditEntry.objects.all()
+    assert sentence(entry) == "2 jobs were queued."
+    assert entry.details["ids"] == [["default", first], ["default", second]]
+    assert entry.subject == "default"
     assert first in root.get(f"{BASE}history/").text
 
 
@@ -61,11 +63,11 @@ def test_all_that_match_asks_first_and_then_runs_in_batches(console_store: Store
         filler.make(State.DEAD)
     response = root.post(f"{BASE}jobs/dead/", {"verb": "retry", "scope": "all"})
     assert "60 jobs in state “Dead”." in response.text
-    assert LogEntry.objects.count() == 0
+    assert AuditEntry.objects.count() == 0
     response = root.post(f"{BASE}jobs/dead/", {"verb": "retry", "scope": "all", "confirmed": "1"}, follow=True)
     assert "60 jobs were queued. It is complete." in response.text
     assert console_store.stats(["default"])[0].counts["dead"] == 0
-    assert "60 jobs" in LogEntry.objects.get().get_change_message()
+    assert "60 jobs" in sentence(AuditEntry.objects.get())
 
 
 def test_the_progress_page_goes_on_by_itself(
@@ -177,7 +179,7 @@ def test_the_question_and_the_log_have_the_numbers_of_what_matches(
     asked = root.post(url, {"verb": "delete", "scope": "all"})
     assert "9 jobs match, of 22 in state “Dead”." in asked.text
     root.post(url, {"verb": "delete", "scope": "all", "confirmed": "1"})
-    message = LogEntry.objects.get().get_change_message()
+    message = sentence(AuditEntry.objects.get())
     assert "9 jobs were deleted." in message
     assert "name=shop.send_receipt" in message
     assert not re.search(r"\b22\b", message)
@@ -239,7 +241,7 @@ def test_a_group_of_errors_is_retried_from_its_row_and_named_in_the_question_and
     root.post(f"{BASE}jobs/dead/?error={key}", {"verb": "revive", "scope": "all", "confirmed": "1"})
     assert browse.job_counts().counts["queued"] == 6
     assert browse.job_counts().counts["dead"] == 3
-    assert "error=BankError: declined" in LogEntry.objects.latest("pk").get_change_message()
+    assert "error=BankError: declined" in sentence(AuditEntry.objects.latest("pk"))
 
 
 def test_who_may_not_see_arguments_acts_on_a_group_all_the_same(

@@ -133,6 +133,7 @@ def command(*words: str) -> str:
     return out.getvalue()
 
 
+@pytest.mark.django_db
 @pytest.mark.accepts("K31")
 def test_the_command_edits_a_job_that_waits_and_says_why_it_does_not(console_store: Store, filler: Filler) -> None:
     id, running = filler.make(State.SCHEDULED), filler.make(State.RUNNING)
@@ -149,6 +150,7 @@ def test_the_command_edits_a_job_that_waits_and_says_why_it_does_not(console_sto
             command(*words)
 
 
+@pytest.mark.django_db
 @pytest.mark.accepts("G70")
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRY])
 def test_jobs_of_a_later_time_are_deleted_through_the_client_and_the_command(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.core.exceptions import ValidationError
 from django.test import override_settings
 
 from django_jobs import schedules
+from django_jobs.admin.pages.acts import sentence
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.models import Schedule
+from django_jobs.models.audit import AuditEntry
 from django_jobs.stores import use_store
 
 PAGE = "/admin/django_jobs/dashboard/schedules/"
@@ -65,7 +66,7 @@ def test_run_now_enqueues_the_job_and_is_logged(root, memory_store, django_captu
         answer = root.post(PAGE, {"do": "run", "schedule": "settings:nightly"}, follow=True)
     assert "was enqueued as job" in answer.content.decode()
     assert memory_store.stats(["default"])[0].totals["enqueued"] == 1
-    assert "nightly was enqueued as job" in LogEntry.objects.get().change_message
+    assert "nightly was enqueued as job" in sentence(AuditEntry.objects.get())
 
 
 def test_pause_and_resume(root):
@@ -74,7 +75,7 @@ def test_pause_and_resume(root):
     assert schedules.paused_at(entry) is not None
     root.post(PAGE, {"do": "resume", "schedule": entry.id})
     assert schedules.paused_at(entry) is None
-    assert LogEntry.objects.count() == 2
+    assert AuditEntry.objects.count() == 2
 
 
 def test_a_broken_schedule_says_why_it_cannot_be_run(root):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.test import override_settings
 
 from django_jobs import Batch, Workflow, browse, group
+from django_jobs.models.audit import AuditEntry
 from tests.contract.workflows.steps import RAN, act, run
 from tests.integration.console.conftest import BASE
 from tests.integration.console.workflows import flows
@@ -101,7 +101,7 @@ def test_retry_lets_it_go_on_and_is_logged(store, root):
     id = flows.order(store, dead="packed")
     page = root.post(f"{BASE}workflows/{id}/", {"do": "retry"}, follow=True).text
     assert "1 job was queued." in page
-    assert LogEntry.objects.get().object_id == f"order 7 {id}"
+    assert (AuditEntry.objects.get().subject, AuditEntry.objects.get().details["name"]) == (id, "order 7")
     RAN.clear()
     assert run(store) == ["packed", "mailed"]
     assert browse.workflow(id).state == "succeeded"

@@ -1,0 +1,177 @@
+"""The audit log: who did what to jobs, queues, workers, schedules, workflows, tokens and job types.
+
+An entry is data, not a sentence: the admin writes the sentence in the language of the person who reads it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, connections, models, router, transaction
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.core.outcome import clean
+from django_jobs.core.queue_stats import Pause
+from django_jobs.core.values import JobInfo
+from django_jobs.exceptions import CorruptRecord
+from django_jobs.operations.bulk import Operation
+from django_jobs.serialization.payloads import arguments_of
+from django_jobs.serialization.record import decode
+
+logger = logging.getLogger("django_jobs.audit")
+#: Ids of jobs in one entry.  The number of jobs is always exact.
+MOST_IDS = 200
+#: Characters of one text in an entry.
+LONGEST = 2_000
+_LOST = "The audit log of django_jobs cannot be written: %s. Run `manage.py migrate` if its table is missing."
+
+
+class Source(models.TextChoices):
+    """By which way somebody acted."""
+
+    ADMIN = "admin", _("admin")
+    HTTP = "http", _("HTTP API")
+    COMMAND = "command", _("command line")
+
+
+class Kind(models.TextChoices):
+    """What somebody acted on."""
+
+    JOB = "job", _("job")
+    BULK = "bulk", _("bulk operation")
+    QUEUE = "queue", _("queue")
+    WORKER = "worker", _("worker")
+    SCHEDULE = "schedule", _("schedule")
+    WORKFLOW = "workflow", _("workflow")
+    TOKEN = "token", _("API token")
+    JOB_TYPE = "job_type", _("remote job type")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts: the name of a user, of an API token, or of the user of a shell."""
+
+    name: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What was done.  `details` are JSON values; the keys that the History page knows:
+
+    `ids` (pairs of queue and id), `moved`, `asked`, `held` (numbers of jobs), `reason`, `until` and `run_at` (ms),
+    `job_type`, `state` and `filter` of a bulk operation, `ended` (ms; 0 = it goes on), `stopped`, `before` and `after`
+    (arguments of a job, masked), `changes` (field → old and new value), `job` (id of an enqueued job), `paused` (the
+    pause that ended)."""
+
+    verb: str
+    kind: Kind
+    #: the queue, the worker, the id of a schedule, workflow or operation, the name of a token or job type.
+    subject: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class AuditEntry(models.Model):
+    """One act.  Nothing refers to the user's row, so an entry outlives its user."""
+
+    at = models.DateTimeField(_("time"), default=timezone.now, db_index=True, editable=False)
+    actor = models.CharField(_("who"), max_length=254, db_index=True, editable=False)
+    source = models.CharField(_("by"), max_length=20, choices=Source.choices, editable=False)
+    verb = models.CharField(_("action"), max_length=40, editable=False)
+    kind = models.CharField(_("kind"), max_length=20, choices=Kind.choices, editable=False)
+    subject = models.CharField(_("on"), max_length=300, editable=False)
+    details = models.JSONField(_("details"), default=dict, editable=False)
+
+    class Meta:
+        ordering: ClassVar = ["-at", "-pk"]
+        default_permissions: ClassVar = ()
+        verbose_name = _("entry of the audit log")
+        verbose_name_plural = _("audit log")
+
+    def __str__(self) -> str:
+        return f"{self.actor}: {self.verb} {self.kind} {self.subject}"
+
+
+def record(actor: Actor, act: Act) -> None:
+    """Write an entry.  The act is done: if the database cannot be written, that is logged and not raised."""
+    using = router.db_for_write(AuditEntry)
+    try:
+        # In a transaction of the caller, a statement that fails must not spoil it: hence the savepoint.
+        with transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext():
+            write(actor, act)
+    except (DatabaseError, ImproperlyConfigured) as error:
+        logger.warning(_LOST, error, extra={"audit": f"{actor.name}: {act.verb} {act.kind} {act.subject}"})
+
+
+def write(actor: Actor, act: Act) -> None:
+    """Write an entry.  Raises DatabaseError."""
+    AuditEntry(
+        actor=clean(actor.name, 254),
+        source=actor.source,
+        verb=act.verb[:40],
+        kind=act.kind,
+        subject=clean(act.subject, 300),
+        details={key: _bounded(value) for key, value in act.details.items() if value not in (None, "", [], {})},
+    ).save(force_insert=True)
+
+
+def shell_user() -> str:
+    """Return the name of the user of this shell."""
+    try:
+        return f"{getpass.getuser()} (shell)"
+    except (OSError, KeyError, ImportError):  # a container's user may have no name
+        return "shell"
+
+
+def listed(ids: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return the first ids, as an entry has them."""
+    return [[queue, id] for queue, id in ids][:MOST_IDS]
+
+
+def bulk_details(operation: Operation) -> dict[str, Any]:
+    """Return a bulk operation, as an entry has it.  One that goes on gets a second entry when it has ended."""
+    match = {key: value for key, value in asdict(operation.match).items() if value and key != "arguments"}
+    facts = {"state": operation.state.value, "filter": match, "ended": operation.finished}
+    if operation.verb == "kill":
+        facts["reason"] = operation.reason
+    if not operation.finished:
+        return facts
+    numbers = {"moved": operation.moved, "asked": operation.asked, "held": operation.held}
+    return facts | numbers | {"ids": listed(operation.named), "stopped": operation.stopped}
+
+
+def edit_details(info: JobInfo, call: Sequence[Any]) -> dict[str, str]:
+    """Return the arguments of a job before and after an edit, both masked, as JSON.  `call`: the new ones."""
+    try:
+        job = decode(info.id, info.queue, info.record)
+    except CorruptRecord:
+        return {}
+    new = job._replace(args=json.dumps(call).encode())
+    before, after = (json.dumps(arguments_of(each), ensure_ascii=False) for each in (job, new))
+    return {"before": before, "after": after}
+
+
+def pause_details(pause: Pause | None) -> dict[str, Any]:
+    """Return a pause that ended, as an entry has it."""
+    return {} if pause is None else pause._asdict()
+
+
+def _bounded(value: Any) -> Any:
+    """Return a value as JSON, its texts without control characters and not longer than LONGEST."""
+    if isinstance(value, str):
+        return clean(value, LONGEST)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {clean(str(key), 200): _bounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_bounded(each) for each in value]
+    return clean(str(value), LONGEST)
