@@ -26,7 +26,7 @@ for _ in range(number):
         print(flow.enqueue().id, flush=True)
     elif kind == "graph":
         graph, steps = Workflow(), []
-        for n in range(length):
+        for _ in range(length):
             after = rng.sample(steps, min(len(steps), rng.choice((0, 1, 1, 2, 3))))
             # The result of one step before it is passed on; `work` returns what it was given.
             argument = after[0].result if after else ms
