@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from concurrent.futures import wait as wait_for
 from typing import Any
@@ -15,9 +16,7 @@ from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import Store
 from django_jobs.workflows import engine, reading
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
-
-#: Seconds between two looks at a workflow that is waited for: at least, while its jobs end; at most, if none does.
-_SOONEST, _LATEST = 0.02, 1.0
+from django_jobs.workflows.watching import Watch
 
 
 class WorkflowHandle:
@@ -96,35 +95,35 @@ class WorkflowHandle:
 
         Raises JobFailed if it is stopped or cancelled, TimeoutError after `timeout` seconds (None = never),
         WorkflowNotFound if it has left the store."""
+        watch, until = self._watch(), None if timeout is None else time.monotonic() + timeout
+        while (found := watch.look()) is not None:
+            if found.end is not None:
+                try:
+                    wait_for([found.end], self._left(until, timeout, found.patience))
+                finally:
+                    found.end.cancel()
+            time.sleep(self._left(until, timeout, found.pause))
+        return self._result()
+
+    def _watch(self) -> Watch:
         if self._waits:
             raise JobFailed(
                 f"{self!r} is deferred: it is enqueued when its transaction commits. Wait for it after that."
             )
-        until = None if timeout is None else time.monotonic() + timeout
-        while (state := self.state) == "running":
-            left = _LATEST if until is None else min(_LATEST, until - time.monotonic())
-            if left <= 0:
-                raise TimeoutError(f"{self!r} is {state} after {timeout} s.")
-            self._wait_for_a_job(left)
-        if state != "succeeded":
-            stopped_by = ", ".join(f"{n} {what}" for what, n in self.info.stopped_by.items())
-            raise JobFailed(f"{self!r} is {state}" + (f" (steps: {stopped_by})." if stopped_by else "."))
-        return self._result()
+        return Watch(self.store, self.id)
 
-    def _wait_for_a_job(self, left: float) -> None:
-        """Wait for the end of one of its jobs, at most `left` seconds: something may follow from it."""
-        began = time.monotonic()
-        for queue, jobs in engine.live_jobs(self.store, self.id):
-            end = self.store.end_of(queue, jobs[0][1])
-            try:
-                wait_for([end], left)
-            finally:
-                end.cancel()
-            break
-        # What follows from that end takes a moment.
-        time.sleep(max(0.0, min(_SOONEST, left - (time.monotonic() - began))))
+    def _left(self, until: float | None, timeout: float | None, most: float) -> float:
+        """Return `most`, or the seconds that are left if they are fewer.  Raises TimeoutError if none are."""
+        left = most if until is None else min(most, until - time.monotonic())
+        if left <= 0:
+            raise TimeoutError(f"{self!r} is running after {timeout} s.")
+        return left
 
     def _result(self) -> Any:
+        info = self.info
+        if info.state != "succeeded":
+            stopped_by = ", ".join(f"{n} {what}" for what, n in info.stopped_by.items())
+            raise JobFailed(f"{self!r} is {info.state}" + (f" (steps: {stopped_by})." if stopped_by else "."))
         (last,) = self.store.workflow_fields(self.id, ("last",))
         if last is None:
             return None
@@ -154,7 +153,18 @@ class WorkflowHandle:
 
     async def await_result(self, timeout: float | None = None) -> Any:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
-        return await sync_to_async(self.wait, thread_sensitive=False)(timeout)
+        watch, until = self._watch(), None if timeout is None else time.monotonic() + timeout
+        # A read needs a thread until the store answers; no thread is held after that.
+        look = sync_to_async(watch.look, thread_sensitive=False)
+        while (found := await look()) is not None:
+            if found.end is not None:
+                try:
+                    patience = self._left(until, timeout, found.patience)
+                    await asyncio.wait([asyncio.wrap_future(found.end)], timeout=patience)
+                finally:
+                    found.end.cancel()
+            await asyncio.sleep(self._left(until, timeout, found.pause))
+        return await sync_to_async(self._result, thread_sensitive=False)()
 
     async def acancel(self) -> None:
         """Async twin of `cancel`."""

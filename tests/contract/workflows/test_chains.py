@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from django_jobs import PREVIOUS, JobFailed, Workflow, chain, group
+from django_jobs import PREVIOUS, Batch, JobFailed, Workflow, chain, group
 from django_jobs.workflows import engine
 from tests.contract.workflows.steps import CANCELLED, DEAD, ENDS, RAN, act, nothing, run, store
 
@@ -56,6 +59,27 @@ def test_a_chain_of_groups(store):
     assert sorted(ran) == list("abcde")
     assert (ran[0], ran[-1]) == ("a", "e")
     assert RAN[-1] == ("e", [["b", ["a"]], ["d", ["c"]]])
+
+
+@pytest.mark.parametrize("how", ["thread", "event loop"])
+def test_waiting_ends_with_the_last_step(store, how):
+    handle = group(act.s("a"), act.s("b")).then(act.s("c", PREVIOUS)).enqueue()
+    with ThreadPoolExecutor() as pool:
+        if how == "thread":
+            waits = pool.submit(handle.wait, 30)
+        else:
+            waits = pool.submit(asyncio.run, handle.await_result(30))
+        run(store)
+        assert waits.result(30) == ["c", [["a"], ["b"]]]
+
+
+def test_waiting_for_a_batch_ends_with_its_last_job(store):
+    with Batch() as batch:
+        act.enqueue_many([("a",), ("b",)])
+    with ThreadPoolExecutor() as pool:
+        waits = pool.submit(batch.handle.wait, 30)
+        run(store)
+        assert waits.result(30) is None
 
 
 def test_none_is_passed_on(store):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,13 +14,14 @@ import pytest
 import redis
 
 from bench.monitor import sent_commands
-from django_jobs import group, job
+from django_jobs import Batch, group, job
 from django_jobs.core.values import Done
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.worker.child.settler import Settler
+from django_jobs.workflows.watching import Watch
 from tests.support.backends.servers import running_redis
 from tests.support.waiting import wait_until
 
@@ -123,6 +125,36 @@ def test_a_group_takes_at_most_twice_the_round_trips_of_its_jobs(redis_store: Re
     assert Counter(calls)["complete"] == 4
     assert Counter(calls)["workflow_end"] == 4
     assert len(calls) <= 4 * 6 + 2
+
+
+@pytest.mark.parametrize("kind", ["group", "batch"])
+def test_waiting_for_3000_steps_takes_few_reads_and_fewer_while_nothing_happens(
+    redis_store: RedisStore, calls: list[str], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The steps are read once, in parts; while a job runs, only the state and one part are looked at again."""
+    use_store(redis_store)
+    if kind == "group":
+        id = group(*[nothing.s()] * 3000).then(nothing.s()).enqueue().id
+    else:
+        with Batch() as batch:
+            nothing.enqueue_many([()] * 3000)
+        id = batch.id
+    monkeypatch.setattr(redis_store, "end_of", lambda *_: Future())
+    watch = Watch(redis_store, id)
+    assert watch.look()
+    calls.clear()
+    found = [watch.look() for _ in range(8)]
+    assert calls == ["HMGET"] * 8 * (3 if kind == "group" else 2)
+    assert [each.patience for each in found if each] == [2, 4, 8, 10, 10, 10, 10, 10]
+    executor, settler = Executor(close_connections=False), Settler(redis_store)
+    seen: list[int] = []
+    while claims := redis_store.claim("default", "w", 1000, lease=30_000).claims:
+        settler.settle_now([executor.attempt(claim, redis_store) for claim in claims])
+        calls.clear()
+        watch.look()
+        seen.append(len(calls))
+    assert watch.look() is None
+    assert max(seen) <= 16, seen
 
 
 def test_jobs_without_a_workflow_make_no_call_for_one(redis_store: RedisStore, calls: list[str]) -> None:
