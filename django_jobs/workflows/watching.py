@@ -1,4 +1,4 @@
-"""Waiting for the end of a workflow or batch: few of its fields are read, and one of its jobs is waited for at a time."""
+"""Waiting for the end of a workflow or batch: few of its fields are read, and one job is waited for at a time."""
 
 from __future__ import annotations
 
