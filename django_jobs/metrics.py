@@ -6,7 +6,7 @@ Extra `metrics`.  `register()` adds the metrics to your own registry; the HTTP A
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -15,6 +15,7 @@ from django_jobs import alarms
 from django_jobs.browse import queue_names
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
+from django_jobs.core.times import BOUNDS, Times, add_times
 from django_jobs.core.values import QueueStats, State
 from django_jobs.exceptions import StoreError, UnknownJob
 from django_jobs.remote import known
@@ -34,6 +35,10 @@ COUNTERS = (
     ("retried", "django_jobs_retries", "Attempts that will be retried.", ""),
     ("dead", "django_jobs_dead", "Jobs that became dead.", ""),
 )
+TIMES = (
+    ("django_jobs_wait_seconds", "How long jobs waited from when they could run to the claim, by attempts that ended."),
+    ("django_jobs_run_seconds", "How long attempts ran."),
+)
 QUEUE_COUNTERS = ("cancelled", "expired", "recovered", "trimmed_dead", "not_archived")
 
 
@@ -46,13 +51,16 @@ class JobsCollector:
         try:
             store = get_store()
             queues, workers, now = store.stats(queue_names()), store.workers(), store.now()
+            times = store.times([each.queue for each in queues])
             found = alarms.check(alarms.measure(workers=workers))
         except StoreError as error:
             logger.error("The metrics cannot be read from the store: %s", error)
             yield _gauge("django_jobs_up", UP, [], [([], 0)])
             return
         yield _gauge("django_jobs_up", UP, [], [([], 1)])
-        yield from counters(queues, {*registry.names(), *known()})
+        names = {*registry.names(), *known()}
+        yield from counters(queues, names)
+        yield from histograms(times, names)
         yield from gauges(queues)
         yield from alarm_gauges(found)
         yield _gauge("django_jobs_workers", "Running `runworkers` commands.", [], [([], len(workers))])
@@ -90,6 +98,24 @@ def counters(queues: Iterable[QueueStats], names: set[str]) -> Iterator[Any]:
         for queue in queues:
             child_processes.add_metric([queue.queue], queue.totals.get(event, 0))
         yield child_processes
+
+
+def histograms(times: Mapping[str, Mapping[str, Times]], names: set[str]) -> Iterator[Any]:
+    """Yield the waiting and running times, per queue and job name."""
+    from prometheus_client.core import HistogramMetricFamily
+
+    waiting, running = (HistogramMetricFamily(name, text, labels=["queue", "job"]) for name, text in TIMES)
+    bounds = [*(str(bound / 1000) for bound in BOUNDS), "+Inf"]
+    for queue, found in times.items():
+        own = {job: each for job, each in found.items() if job in names}
+        rest = [each for job, each in found.items() if job not in names]
+        if rest:
+            own[OTHER] = add_times(rest)
+        for job, each in own.items():
+            for family, histogram in ((waiting, each.waiting), (running, each.running)):
+                buckets = list(zip(bounds, histogram.up_to, strict=True))
+                family.add_metric([queue, job], buckets, sum_value=histogram.sum / 1000)
+    yield from (waiting, running)
 
 
 def alarm_gauges(report: alarms.Report) -> Iterator[Any]:

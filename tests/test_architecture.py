@@ -54,7 +54,7 @@ ABSTRACT_METHODS = {
     "OperatingStore": 8,
     "BrowsingStore": 8,
     "EndsStore": 2,
-    "QueueStore": 8,
+    "QueueStore": 9,
     "UpkeepStore": 3,
     "FleetStore": 4,
     "ListStore": 2,

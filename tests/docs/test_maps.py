@@ -18,7 +18,7 @@ PAGE = "docs/contributing/internals.md"
 #: Files on the way of a plain enqueue.  Who adds one finds out here.
 MOST_FILES_OF_ENQUEUE = 8
 #: Files on the way of a job through a thread of a child: from the claim call until its end is stored.
-MOST_FILES_OF_A_RUN = 24
+MOST_FILES_OF_A_RUN = 25
 #: The types of which one job has objects, from `enqueue()` until its end is stored.  A batch, and what the
 #: worker keeps of it, count as types of its one job.
 TYPES = {

@@ -6,9 +6,10 @@ All methods but `pause` and `resume` only read: a viewer may have no right to wr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from django_jobs.core.times import Times
 from django_jobs.core.values import QueueStats
 
 
@@ -56,6 +57,14 @@ class QueueStore(ABC):
     def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
         """Return the `series` of several queues, added up."""
         return add_up(self.series(queue, since) for queue in queues)
+
+    @abstractmethod
+    def times(self, queues: Sequence[str]) -> Mapping[str, Mapping[str, Times]]:
+        """Return queue → job type → how long its attempts waited and ran, since the store began.
+
+        Counted are the attempts that `complete`, `retry` and `bury` ended and whose times are known.  Of a call of
+        `complete` in which some claims were lost, these attempts are counted too: they ran.  After the first MOST_NAMES
+        job types of a queue, all others are under OTHER."""
 
     @abstractmethod
     def parked(self, queue: str) -> list[ParkedName]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django_jobs.core.times import as_text, slots_of
 from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
-from django_jobs.serialization.record import has_controls, is_plain_step, name_of
+from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_ms
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 from django_jobs.stores.redis.base import RedisPart
@@ -26,6 +27,7 @@ class RedisSettling(RedisPart, RunningStore):
             raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
         args: list[Argument] = []
         ended: list[Argument] = []
+        times: list[tuple[str, int, int]] = []
         run_ms = wait_ms = 0
         for claim, result, run, name, controls, wait in done:
             flag = _to_free(claim, controls)
@@ -39,14 +41,17 @@ class RedisSettling(RedisPart, RunningStore):
                 digest = "" if controls.unique_mode == "period" else controls.unique
                 args += (digest or "", (controls.limit_key or "").replace("\0", ""))
             ended += (claim.id, claim.token)
+            times.append((name or name_of(claim.record), wait, run))
             run_ms += run
             wait_ms += wait
-        head = (self.options.history, self._archiving, run_ms, wait_ms)
+        head = (self.options.history, self._archiving, run_ms, wait_ms, as_text(slots_of(times)))
         stale = self._settle("complete", queue, tuple(ended), *head, *args)
         return texts(stale) if stale else []
 
     def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
-        state = self._end("retry", claim, attempt_line(attempt), delay, name_of(claim.record))
+        state = self._end(
+            "retry", claim, attempt_line(attempt), delay, name_of(claim.record), times=_times(claim, attempt)
+        )
         return State(state.decode()) if state else None
 
     def snooze(self, claim: Claim, delay: int) -> State | None:
@@ -59,16 +64,17 @@ class RedisSettling(RedisPart, RunningStore):
 
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
         add = 0 if attempt.outcome == "worker_lost" else 1
-        return bool(self._end("bury", claim, attempt_line(attempt), add, name_of(claim.record)))
+        return bool(
+            self._end("bury", claim, attempt_line(attempt), add, name_of(claim.record), times=_times(claim, attempt))
+        )
 
     def discard(self, claim: Claim, attempt: Attempt) -> bool:
         return bool(self._end("discard", claim, attempt_line(attempt)))
 
-    def _end(self, name: str, claim: Claim, *args: Argument) -> Any:
+    def _end(self, name: str, claim: Claim, *args: Argument, times: str | None = None) -> Any:
         """Run a script that ends one attempt."""
-        return self._settle(
-            name, claim.queue, (claim.id, claim.token), claim.id, _presented(claim), *args, self._archiving
-        )
+        last = (self._archiving,) if times is None else (self._archiving, times)
+        return self._settle(name, claim.queue, (claim.id, claim.token), claim.id, _presented(claim), *args, *last)
 
     def _settle(self, name: str, queue: str, claims: tuple[Argument, ...], *args: Argument) -> Any:
         """Do _run_once; a call for the same claims counts as the same call."""
@@ -184,3 +190,11 @@ def _to_free(claim: Claim, controls: Controls) -> str:
     if plain:
         return "-"
     return "+" if controls is PLAIN or controls.keep_result is not None else "c"
+
+
+def _times(claim: Claim, attempt: Attempt) -> str:
+    """Return the times of a failed attempt for lib/times.lua; "" if it is not known how long it ran."""
+    if attempt.run_ms < 0:
+        return ""
+    waited = waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
+    return as_text(slots_of([(name_of(claim.record), waited, attempt.run_ms)]))

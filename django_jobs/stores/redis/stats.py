@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core import queue_stats
 from django_jobs.core.queue_stats import OVERDUE
+from django_jobs.core.times import OTHER, SLOTS, Times, read_slots
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.contract.queues import add_up
@@ -29,9 +31,13 @@ PLACES = (
     ("expired", State.EXPIRED),
 )
 
+#: How the times of a queue are read.
+TIMES = (("GET", "times"), ("HGETALL", "timed"))
 MINUTE = 60_000
 #: A series of up to this many minutes is read field by field; for a longer one, the whole hash is read.
 FEW_MINUTES = 120
+#: Events without a counter of their own in `totals`: it would be one more command for each job.
+BY_NAME = ("enqueued", "succeeded")
 SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 
@@ -92,6 +98,14 @@ class RedisStats(RedisPart):
         unarchived = self.transport.command("LLEN", names["archive"])
         return [now, counts, oldest, _flat(paused), _flat(totals), sum(late), late_since, died, unarchived]
 
+    def times(self, queues: Sequence[str]) -> dict[str, dict[str, Times]]:
+        replies = self.transport.pipeline(
+            [(command, self.keys.of(queue)[key]) for queue in queues for command, key in TIMES]
+        )
+        return {
+            queue: _read_times(replies[2 * at] or b"", _flat(replies[2 * at + 1])) for at, queue in enumerate(queues)
+        }
+
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
         return self._series(queue, since, self.now())
 
@@ -136,6 +150,27 @@ def _flat(reply: Any) -> list[bytes]:
     return [part for item in reply.items() for part in item] if isinstance(reply, dict) else list(reply)
 
 
+def _read_times(numbers: bytes, places: Sequence[bytes]) -> dict[str, Times]:
+    """Return job type → times; see lua/lib/times.lua."""
+    named = {OTHER: 0} | {
+        places[i].decode(errors="replace"): read_number(places[i + 1]) for i in range(0, len(places), 2)
+    }
+    width, found = 8 * SLOTS, dict[str, Times]()
+    for name, place in named.items():
+        part = numbers[place * width : (place + 1) * width].ljust(width, b"\0")
+        if any(part):
+            found[name] = read_slots(struct.unpack(f">{SLOTS}q", part))
+    return found
+
+
+def _read_totals(flat: Sequence[bytes]) -> dict[str, int]:
+    """Return event → count.  What is counted by name only is added up."""
+    totals = {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
+    for event in BY_NAME:
+        totals[event] = sum(number for field, number in totals.items() if field.startswith(f"{event}:"))
+    return totals
+
+
 def _read(queue: str, reply: list[Any]) -> QueueStats:
     now, sizes, oldest, paused, totals, overdue, overdue_since, died, unarchived = reply
     counts = dict.fromkeys((state.value for state in State), 0)
@@ -151,7 +186,7 @@ def _read(queue: str, reply: list[Any]) -> QueueStats:
         latency=max(0, now - since) if since and read_number(oldest) and "" not in pauses else 0,
         paused=pauses.pop("", None),
         paused_types=pauses,
-        totals={totals[i].decode(errors="replace"): read_number(totals[i + 1]) for i in range(0, len(totals), 2)},
+        totals=_read_totals(totals),
         overdue=overdue,
         overdue_since=read_number(overdue_since),
         dead_since=read_number(died),

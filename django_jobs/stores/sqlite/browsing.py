@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.queue_stats import OVERDUE, read_pause
+from django_jobs.core.times import Times, read_slots
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, QueueStats, State
 from django_jobs.formatting import counted
 from django_jobs.stores.contract.browsing import BrowsingStore, Remembered
@@ -133,6 +134,14 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
             dead_since=died or 0,
             unarchived=view.value("SELECT count(*) FROM archive WHERE queue = ?", queue),
         )
+
+    def times(self, queues: Sequence[str]) -> dict[str, dict[str, Times]]:
+        found: dict[str, dict[str, Times]] = {queue: {} for queue in queues}
+        with self.database.read() as connection:
+            for queue, name, slots in connection.execute("SELECT queue, name, slots FROM times"):
+                if queue in found:
+                    found[queue][name] = read_slots(list(map(int, slots.split())))
+        return found
 
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
         series: dict[int, dict[str, int]] = {}

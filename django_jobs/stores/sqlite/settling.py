@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from django_jobs.core.values import Attempt, Claim, Done, Killed, Recovered, State
 from django_jobs.exceptions import StoreError
-from django_jobs.serialization.record import name_line
+from django_jobs.serialization.record import name_line, waited_ms
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import set_lease
@@ -63,6 +63,7 @@ class SqliteSettling(SqlitePart, RunningStore):
                 move.move(row, State.SUCCEEDED, run_ms=run_ms, kept_until=kept_until)
                 move.count("run_ms", n=run_ms)
                 move.count("wait_ms", n=wait_ms)
+                move.times.append((row.name, wait_ms, run_ms))
             trim_succeeded(move, MAX_BATCH)
         return stale
 
@@ -73,6 +74,7 @@ class SqliteSettling(SqlitePart, RunningStore):
                 return None
             move.log(row, attempt)
             move.count("failed", row.name)
+            _time(move, row, claim, attempt)
             if row.stop:
                 move.move(row, State.CANCELLED, failures=row.failures + 1)
                 return State.CANCELLED
@@ -119,6 +121,7 @@ class SqliteSettling(SqlitePart, RunningStore):
             failed = attempt.outcome != "worker_lost"
             if failed:
                 move.count("failed", row.name)
+            _time(move, row, claim, attempt)
             move.move(row, State.DEAD, failures=row.failures + failed)
             return True
 
@@ -217,6 +220,13 @@ def _renew(move: Transaction, workers: Sequence[str], lease: int) -> dict[str, R
         renewed[worker] = Renewal(asked, dict(move.execute(sql, (move.queue, worker)).fetchall()))
     let_go_of_lost(move)
     return renewed
+
+
+def _time(move: Transaction, row: Row, claim: Claim, attempt: Attempt) -> None:
+    """Count the times of a failed attempt, if it is known how long it ran."""
+    if attempt.run_ms >= 0:
+        waited = waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
+        move.times.append((row.name, waited, attempt.run_ms))
 
 
 def _ended(move: Transaction, claim: Claim) -> Row | None:

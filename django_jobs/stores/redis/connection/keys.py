@@ -42,6 +42,8 @@ QUEUE_KEYS = {
     "recent_before": "hash",
     "totals": "hash",
     "minutes": "hash",
+    "times": "string",
+    "timed": "hash",
     "seq": "string",
     "wake": "list",
     "wake_alone": "list",

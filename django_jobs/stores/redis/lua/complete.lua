@@ -2,6 +2,7 @@
 --
 -- ARGV  1 clock   2 channel   3 number
 --       4 succeeded jobs kept   5 most jobs in the outbox, or ""   6 sum of run times   7 sum of waiting times (ms)
+--       8 waiting and running times, for lib/times.lua
 --       then per job: id, what, result ("run ms:JSON"); `what` has the lines token, flag, name, report ("" or a digest,
 --       only with flag "+"), and of a job of a workflow: "-" or, if a later step needs its result, "r", and the
 --       workflow.  The flag means:
@@ -10,9 +11,9 @@
 --         "+"  read the record
 --
 -- Returns the ids whose claim is stale; these jobs are not changed.
---! use clock answers lines claim_end count finish trim returned
+--! use clock answers lines claim_end count times finish trim returned
 local history, archiving = tonumber(ARGV[4]), tonumber(ARGV[5])
-local FIRST = 8
+local FIRST = 9
 
 local before = answered()
 if before then
@@ -211,7 +212,7 @@ if total > 0 then
     for name, n in pairs(by_name) do
         count('succeeded:' .. name, n)
     end
-    count('succeeded', total)
+    count_times(ARGV[8])
     count_minute('succeeded', total)
     for event, ms in pairs({run_ms = tonumber(ARGV[6]), wait_ms = tonumber(ARGV[7])}) do
         if ms ~= 0 then

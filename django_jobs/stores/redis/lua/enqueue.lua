@@ -188,7 +188,6 @@ for name, n in pairs(by_name) do
     added = added + n
 end
 if added > 0 then
-    count('enqueued', added)
     count_minute('enqueued', added)
 end
 if added > 0 or replaced or in_doubt then

@@ -106,9 +106,8 @@ elseif type(waiting) == 'table' then -- the key has another type
     call('RPUSH', wake, '1')
 end
 for name, by in pairs(by_name) do
-    redis.pcall('HINCRBY', totals, 'enqueued:' .. name, by)
+    redis.pcall('HINCRBY', totals, 'enqueued:' .. name, by) -- count() repairs a value that cannot be added to
 end
-redis.pcall('HINCRBY', totals, 'enqueued', n) -- count() repairs a value that cannot be added to
 redis.pcall('HINCRBY', minutes, string.format('%.0f:enqueued', now - now % 60000), n)
 if total == 1 then
     answer('a')

@@ -121,6 +121,11 @@ CREATE TABLE minutes (
     PRIMARY KEY (queue, minute, event)
 ) WITHOUT ROWID;
 
+-- waiting and running times of the attempts of a job type: numbers with spaces between (core/times.py)
+CREATE TABLE IF NOT EXISTS times (
+    queue TEXT NOT NULL, name TEXT NOT NULL, slots TEXT NOT NULL, PRIMARY KEY (queue, name)
+) WITHOUT ROWID;
+
 CREATE TABLE archive (
     key INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, id TEXT NOT NULL, record BLOB NOT NULL,
     state TEXT NOT NULL, failures INTEGER NOT NULL, crashes INTEGER NOT NULL, at INTEGER NOT NULL,

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_jobs import metrics
+from django_jobs.core.values import Done
 from django_jobs.models import ApiToken
+from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
 from tests.conftest import Clock
-from tests.integration.api.conftest import Api
+from tests.integration.api.conftest import SETTINGS, Api
 
 LABELS = ("queue", "job", "status", "state")
 
@@ -59,6 +63,48 @@ def test_metrics_count_what_happened_per_queue_and_job(
     assert seen["django_jobs_queue_latency_seconds", "default"] >= 5
     assert seen["django_jobs_jobs", "default", "retry"] == 1
     assert seen["django_jobs_workers",] == 0
+
+
+def test_histograms_of_waiting_and_running_are_valid_and_complete(
+    api: Api, store: Store, clock: Clock, make_job: Any
+) -> None:
+    for number, (name, run_ms) in enumerate([("tests.greet", 7), ("tests.greet", 700), ("evil.1", 7), ("evil.2", 7)]):
+        store.enqueue("default", [make_job(name=name)])
+        clock.advance(2_000 * number)
+        (held,) = store.claim("default", "w", 1, lease=30_000).claims
+        store.complete("default", [Done(held, run_ms=run_ms, wait_ms=2_000 * number)])
+    registry = CollectorRegistry()
+    metrics.register(registry)
+    texts = api.get("metrics").content.decode(), openmetrics(registry).decode()
+    for families in (text_string_to_metric_families(texts[0]), openmetrics_families(texts[1])):
+        found = {
+            (sample.name, sample.labels["job"], sample.labels.get("le", "")): sample.value
+            for family in families
+            if family.type == "histogram"
+            for sample in family.samples
+        }
+        assert {job for _, job, _ in found} == {"tests.greet", "other"}
+        run, wait = "django_jobs_run_seconds", "django_jobs_wait_seconds"
+        assert found[f"{run}_bucket", "tests.greet", "0.01"] == 1
+        assert found[f"{run}_bucket", "tests.greet", "0.5"] == 1
+        assert found[f"{run}_bucket", "tests.greet", "1.0"] == 2
+        assert found[f"{run}_bucket", "tests.greet", "+Inf"] == found[f"{run}_count", "tests.greet", ""] == 2
+        assert found[f"{run}_sum", "tests.greet", ""] == pytest.approx(0.707)
+        assert found[f"{wait}_bucket", "other", "2.5"] == 0
+        assert found[f"{wait}_sum", "other", ""] == 10
+        assert found[f"{wait}_count", "other", ""] == 2
+        for metric in (run, wait):
+            for job in ("tests.greet", "other"):
+                counts = [count for (name, own, _), count in found.items() if (name, own) == (f"{metric}_bucket", job)]
+                assert counts == sorted(counts)
+
+
+def test_without_a_store_the_scrape_is_answered_and_says_so(api: Api, settings: Any) -> None:
+    settings.DJANGO_JOBS = {**SETTINGS, "STORE": "redis://127.0.0.1:1/0"}
+    use_store(None)
+    answer = api.get("metrics")
+    assert answer.status_code == 200
+    assert samples(answer.content.decode()) == {("django_jobs_up",): 0}
 
 
 def test_names_that_no_code_knows_share_one_label(store: Store, make_job: Any, api: Api) -> None:
