@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.queue_stats import OVERDUE, read_pause
-from django_jobs.core.times import Times, read_slots
+from django_jobs.core.times import Times
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, QueueStats, State
 from django_jobs.formatting import counted
 from django_jobs.stores.contract.browsing import BrowsingStore, Remembered
@@ -17,6 +17,7 @@ from django_jobs.stores.contract.queues import ParkedName, QueueStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.recent import find_recent
 from django_jobs.stores.sqlite.database.remembered import has_returned_none, remembered
+from django_jobs.stores.sqlite.database.times import read_times
 from django_jobs.stores.sqlite.database.unknown import parked, unknown_to_whom
 
 #: What is read of a job, and from where.
@@ -136,12 +137,8 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
         )
 
     def times(self, queues: Sequence[str]) -> dict[str, dict[str, Times]]:
-        found: dict[str, dict[str, Times]] = {queue: {} for queue in queues}
         with self.database.read() as connection:
-            for queue, name, slots in connection.execute("SELECT queue, name, slots FROM times"):
-                if queue in found:
-                    found[queue][name] = read_slots(list(map(int, slots.split())))
-        return found
+            return read_times(connection, queues)
 
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
         series: dict[int, dict[str, int]] = {}

@@ -12,13 +12,13 @@ from collections import Counter
 from typing import Any
 
 from django_jobs.core.signature import signature
-from django_jobs.core.times import MOST_NAMES, OTHER, slots_of
 from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Controls, State
 from django_jobs.serialization.record import name_of
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.sqlite.database.lookup import Lookup
 from django_jobs.stores.sqlite.database.remembered import remember_end
 from django_jobs.stores.sqlite.database.rows import SUSPECT, Row, control_columns
+from django_jobs.stores.sqlite.database.times import add_times
 
 #: attempts kept in a job's log.
 MAX_LOG = 25
@@ -38,8 +38,7 @@ class Transaction(Lookup):
     def __init__(self, connection: sqlite3.Connection, options: StoreOptions, queue: str, now: int) -> None:
         super().__init__(connection, options, queue, now)
         self.events: Counter[str] = Counter()
-        #: attempts that ended: job type, ms waited, ms run.
-        self.times: list[tuple[str, int, int]] = []
+        self.times: list[tuple[str, int, int]] = []  # of attempts that ended: see add_times
         self._seq = self._stored_seq = -1
         self._freed: set[str] = set()
 
@@ -279,24 +278,13 @@ class Transaction(Lookup):
         number: int = self.value("SELECT count(*) FROM archive WHERE queue = ?", self.queue)
         return number >= self.options.backlog
 
-    def _add_times(self) -> None:
-        for name, numbers in slots_of(self.times).items():
-            found = "SELECT name, slots FROM times WHERE queue = ? AND name = ?"
-            row = self.execute(found, (self.queue, name)).fetchone()
-            if row is None and self.value("SELECT count(*) FROM times WHERE queue = ?", self.queue) >= MOST_NAMES:
-                name = OTHER
-                row = self.execute(found, (self.queue, name)).fetchone()
-            old = map(int, row[1].split()) if row else [0] * len(numbers)
-            text = " ".join(str(a + b) for a, b in zip(old, numbers, strict=True))
-            self.execute("INSERT OR REPLACE INTO times VALUES (?, ?, ?)", (self.queue, name, text))
-
     def finish(self) -> None:
         """Write the changes that were postponed to the end: admissions and counters."""
         for key in self._freed:
             self.admit(key)
         if self._seq != self._stored_seq:
             self.execute("UPDATE queues SET seq = ? WHERE queue = ?", (self._seq, self.queue))
-        self._add_times()
+        add_times(self, self.times)
         minute = self.now - self.now % MINUTE
         for event, n in self.events.items():
             base = event.partition(":")[0]
