@@ -10,8 +10,9 @@ from django_jobs.exceptions import WorkflowNotFound
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.batches import MAX_BATCH
 from django_jobs.stores.contract.store import Store
+from django_jobs.stores.contract.workflows import MOST_JOBS
 from django_jobs.workflows import reading
-from django_jobs.workflows.reading import STOPPING, StepInfo, WorkflowInfo
+from django_jobs.workflows.reading import STEP_STATES, STOPPING, StepInfo, WorkflowInfo
 
 #: Workflows on a page.
 PAGE = 50
@@ -39,6 +40,14 @@ class Found(NamedTuple):
     #: how many of them were read.
     looked_at: int
     #: what `find_workflows` takes as `after` for the next part; "" = this is the last.
+    following: str
+
+
+class BatchPage(NamedTuple):
+    """Some jobs of a batch, in no particular order."""
+
+    rows: list[StepInfo]
+    #: what `batch_jobs` takes as `after` for the next page; "" = this is the last.
     following: str
 
 
@@ -123,7 +132,7 @@ def stopping_steps(id: str, limit: int = 20) -> list[StepInfo]:
     found: list[StepInfo] = []
     for state in info.stopped_by:
         if info.kind == "batch" and len(found) < limit:
-            found += batch_jobs(id, state, limit=limit - len(found))
+            found += batch_jobs(info, state, limit=limit - len(found)).rows
     if info.kind != "batch" and info.stopped_by:
         found = [step for step in steps(id) if step.state in STOPPING]
         found.sort(key=lambda step: (STOPPING.index(step.state), step.number))
@@ -143,9 +152,12 @@ def jobs_of(steps: Sequence[StepInfo]) -> dict[str, JobInfo]:
     return found
 
 
-def batch_jobs(id: str, state: str | None = None, *, after: str = "", limit: int = 100) -> list[StepInfo]:
-    """Return jobs of a batch that are in `state` (None = any), in the order of their ids, from behind `after` on."""
-    return reading.jobs_of_batch(get_store(), id, state, limit, after)
+def batch_jobs(info: WorkflowInfo, state: str = "", *, after: str = "", limit: int = 100) -> BatchPage:
+    """Return jobs of a batch that are in `state` ("" = any).  A page of jobs in any state is one round trip, whatever
+    their number; one of a state reads on until it has found them.  Raises ValueError if `after` is no position."""
+    states = (state,) if state else STEP_STATES
+    number = MOST_JOBS if after or not state else info.counts[state]
+    return BatchPage(*reading.part_of_batch(get_store(), info.id, states, limit, after, number))
 
 
 def workflow_of(job_id: str) -> str:

@@ -85,7 +85,7 @@ class WorkflowHandle:
         """Its steps in the order in which they were added; of a batch, its jobs in the order of their ids."""
         info = self.info
         if info.kind == "batch":
-            return reading.jobs_of_batch(self.store, self.id, limit=info.total)
+            return reading.jobs_of_batch(self.store, self.id)
         return reading.steps(self.store, self.id)
 
     # -- waiting and acting --------------------------------------------------

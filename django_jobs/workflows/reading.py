@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from django_jobs.stores.contract.store import Store
-from django_jobs.stores.contract.workflows import LIVE
+from django_jobs.stores.contract.workflows import LIVE, MOST_JOBS
 from django_jobs.workflows.packing import CHUNK
 
 #: What a step or a batch's job may be: "waiting" for steps before it; "live": its job waits or runs in its queue; then
@@ -158,15 +158,43 @@ def steps(store: Store, id: str, offset: int = 0, limit: int | None = None) -> l
     return found
 
 
-def jobs_of_batch(store: Store, id: str, state: str | None = None, limit: int = 100, after: str = "") -> list[StepInfo]:
-    """Return jobs of a batch in one state (None = any), in the order of their ids, beginning after the id `after`.  It
-    reads all jobs of the batch."""
-    found = []
-    for job_id, stand in store.workflow_scan(id, "s:"):
-        _, is_in, queue = stand.decode().split(":", 2)
-        if is_in != "none" and state in (None, is_in) and job_id > after:
-            found.append(StepInfo(0, "", "", queue, job_id, is_in))
-    return sorted(set(found), key=lambda step: step.job_id)[:limit]
+def jobs_of_batch(store: Store, id: str) -> list[StepInfo]:
+    """Return all jobs of a batch, in the order of their ids."""
+    found = {job for each in store.workflow_scan(id, "s:") if (job := _job_of_batch(*each)) is not None}
+    return sorted(found, key=lambda job: job.job_id)
+
+
+def part_of_batch(
+    store: Store, id: str, states: Collection[str], limit: int, after: str = "", number: int = MOST_JOBS
+) -> tuple[list[StepInfo], str]:
+    """Return at most `limit` jobs of a batch that are in one of these states, in no particular order, and what to pass
+    as `after` for the next part; "" = this is the last.  Looks no further when it has found `number`.
+
+    It reads no more than it returns, unless few jobs are in these states.  A job that ends meanwhile may be in two
+    parts or in none.  Raises ValueError if `after` is no position."""
+    position, _, skip = after.rpartition("_") if after else ("", "", "0")
+    if not (skip.isascii() and skip.isdigit() and len(skip) < 10):
+        raise ValueError(f"{after!r:.100} is no position among the jobs of a batch")
+    at_once = limit if len(states) == len(STEP_STATES) else 1000
+    first = int(skip)
+    found: dict[str, StepInfo] = {}
+    while len(found) < number:
+        part, following = store.workflow_part(id, "s:", position, at_once)
+        for place, each in enumerate(part[first:], start=first):
+            job = _job_of_batch(*each)
+            if job is not None and job.state in states:
+                if len(found) == limit:
+                    return list(found.values()), f"{position}_{place}"
+                found[job.job_id] = job
+        if not following:
+            break
+        position, first = following, 0
+    return list(found.values()), ""
+
+
+def _job_of_batch(job_id: str, stand: bytes) -> StepInfo | None:
+    _, state, queue = stand.decode().split(":", 2)
+    return None if state == "none" else StepInfo(0, "", "", queue, job_id, state)
 
 
 def page(store: Store, offset: int = 0, limit: int = 50) -> list[WorkflowInfo]:

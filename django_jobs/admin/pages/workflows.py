@@ -117,11 +117,14 @@ def show(console: Console, info: WorkflowInfo) -> HttpResponse:
 def batch_part(console: Console, info: WorkflowInfo, state: str) -> dict[str, Any]:
     """Return a page of the jobs of a batch."""
     after = console.request.GET.get("after", "")[:255]
-    found = browse.batch_jobs(info.id, state or None, after=after, limit=STEPS + 1)
+    try:
+        found = browse.batch_jobs(info, state, after=after, limit=STEPS)
+    except ValueError:
+        after, found = "", browse.batch_jobs(info, state, limit=STEPS)
     chosen = {"state": state} if state else {}
-    more = {**chosen, "after": found[STEPS - 1].job_id} if len(found) > STEPS else {}
+    more = {**chosen, "after": found.following} if found.following else {}
     return {
-        "steps": rows_of(console, found[:STEPS]),
+        "steps": rows_of(console, sorted(found.rows, key=lambda job: job.job_id)),
         "newest": f"?{urlencode(chosen)}" if after else "",
         "older": f"?{urlencode(more)}" if more else "",
         "callbacks": [

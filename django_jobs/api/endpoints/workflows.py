@@ -57,25 +57,31 @@ def list_steps(
     cursor: Annotated[str, Query(max_length=255, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> JsonResponse:
-    """List the steps of a workflow by number, or the jobs of a batch by id, with the states of their jobs."""
+    """List the steps of a workflow by number, or the jobs of a batch in no particular order; with the states of their
+    jobs."""
     allowed(request, Scope.READ)
     info = browse.workflow(id)
-    following: str | None = None
-    if info.kind == "batch":
-        steps = browse.batch_jobs(id, after=cursor, limit=limit + 1)
-        following = steps[limit - 1].job_id if len(steps) > limit else None
-        steps = steps[:limit]
-    else:
-        if cursor and not (cursor.isascii() and cursor.isdigit()):
-            raise Problem(
-                Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
-            )
-        first = min(int(cursor or 0), info.total)
-        steps = browse.steps(id, first, limit)
-        following = str(first + limit) if first + limit < info.total else None
+    try:
+        if info.kind == "batch":
+            steps, following = browse.batch_jobs(info, after=cursor, limit=limit)
+        else:
+            first = min(position(cursor), info.total)
+            steps = browse.steps(id, first, limit)
+            following = str(first + limit) if first + limit < info.total else ""
+    except ValueError as error:
+        raise Problem(
+            Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
+        ) from error
     jobs = browse.jobs_of(steps)
     rows = [browse.step_payload(step, jobs.get(step.job_id)) for step in steps]
-    return JsonResponse({"steps": rows, "cursor": following})
+    return JsonResponse({"steps": rows, "cursor": following or None})
+
+
+def position(cursor: str) -> int:
+    """Return the number of the step at which a page begins.  Raises ValueError."""
+    if cursor and not (cursor.isascii() and cursor.isdigit()):
+        raise ValueError(f"{cursor!r:.100} is no number")
+    return int(cursor or 0)
 
 
 @router.post(

@@ -81,7 +81,7 @@ def workflow(options: Mapping[str, Any]) -> Answer:
 def show(options: Mapping[str, Any]) -> Answer:
     limit = checked(options["limit"])
     info = browse.workflow(options["id"])
-    rows = browse.batch_jobs(info.id, limit=limit) if info.kind == "batch" else browse.steps(info.id, limit=limit)
+    rows = browse.batch_jobs(info, limit=limit).rows if info.kind == "batch" else browse.steps(info.id, limit=limit)
     stopping = browse.stopping_steps(info.id)
     jobs = browse.jobs_of([*rows, *stopping])
     data = browse.workflow_payload(info) | {

@@ -111,6 +111,11 @@ class WorkflowStore(ABC):
         the time is met at least once."""
 
     @abstractmethod
+    def workflow_part(self, id: str, prefix: str, position: str, limit: int) -> tuple[list[tuple[str, bytes]], str]:
+        """Return some fields like those of `workflow_scan`, about `limit`, in one round trip; and the position of the
+        next part, "" if this is the last.  `position` "" is the beginning.  Raises ValueError if it is none."""
+
+    @abstractmethod
     def mark_started(self, id: str, callbacks: Sequence[str] = ()) -> None:
         """Note that all first steps of a workflow are in the store, so that their records need not be kept here; or
         that these callbacks of a batch are, so that nobody enqueues them again."""

@@ -74,14 +74,20 @@ class RedisWorkflows(RedisPart, WorkflowStore):
         return self.transport.pipeline([("HMGET", self.keys.workflow(id), *names) for id in ids])
 
     def workflow_scan(self, id: str, prefix: str) -> Iterator[tuple[str, bytes]]:
-        cursor, key = 0, self.keys.workflow(id)
+        position = ""
         while True:
-            reply, flat = self.transport.command("HSCAN", key, cursor, "MATCH", f"{prefix}*", "COUNT", _FIELDS)
-            cursor = int(reply)
-            for i in range(0, len(flat), 2):
-                yield flat[i].decode(errors="replace").removeprefix(prefix), flat[i + 1]
-            if cursor == 0:
+            part, position = self.workflow_part(id, prefix, position, _FIELDS)
+            yield from part
+            if not position:
                 return
+
+    def workflow_part(self, id: str, prefix: str, position: str, limit: int) -> tuple[list[tuple[str, bytes]], str]:
+        if position and not (position.isascii() and position.isdigit() and len(position) <= 20):
+            raise ValueError(f"{position!r:.100} is no position")
+        command = ("HSCAN", self.keys.workflow(id), int(position or 0), "MATCH", f"{prefix}*", "COUNT", limit)
+        reply, flat = self.transport.command(*command)
+        part = [(flat[i].decode(errors="replace").removeprefix(prefix), flat[i + 1]) for i in range(0, len(flat), 2)]
+        return part, str(int(reply)) if int(reply) else ""
 
     def mark_started(self, id: str, callbacks: Sequence[str] = ()) -> None:
         self.end_steps(id, [End(callback, 0, "") for callback in callbacks], "started")

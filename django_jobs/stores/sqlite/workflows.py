@@ -83,19 +83,22 @@ class SqliteWorkflows(SqlitePart, WorkflowStore):
         return [[fields.get(name) for name in names] for fields in found]
 
     def workflow_scan(self, id: str, prefix: str) -> Iterator[tuple[str, bytes]]:
-        after = prefix
+        position = ""
+        while True:
+            part, position = self.workflow_part(id, prefix, position, 1000)
+            yield from part
+            if not position:
+                return
+
+    def workflow_part(self, id: str, prefix: str, position: str, limit: int) -> tuple[list[tuple[str, bytes]], str]:
         sql = (
             "SELECT field, value FROM workflow_fields WHERE workflow = ? AND field > ? AND field < ?"
-            " ORDER BY field LIMIT 1000"
+            " ORDER BY field LIMIT ?"
         )
-        while True:
-            with self.database.read() as connection:
-                found = connection.execute(sql, (id, after, prefix + "\uffff")).fetchall()
-            for field, value in found:
-                yield field.removeprefix(prefix), _bytes(value)
-            if len(found) < 1000:
-                return
-            after = found[-1][0]
+        with self.database.read() as connection:
+            found = connection.execute(sql, (id, prefix + position, prefix + "\uffff", limit)).fetchall()
+        part = [(field.removeprefix(prefix), _bytes(value)) for field, value in found]
+        return part, part[-1][0] if len(part) == limit else ""
 
     def mark_started(self, id: str, callbacks: Sequence[str] = ()) -> None:
         self.end_steps(id, [End(callback, 0, "") for callback in callbacks], "started")

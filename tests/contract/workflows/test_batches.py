@@ -99,6 +99,47 @@ def test_jobs_that_were_not_added_do_not_count(store):
     assert batch.handle.info.total == 1
 
 
+def test_a_page_of_its_jobs_goes_on_where_the_last_one_ended(store):
+    ENDS["7"] = DEAD
+    with Batch() as batch:
+        act.enqueue_many([(f"{n}",) for n in range(1200)])
+    run(store, 900)
+    info = batch.handle.info
+    for state, number in (("", 1200), ("live", info.counts["live"]), ("succeeded", info.counts["succeeded"])):
+        seen, after = [], ""
+        while True:
+            page = batch_jobs(info, state, after=after, limit=70)
+            assert len(page.rows) <= 70
+            seen += [job.job_id for job in page.rows]
+            if not (after := page.following):
+                break
+        assert (len(seen), len(set(seen))) == (number, number)
+    (dead,) = batch_jobs(info, "dead").rows
+    assert dead.state == "dead"
+    assert sorted(job.job_id for job in batch.handle.steps) == [job.job_id for job in batch.handle.steps]
+    for wrong in ("x", "1_x", "_"):
+        with pytest.raises(ValueError, match="position"):
+            batch_jobs(info, after=wrong)
+
+
+def test_a_page_reads_no_more_than_it_shows(store, monkeypatch):
+    with Batch() as batch:
+        act.enqueue_many([(f"{n}",) for n in range(1200)])
+    asked, part = [], store.workflow_part
+
+    def counting(*args):
+        found = part(*args)
+        asked.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(store, "workflow_part", counting)
+    batch_jobs(batch.handle.info, limit=50)
+    assert sum(asked) <= 2 * 50
+    asked.clear()
+    assert batch_jobs(batch.handle.info, "dead", limit=50) == ([], "")
+    assert asked == []
+
+
 def test_cancelling_calls_nobody(store):
     with new() as batch:
         act.enqueue_many([(f"{n}",) for n in range(5)])
@@ -113,6 +154,6 @@ def test_an_end_that_was_looked_up_is_answered_the_same_when_it_is_told_twice(st
     """The answer may be lost: then the callbacks that it named start because of the second."""
     with new() as batch:
         act.enqueue("a")
-    (step,) = (job.job_id for job in batch_jobs(batch.id))
+    (step,) = (job.job_id for job in batch_jobs(batch.handle.info).rows)
     first, second = (store.end_steps(batch.id, [End(step, "=0", state)]) for _ in range(2))
     assert {each.step for each in first.ready} == {each.step for each in second.ready} != set()

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from bench.monitor import sent_commands
-from django_jobs import Batch, group, job
+from django_jobs import Batch, browse, group, job
 from django_jobs.core.values import Done
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
@@ -155,6 +155,24 @@ def test_waiting_for_3000_steps_takes_few_reads_and_fewer_while_nothing_happens(
         seen.append(len(calls))
     assert watch.look() is None
     assert max(seen) <= 16, seen
+
+
+def test_a_page_of_the_jobs_of_a_batch_is_one_round_trip(redis_store: RedisStore, calls: list[str]) -> None:
+    """However many jobs it has; a page of a state reads on until it has found them."""
+    use_store(redis_store)
+    with Batch() as batch:
+        nothing.enqueue_many([()] * 3000)
+    info = batch.handle.info
+    calls.clear()
+    pages = [browse.batch_jobs(info, limit=50)]
+    assert calls == ["HSCAN"]
+    while pages[-1].following:
+        pages.append(browse.batch_jobs(info, after=pages[-1].following, limit=50))
+    found = [job.job_id for page in pages for job in page.rows]
+    assert (len(found), len(set(found)), max(len(page.rows) for page in pages)) == (3000, 3000, 50)
+    calls.clear()
+    assert browse.batch_jobs(info, "dead", limit=50) == ([], "")
+    assert calls == []
 
 
 def test_jobs_without_a_workflow_make_no_call_for_one(redis_store: RedisStore, calls: list[str]) -> None:

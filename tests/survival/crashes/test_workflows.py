@@ -90,7 +90,7 @@ def judge(site: Site, chains: list[str], batches: list[str], chain_steps: int) -
         info = reading.read(site.store, id)
         assert info is not None
         assert info.state == "succeeded", info
-        members = [step.job_id for step in reading.jobs_of_batch(site.store, id, limit=10_000)]
+        members = [step.job_id for step in reading.jobs_of_batch(site.store, id)]
         assert len(members) == info.total
         last = max(runs[member]["end"][0].at for member in members)
         for callback in ("on_success", "on_complete"):
