@@ -18,6 +18,8 @@ from django_jobs.core.values import State
 MOST_STEPS, MOST_JOBS = 10_000, 100_000
 #: Notes that one call reads, and ends that one call applies.
 NOTES_AT_ONCE, ENDS_AT_ONCE = 32, 1000
+#: Fields of a workflow that one call reads.
+FIELDS_AT_ONCE = 1000
 #: How a step ended, if it was deleted: it can never end in another way.  And: it waits or runs (again).
 DELETED, LIVE = "deleted", "live"
 
@@ -106,14 +108,19 @@ class WorkflowStore(ABC):
         """Return the values of these fields of each of these workflows, in as few round trips as the store can."""
 
     @abstractmethod
-    def workflow_scan(self, id: str, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Yield the fields whose names begin with `prefix`, without it, and their values.  A field that is there all
-        the time is met at least once."""
-
-    @abstractmethod
     def workflow_part(self, id: str, prefix: str, position: str, limit: int) -> tuple[list[tuple[str, bytes]], str]:
-        """Return some fields like those of `workflow_scan`, about `limit`, in one round trip; and the position of the
-        next part, "" if this is the last.  `position` "" is the beginning.  Raises ValueError if it is none."""
+        """Return some of the fields whose names begin with `prefix`, without it, and their values: about `limit`, in one
+        round trip; and the position of the next part, "" if this is the last.  `position` "" is the beginning.  A field
+        that is there all the time is in one part at least.  Raises ValueError if `position` is none."""
+
+    def workflow_scan(self, id: str, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield all fields whose names begin with `prefix`, as `workflow_part` returns them."""
+        position = ""
+        while True:
+            part, position = self.workflow_part(id, prefix, position, FIELDS_AT_ONCE)
+            yield from part
+            if not position:
+                return
 
     @abstractmethod
     def mark_started(self, id: str, callbacks: Sequence[str] = ()) -> None:

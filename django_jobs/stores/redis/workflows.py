@@ -73,14 +73,6 @@ class RedisWorkflows(RedisPart, WorkflowStore):
     def fields_of_many(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
         return self.transport.pipeline([("HMGET", self.keys.workflow(id), *names) for id in ids])
 
-    def workflow_scan(self, id: str, prefix: str) -> Iterator[tuple[str, bytes]]:
-        position = ""
-        while True:
-            part, position = self.workflow_part(id, prefix, position, _FIELDS)
-            yield from part
-            if not position:
-                return
-
     def workflow_part(self, id: str, prefix: str, position: str, limit: int) -> tuple[list[tuple[str, bytes]], str]:
         if position and not (position.isascii() and position.isdigit() and len(position) <= 20):
             raise ValueError(f"{position!r:.100} is no position")

@@ -82,14 +82,6 @@ class SqliteWorkflows(SqlitePart, WorkflowStore):
             found = [_Fields(connection, id).read(names) for id in ids]
         return [[fields.get(name) for name in names] for fields in found]
 
-    def workflow_scan(self, id: str, prefix: str) -> Iterator[tuple[str, bytes]]:
-        position = ""
-        while True:
-            part, position = self.workflow_part(id, prefix, position, 1000)
-            yield from part
-            if not position:
-                return
-
     def workflow_part(self, id: str, prefix: str, position: str, limit: int) -> tuple[list[tuple[str, bytes]], str]:
         sql = (
             "SELECT field, value FROM workflow_fields WHERE workflow = ? AND field > ? AND field < ?"
