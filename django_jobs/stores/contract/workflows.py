@@ -109,9 +109,9 @@ class WorkflowStore(ABC):
 
     @abstractmethod
     def workflow_part(self, id: str, prefix: str, position: str, limit: int) -> tuple[list[tuple[str, bytes]], str]:
-        """Return some of the fields whose names begin with `prefix`, without it, and their values: about `limit`, in one
-        round trip; and the position of the next part, "" if this is the last.  `position` "" is the beginning.  A field
-        that is there all the time is in one part at least.  Raises ValueError if `position` is none."""
+        """Return some of the fields whose names begin with `prefix`, without it, and their values: about `limit`, in
+        one round trip; and the position of the next part, "" if this is the last.  `position` "" is the beginning.
+        A field that is there all the time is in one part at least.  Raises ValueError if `position` is none."""
 
     def workflow_scan(self, id: str, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Yield all fields whose names begin with `prefix`, as `workflow_part` returns them."""
