@@ -57,6 +57,13 @@ def counted(n: int, one: str, many: str = "") -> str:
     return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
 
 
+def migrate_hint(error: BaseException) -> str:
+    """Return what to do if a table is missing, to be put after the text of the error; "" for any other error."""
+    text = str(error).lower()
+    missing = "no such table" in text or ("does" in text and "exist" in text) or "undefinedtable" in text
+    return ". Run `manage.py migrate`" if missing else ""
+
+
 def sentence(text: object) -> str:
     """Return a text with exactly one full stop at its end.  Errors of others may or may not have one."""
     return f"{str(text).rstrip(' .')}."

@@ -69,6 +69,8 @@ class HostSettings(NamedTuple):
     debug: bool
     caches: Mapping[str, Mapping[str, Any]]
     databases: frozenset[str]
+    use_tz: bool = True
+    has_base_dir: bool = True
 
 
 def read(raw: Mapping[str, Any]) -> Settings:
@@ -141,6 +143,8 @@ def host_settings() -> HostSettings:
         debug=bool(django_settings.DEBUG),
         caches=dict(getattr(django_settings, "CACHES", {})),
         databases=frozenset(django_settings.DATABASES) | {"default"},
+        use_tz=bool(django_settings.USE_TZ),
+        has_base_dir=bool(getattr(django_settings, "BASE_DIR", None)),
     )
 
 

@@ -33,10 +33,10 @@ _EXAMPLES = "'redis://localhost:6379/0', 'cache:default', 'embedded' (one machin
 
 
 def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
-    """E007, E012 and W001."""
+    """E007, E012, W001 and W005."""
+    if not store and around.debug:
+        store = "embedded"
     if not store:
-        if around.debug:
-            return []
         message = "DJANGO_JOBS['STORE'] is missing; without DEBUG there is no default."
         return [Error(message, hint=f"Set it to {_EXAMPLES}.", id="django_jobs.E007")]
     if not isinstance(store, str):
@@ -44,6 +44,12 @@ def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
     kind, _, rest = store.partition(":")
     if kind == "cache":
         return _cache_alias(rest, around)
+    if store == "embedded" and not around.has_base_dir:
+        message = (
+            "DJANGO_JOBS['STORE'] is 'embedded', and the settings have no BASE_DIR: the file is in the current folder."
+        )
+        hint = "Set BASE_DIR, or write 'embedded:/path/jobs.sqlite3': web servers and workers must use the same file."
+        return [Warning(message, hint=hint, id="django_jobs.W005")]
     if kind in ("embedded", "memory"):
         return []
     if kind not in SCHEMES:

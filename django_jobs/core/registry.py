@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from hashlib import sha256
@@ -38,12 +39,29 @@ def register(definition: JobDefinition) -> None:
                     f"Two jobs are named {name!r}: {other.origin} and {definition.origin}. "
                     "Give one of them another name=…; names and aliases are unique in a project."
                 )
+            if other is not None and _is_second_in_its_module(other, definition):
+                lines = [inspect.unwrap(each.func).__code__.co_firstlineno for each in (other, definition)]
+                raise InvalidJob(
+                    f"{definition.origin} is defined twice in its module, at lines {lines[0]} and {lines[1]}: the "
+                    "second would replace the first. Rename one of the functions."
+                )
         # A worker starts like every process of the project.  It may not know jobs of modules that are imported later.
         before = _by_name.get(definition.name) or _by_name.get(definition.origin)  # a task has a name for each backend
         definition.is_late = apps.ready and (before is None or before.is_late)
         _by_name[definition.name] = definition
         for alias in definition.aliases:
             _aliases[alias] = definition.name
+
+
+def _is_second_in_its_module(first: JobDefinition, second: JobDefinition) -> bool:
+    """Return whether one run of a module defines both.
+
+    A module that is imported again has new globals, or (importlib.reload) is not being imported for the first time."""
+    one, two = inspect.unwrap(first.func), inspect.unwrap(second.func)
+    if one is two or getattr(one, "__globals__", None) is not getattr(two, "__globals__", 0):
+        return False
+    spec = two.__globals__.get("__spec__")
+    return bool(getattr(spec, "_initializing", False)) and one.__code__.co_firstlineno != two.__code__.co_firstlineno
 
 
 def unregister(name: str) -> None:

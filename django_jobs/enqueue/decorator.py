@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.context import JobContext
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import NAMES, check_options
+from django_jobs.enqueue.handle import V
+from django_jobs.enqueue.keywords import JobKeywords, UsingKeywords
 from django_jobs.enqueue.methods import AsyncCalls
 from django_jobs.enqueue.request import check_id, check_patience, moment, unknown_queue
 from django_jobs.exceptions import InvalidArguments, InvalidJob
@@ -22,13 +24,15 @@ R = TypeVar("R")
 
 #: Options of `using` that `@job` has too.
 _SHARED = frozenset({"queue", "priority", "max_attempts", "unique", "unique_on", "on_conflict"})
+#: What `__module__` of a function is in a script, in IPython, and in the shell of Django.
+_NO_MODULES = ("__main__", "__console__", "builtins", None)
 _OF_ONE_CALL = ("job_id", "run_at", "expires_at", "on_commit", "block_timeout", "meta")
 
 
-class AllCalls(AsyncCalls[P]):
+class AllCalls(AsyncCalls[P, V]):
     """Every call that enqueues, and `using`, which changes the options of the next one."""
 
-    def using(self, **options: Any) -> Using[P]:
+    def using(self, **options: Unpack[UsingKeywords]) -> Using[P, V]:
         """Return a copy that enqueues with other options, for any call.
 
         `queue`, `priority`, `max_attempts`, `unique`, `unique_on`, `on_conflict` as for `@job`; `job_id` (text: a
@@ -39,7 +43,7 @@ class AllCalls(AsyncCalls[P]):
         return Using(self._definition, {**self._overrides, **_overrides(self._definition, options)})
 
 
-class Using(AllCalls[P]):
+class Using(AllCalls[P, V]):
     """A job with options for the next call, as `using` returns it.  It can be used for any number of calls."""
 
     def __init__(self, definition: JobDefinition, overrides: Mapping[str, Any]) -> None:
@@ -49,8 +53,11 @@ class Using(AllCalls[P]):
         return f"<{self._definition!r} using {dict(self._overrides)!r}>"
 
 
-class JobFunction(JobDefinition, AllCalls[P], Generic[P, C, R]):
-    """A function decorated with `@job`: callable as before, and with every call that enqueues."""
+class JobFunction(JobDefinition, AllCalls[P, V], Generic[P, C, R, V]):
+    """A function decorated with `@job`: callable as before, and with every call that enqueues.
+
+    For type checkers, `JobFunction[P, C, R, V]`: the parameters of a call that enqueues, those of the function (with
+    its context), what the function returns, and the result (what a coroutine function returns after `await`)."""
 
     def __init__(self, func: Callable[C, R], **options: Any) -> None:
         super().__init__(func, **options)
@@ -61,19 +68,59 @@ class JobFunction(JobDefinition, AllCalls[P], Generic[P, C, R]):
         return self.func(*args, **kwargs)  # type: ignore[no-any-return]
 
 
+class _Plain(Protocol):
+    """What `@job(…)` returns: a decorator."""
+
+    @overload
+    def __call__(
+        self, func: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, func: Callable[P, R], /) -> JobFunction[P, P, R, R]: ...
+
+
+class _WithContext(Protocol):
+    """What `@job(takes_context=True, …)` returns: a decorator of functions whose first parameter is a JobContext."""
+
+    @overload
+    def __call__(
+        self, func: Callable[Concatenate[JobContext, P], Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, Concatenate[JobContext, P], Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(
+        self, func: Callable[Concatenate[JobContext, P], R], /
+    ) -> JobFunction[P, Concatenate[JobContext, P], R, R]: ...
+
+
 @overload
-def job(func: Callable[P, R], /) -> JobFunction[P, P, R]: ...
+def job(func: Callable[P, Coroutine[Any, Any, R]], /) -> JobFunction[P, P, Coroutine[Any, Any, R], R]: ...
 @overload
-def job(
-    *, takes_context: Literal[True], **options: Any
-) -> Callable[[Callable[Concatenate[JobContext, P], R]], JobFunction[P, Concatenate[JobContext, P], R]]: ...
+def job(func: Callable[P, R], /) -> JobFunction[P, P, R, R]: ...
 @overload
-def job(**options: Any) -> Callable[[Callable[P, R]], JobFunction[P, P, R]]: ...
+def job(*, takes_context: Literal[True], **options: Unpack[JobKeywords]) -> _WithContext: ...
+@overload
+def job(*, takes_context: Literal[False] = False, **options: Unpack[JobKeywords]) -> _Plain: ...
 def job(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a module-level `def` or `async def` a job, as `@job` or `@job(**options)`.
 
-    The options are those of JobOptions, `name` (the name on the wire, default "module.function") and `aliases` (older
-    names that still work).  Raises InvalidJob at import of the module; the error says what to do.
+    The options, with their defaults; durations are seconds or a timedelta:
+
+    - `name` ("module.function"): the name on the wire; `aliases` ([]): older names that still work
+    - `queue` ("default"), `priority` (0; -100 to 100, higher first)
+    - `max_attempts` (10), `backoff` (growing pauses; a list, or callable(attempt, error) -> seconds)
+    - `retry_on` ((Exception,)), `discard_on` (()), `on_exhausted` ("dead", or "discard")
+    - `timeout`, `soft_timeout`, `expires_in` (None): limits of one attempt, and of the time before the first
+    - `delivery` ("at_least_once", or "at_most_once")
+    - `max_concurrency` (0 = no limit), `concurrency_key` (None; a parameter's name, or a callable of the arguments)
+    - `unique` (None; "queued", "running", "success" or a timedelta), `unique_on` (all parameters)
+    - `on_conflict` ("skip", or "replace", "debounce", "raise"): if an equal job waits
+    - `keep_result` (None: as HISTORY says; 0: never)
+    - `takes_context` (False): the first argument is a JobContext
+    - `api` (False): may be enqueued over HTTP; `sensitive` (()): parameters whose values are masked
+    - `cron` (None): five fields, or six with the seconds first
+    - `on_missing` ("fail", or "discard"): what if a model instance among the arguments is gone
+
+    Raises InvalidJob at import of the module; the error says what to do.
     """
     if func is None:
         return lambda function: _define(function, options)
@@ -82,6 +129,11 @@ def job(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def _define(func: Any, options: dict[str, Any]) -> JobFunction[..., ..., Any]:
     _check_function(func)
+    if func.__module__ in _NO_MODULES and not options.get("name"):
+        raise InvalidJob(
+            f"The job {func.__name__} is defined in a script or a shell, where no worker can find it. "
+            "Move it to a module jobs.py of an installed app, and import it from there."
+        )
     definition: JobFunction[..., ..., Any] = JobFunction(func, **options)
     registry.register(definition)
     return definition

@@ -7,7 +7,8 @@ import time
 from concurrent.futures import wait
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, cast
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
@@ -19,12 +20,22 @@ from django_jobs.serialization.results import MissingResult, load_result
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.ends import End
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    #: What the function of the job returns; a handle from `get_job` does not know it.
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    V = TypeVar("V")
+
 #: Handle states that are not states of a job: the job is not stored yet, or was not stored.
 DEFERRED, DUPLICATE, FULL = "deferred", "duplicate", "full"
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class JobHandle:
+class JobHandle(Generic[V]):
     """One job, as last read from the store.  `refresh()` reads it again; `wait()` waits until it has ended.
 
     `state` is one of the nine states, or "deferred" (waits for the commit), "duplicate" (an equal job waits already) or
@@ -52,7 +63,7 @@ class JobHandle:
 
     # -- looking -------------------------------------------------------------
 
-    def refresh(self) -> JobHandle:
+    def refresh(self) -> JobHandle[V]:
         """Read the job from the store again, and return this handle.
 
         Raises JobNotFound if it is not there (any more).  A handle that is deferred, duplicate or full does not change;
@@ -80,13 +91,13 @@ class JobHandle:
         return self._seen().attempts
 
     @property
-    def result(self) -> Any:
+    def result(self) -> V | MissingResult | None:
         """What the function returned, as of the last read; None if the job has not succeeded.
 
         If the returned value could not be stored or is not kept: a MissingResult, which is false and says why."""
         info = self._seen()
         if info.result:
-            return load_result(info.result)
+            return cast("V | MissingResult", load_result(info.result))
         if info.state is not State.SUCCEEDED:
             return None
         if not info.record:
@@ -122,7 +133,7 @@ class JobHandle:
 
     # -- waiting and acting --------------------------------------------------
 
-    def wait(self, timeout: float | None = None) -> Any:
+    def wait(self, timeout: float | None = None) -> V:
         """Wait until the job has ended and return its result.
 
         Raises JobFailed if it ended as dead, cancelled or expired, TimeoutError after `timeout` seconds (None = never),
@@ -138,7 +149,7 @@ class JobHandle:
                     break
             finally:
                 end.cancel()
-        return self.result
+        return cast("V", self.result)
 
     def _begin(self, deadline: float | None, timeout: float | None) -> End | None:
         """Read the job, and begin to wait.  Returns None if it has succeeded."""
@@ -188,11 +199,11 @@ class JobHandle:
 
     # -- async twins ---------------------------------------------------------
 
-    async def arefresh(self) -> JobHandle:
+    async def arefresh(self) -> JobHandle[V]:
         """Async twin of `refresh`."""
         return await sync_to_async(self.refresh)()
 
-    async def await_result(self, timeout: float | None = None) -> Any:
+    async def await_result(self, timeout: float | None = None) -> V:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
         deadline = None if timeout is None else time.monotonic() + timeout
         # A read needs a thread until the store answers; no thread is held after that.
@@ -210,7 +221,7 @@ class JobHandle:
                     break
             finally:
                 end.cancel()
-        return self.result
+        return cast("V", self.result)
 
     async def acancel(self) -> bool:
         """Async twin of `cancel`."""
@@ -225,11 +236,11 @@ def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> f
     return left
 
 
-def get_job(id: str, queue: str | None = None) -> JobHandle:
+def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
     """Return a handle for the job with that id.  Raises JobNotFound.  With `queue`, only that queue is searched."""
     from django_jobs.serialization.record import name_of
 
-    store = get_store()
+    store, id = get_store(), str(id)
     if queue is not None:
         info = store.get(queue, id) or _left_behind(queue, id)
     else:
@@ -244,7 +255,7 @@ def get_job(id: str, queue: str | None = None) -> JobHandle:
     return handle
 
 
-async def aget_job(id: str, queue: str | None = None) -> JobHandle:
+async def aget_job(id: str | UUID, queue: str | None = None) -> JobHandle:
     """Async twin of `get_job`."""
     return await sync_to_async(get_job)(id, queue)
 

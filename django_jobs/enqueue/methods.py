@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec
 from asgiref.sync import sync_to_async
 
 from django_jobs.core.definition import JobDefinition
-from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
+from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle, V
 from django_jobs.enqueue.request import NewJobRequest, check_id, check_patience, delay_ms, moment
 from django_jobs.enqueue.signature import Signature
 from django_jobs.enqueue.submit import request_for, submit, submit_each, submit_many
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 Delay = float | timedelta
 
 
-class Calls(Generic[P]):
+class Calls(Generic[P, V]):
     """All the ways to enqueue one job.  The signatures are those of the function, without its context."""
 
     _definition: JobDefinition
@@ -28,19 +28,19 @@ class Calls(Generic[P]):
 
     # -- now, later ------------------------------------------------------------
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run as soon as a worker is free."""
         return submit(self._request(args, kwargs))
 
-    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run in `delay` seconds (or a timedelta) from now, by the store's clock."""
         return submit(self._request(args, kwargs, run_in=delay_ms(delay)))
 
-    def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run at `when`: an aware datetime; one in the past means now."""
         return submit(self._request(args, kwargs, run_at=moment(when, "when")))
 
-    def try_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    def try_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Enqueue, or return None at once if the queue is full.
 
         Inside atomic() this is not known yet: the handle's state becomes "full" at the commit.
@@ -50,7 +50,7 @@ class Calls(Generic[P]):
 
     def enqueue_many(
         self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
-    ) -> list[JobHandle]:
+    ) -> list[JobHandle[V]]:
         """Enqueue one job per item: a tuple of positional or a dict of keyword arguments.  One round trip per 1,000.
 
         All are checked before the first is stored.  Only an iterator, such as a generator, is read, checked and sent
@@ -84,26 +84,26 @@ class Calls(Generic[P]):
 
     # -- unique ----------------------------------------------------------------
 
-    def enqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    def enqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Enqueue, unless an equal job already waits: then return None."""
         return self._unique(self._request(args, kwargs))
 
-    def enqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    def enqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """`enqueue_unique`, to run in `delay` seconds (or a timedelta)."""
         return self._unique(self._request(args, kwargs, run_in=delay_ms(delay)))
 
-    def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """`enqueue_unique`, to run at `when` (an aware datetime)."""
         return self._unique(self._request(args, kwargs, run_at=moment(when, "when")))
 
-    def enqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    def enqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Enqueue under your own key (any JSON value).  If a job with that key waits, it gets these arguments and
         None is returned."""
         return self._unique(self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key()))
 
     def enqueue_unique_by_key_in(
         self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobHandle | None:
+    ) -> JobHandle[V] | None:
         """`enqueue_unique_by_key`, to run in `delay` seconds; a waiting job keeps its own time."""
         run_in = delay_ms(delay)
         request = self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key(), run_in=run_in)
@@ -131,7 +131,7 @@ class Calls(Generic[P]):
             f"enqueue_many: {item!r} is neither a tuple nor a dict of arguments, as in [(7,), (8,)]."
         )
 
-    def _unique(self, request: NewJobRequest) -> JobHandle | None:
+    def _unique(self, request: NewJobRequest) -> JobHandle[V] | None:
         request.unique = request.unique if request.unique is not None else "queued"
         handle = submit(request)
         return None if handle.state == DUPLICATE else handle
@@ -142,53 +142,53 @@ class Calls(Generic[P]):
         return "replace" if chosen == "skip" else chosen
 
 
-class AsyncCalls(Calls[P]):
+class AsyncCalls(Calls[P, V]):
     """The methods of Calls, with `a` before the name: async.
 
     They run on Django's thread for sync code, so they see a transaction that was opened there and wait for its commit.
     """
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Async twin of `enqueue`."""
         return await sync_to_async(self.enqueue)(*args, **kwargs)
 
-    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Async twin of `enqueue_in`."""
         return await sync_to_async(self.enqueue_in)(delay, *args, **kwargs)
 
-    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Async twin of `enqueue_at`."""
         return await sync_to_async(self.enqueue_at)(when, *args, **kwargs)
 
-    async def atry_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    async def atry_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Async twin of `try_enqueue`."""
         return await sync_to_async(self.try_enqueue)(*args, **kwargs)
 
     async def aenqueue_many(
         self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
-    ) -> list[JobHandle]:
+    ) -> list[JobHandle[V]]:
         """Async twin of `enqueue_many`."""
         return await sync_to_async(self.enqueue_many)(calls, job_ids=job_ids)
 
-    async def aenqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    async def aenqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Async twin of `enqueue_unique`."""
         return await sync_to_async(self.enqueue_unique)(*args, **kwargs)
 
-    async def aenqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    async def aenqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Async twin of `enqueue_unique_in`."""
         return await sync_to_async(self.enqueue_unique_in)(delay, *args, **kwargs)
 
-    async def aenqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    async def aenqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Async twin of `enqueue_unique_at`."""
         return await sync_to_async(self.enqueue_unique_at)(when, *args, **kwargs)
 
-    async def aenqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle | None:
+    async def aenqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Async twin of `enqueue_unique_by_key`."""
         return await sync_to_async(self.enqueue_unique_by_key)(key, *args, **kwargs)
 
     async def aenqueue_unique_by_key_in(
         self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobHandle | None:
+    ) -> JobHandle[V] | None:
         """Async twin of `enqueue_unique_by_key_in`."""
         return await sync_to_async(self.enqueue_unique_by_key_in)(key, delay, *args, **kwargs)
 

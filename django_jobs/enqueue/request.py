@@ -12,8 +12,9 @@ from functools import lru_cache
 from hashlib import sha256
 from os import urandom
 from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
-from django_jobs.conf import Settings
+from django_jobs.conf import Settings, host_settings
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import JobOptions
 from django_jobs.core.values import Controls, Job, NewJob, State
@@ -246,7 +247,9 @@ def now_ms() -> int:
 
 
 def check_id(id: Any) -> str:
-    """Return the id.  Raises InvalidArguments if it is not valid: it becomes part of keys and addresses."""
+    """Return the id as text.  Raises InvalidArguments if it is not valid: it becomes part of keys and addresses."""
+    if isinstance(id, UUID):
+        return str(id)
     if not isinstance(id, str) or not _ID.fullmatch(id):
         raise InvalidArguments(f"job_id={id!r}: use 1 to 128 letters, digits and _ . : -")
     return id
@@ -257,13 +260,20 @@ def moment(value: Any, name: str) -> int:
     if not isinstance(value, datetime):
         raise InvalidArguments(f"{name}={value!r}: use an aware datetime, as in timezone.now() + timedelta(hours=1).")
     if value.utcoffset() is None:
-        raise InvalidArguments(
-            f"{name}={value!r} has no time zone. Use an aware datetime, as in django.utils.timezone.make_aware(…)."
-        )
+        raise InvalidArguments(f"{name}={value!r} has no time zone. {_how_to_be_aware()}")
     ms = round(value.timestamp() * 1000)
     if ms <= 0:
         raise InvalidArguments(f"{name}={value!r}: use a time after 1970.")
     return ms
+
+
+def _how_to_be_aware() -> str:
+    if host_settings().use_tz:
+        return "Use an aware datetime, as in django.utils.timezone.make_aware(…)."
+    return (
+        "USE_TZ is False, so timezone.now() has none. Use django.utils.timezone.make_aware(…), datetime.now(UTC), "
+        "or enqueue_in() with a delay."
+    )
 
 
 def delay_ms(value: Any) -> int:

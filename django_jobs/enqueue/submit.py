@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.db import connections
 from django.utils.module_loading import import_string
@@ -226,6 +227,12 @@ def warn_of_late(definition: JobDefinition, settings: Settings) -> None:
     if definition.name in _warned or settings.store == "memory" or settings.eager:
         return
     _warned.add(definition.name)
+    if not apps.is_installed("django_jobs"):
+        logger.warning(
+            "django_jobs is not in INSTALLED_APPS: there is no `manage.py runworkers`, and nothing runs %s.",
+            definition.name,
+        )
+        return
     logger.warning(
         "Workers may not find %s: its module %s is not imported when the project starts. Its jobs wait. %s",
         definition.name,

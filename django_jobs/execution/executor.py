@@ -9,7 +9,7 @@ from functools import partial
 from time import perf_counter, time
 from typing import Any, NamedTuple
 
-from django_jobs.conf import get_settings
+from django_jobs.conf import get_settings, host_settings
 from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.context import RunningJob, StopRequests, running
@@ -25,7 +25,7 @@ from django_jobs.core.outcome import (
 from django_jobs.core.sensitive import Scrub
 from django_jobs.core.values import Attempt, Claim, Job
 from django_jobs.events.signal_events import Deliver, SignalEvent, send
-from django_jobs.exceptions import CorruptRecord, InvalidArguments, NewerRecord, PayloadError, UnknownJob
+from django_jobs.exceptions import CorruptRecord, InvalidArguments, NewerRecord, PayloadError, Signal, UnknownJob
 from django_jobs.execution import replicas
 from django_jobs.execution.plan import Plan, run_coroutine_here
 from django_jobs.execution.settle import end, failed
@@ -258,6 +258,9 @@ class Executor:
         run_ms = -1 if started is None else int((perf_counter() - started) * 1000)
         error = _misfit(plan, prepared.running, error)
         log = self._log(claim, error, "failed", run_ms, scrub_for(job))
+        if host_settings().debug and not isinstance(error, Signal):
+            # In development a failure is seen where the developer looks; elsewhere its text may be private.
+            logger.warning("%s %s failed in attempt %d:\n%s", job.name, claim.id, claim.attempt, log.traceback)
         return failed(claim, error, job, plan.definition, log, prepared.running)
 
     def _not_run(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, connections, router
 
-from django_jobs.formatting import counted
+from django_jobs.formatting import counted, migrate_hint
 from django_jobs.schedules.entry import Entry
 from django_jobs.schedules.listing import database_entries
 from django_jobs.schedules.models import Schedule
@@ -40,7 +40,7 @@ class ScheduleRows:
             self._known = database_entries()
             self._complaint = ""
         except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
-            complaint = f"{type(error).__name__}: {error}"
+            complaint = f"{type(error).__name__}: {error}{migrate_hint(error)}"
             if complaint != self._complaint:
                 self._complaint = complaint
                 known = counted(len(self._known), "known schedule")

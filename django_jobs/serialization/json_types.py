@@ -7,11 +7,14 @@ import math
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from django.db.models import Model
+from django.utils.functional import Promise
+from django.utils.safestring import SafeString
 
 from django_jobs.core.placeholders import PREVIOUS, StepResult, are_allowed
 from django_jobs.exceptions import PayloadError
@@ -48,6 +51,8 @@ def tag(value: Any, path: str, depth: int, *, ordered: bool = False) -> Any:
         return {f"${name}": write(value, path)}
     if isinstance(value, Model):
         return {"$model": dump_reference(value, path)}
+    if (plain := _plain(value)) is not value:
+        return tag(plain, path, depth, ordered=ordered)
     raise PayloadError(
         f"{path} is of type {kind.__module__}.{kind.__qualname__}, which cannot be stored. {_remedy(value)}"
     )
@@ -102,6 +107,20 @@ def _checked_text(value: str, path: str) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise PayloadError(f"{path} is text that UTF-8 cannot hold (a lone surrogate): {error.reason}.") from error
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return the text or number that a value of Django's or of an enum stands for and is equal to, else `value`.
+
+    Members of TextChoices, IntegerChoices, StrEnum and IntEnum, safe strings, and lazy translations (in the language
+    that is active now)."""
+    if isinstance(value, Enum) and isinstance(value, str | int) and type(value.value) in (str, int):
+        return value.value
+    if isinstance(value, SafeString):
+        return str.__str__(value)
+    if isinstance(value, Promise) and isinstance(text := str(value), str):
+        return str.__str__(text)
     return value
 
 

@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 
 from django_jobs import archive
 from django_jobs.conf import get_settings
+from django_jobs.formatting import migrate_hint
 from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
@@ -66,7 +67,9 @@ class Archiver:
             carried = self._carry_some(mine)
             pruned = self._prune(float(settings.get("DAYS", 180)))
         except (DatabaseError, InterfaceError, ImproperlyConfigured) as error:
-            logger.warning("Finished jobs cannot be archived now; they wait in the store: %s", error)
+            logger.warning(
+                "Finished jobs cannot be archived now; they wait in the store: %s%s", error, migrate_hint(error)
+            )
             return 0
         finally:
             _tidy()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db.models import TextChoices
 from django.http import HttpResponse
 
 from django_jobs import JobHandle, MissingResult
@@ -24,10 +23,6 @@ __all__ = ["bench"]
 Point = namedtuple("Point", "x y")
 #: The jobs that ran, one entry for each run.
 ran: list[str] = []
-
-
-class Color(TextChoices):
-    RED = "red"
 
 
 class Hostile:
@@ -59,7 +54,6 @@ RETURNED: dict[str, Callable[[], Any]] = {
     "set": lambda: {1, 2},
     "counter": lambda: Counter("abc"),
     "named tuple": lambda: Point(1, 2),
-    "choice": lambda: Color.RED,
     "generator": steps,
     "not a number": lambda: float("nan"),
     "large": lambda: "x" * 300_000,

@@ -1,0 +1,58 @@
+"""The options of `@job` and of `using` with their types: editors and type checkers find a misspelt one.
+
+At run time core/options.py checks them; a test asserts that both have the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypedDict
+from uuid import UUID
+
+#: Seconds, or a timedelta.
+Duration = float | timedelta
+Errors = type[Exception] | Sequence[type[Exception]]
+
+
+class SharedKeywords(TypedDict, total=False):
+    """What `@job` and `using` both take."""
+
+    queue: str
+    priority: int
+    max_attempts: int
+    unique: Literal["queued", "running", "success"] | timedelta | None
+    unique_on: Sequence[str] | None
+    on_conflict: Literal["skip", "replace", "debounce", "raise"]
+
+
+class JobKeywords(SharedKeywords, total=False):
+    """What `@job` takes, without `takes_context`, which decides on the signature of the function."""
+
+    name: str
+    aliases: Sequence[str]
+    backoff: Duration | Sequence[Duration] | Callable[[int, BaseException], float] | None
+    retry_on: Errors
+    discard_on: Errors
+    on_exhausted: Literal["dead", "discard"]
+    timeout: Duration | None
+    soft_timeout: Duration | None
+    expires_in: Duration | None
+    delivery: Literal["at_least_once", "at_most_once"]
+    max_concurrency: int
+    concurrency_key: str | Callable[..., Any] | None
+    keep_result: Duration | None
+    api: bool
+    sensitive: Sequence[str]
+    cron: str | None
+    on_missing: Literal["fail", "discard"]
+
+
+class UsingKeywords(SharedKeywords, total=False):
+    """What `using` takes."""
+
+    job_id: str | UUID | None
+    run_at: datetime | None
+    expires_at: datetime | None
+    on_commit: bool | None
+    block_timeout: Duration | None
+    meta: dict[str, Any]

@@ -1,0 +1,1 @@
+"""A user's project, as type checkers see it; nothing here runs."""

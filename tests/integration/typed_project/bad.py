@@ -1,0 +1,32 @@
+"""Each line with a mark is wrong: a checker must complain there, and nowhere else."""
+
+from __future__ import annotations
+
+from django_jobs import JobContext, job
+
+
+@job(max_attemps=3)  # wrong
+def one(order_id: int) -> None: ...
+
+
+@job(delivery="sometimes")  # wrong
+def two(order_id: int) -> None: ...
+
+
+@job(takes_context=True, max_attempts="3")  # wrong
+def three(ctx: JobContext, order_id: int) -> None: ...
+
+
+@job
+def send(order_id: int) -> int:
+    return order_id
+
+
+def use() -> None:
+    send.using(max_attemps=3).enqueue(1)  # wrong
+    send.using(job_id=7).enqueue(1)  # wrong
+    send.enqueue("seven")  # wrong
+    send.enqueue_in(5)  # wrong
+    send.enqueue_many([1, 2])  # wrong
+    text: str = send.enqueue(1).wait()  # wrong
+    print(text)
