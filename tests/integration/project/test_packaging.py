@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -89,3 +91,84 @@ def test_the_example_runs_a_job_on_the_wheel_alone(wheel: Path, tmp_path: Path) 
     manage("runworkers", "--burst", "--processes", "1", "--verbosity", "0")
     # By its id: a schedule of the shop may have run meanwhile.
     assert json.loads(manage("jobs", "show", id, "--json"))["state"] == "succeeded"
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, made without asking a package index."""
+    pytest.importorskip("build", reason="makes the source distribution")
+    folder = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, timeout=500)
+    (made,) = folder.glob("*.tar.gz")
+    return made
+
+
+def test_a_package_index_can_show_what_is_uploaded(wheel: Path, sdist: Path) -> None:
+    pytest.importorskip("twine", reason="checks what an index would show")
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)],
+        capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_metadata_has_what_a_stranger_looks_for(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (place,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        text = archive.read(place).decode()
+    for wanted in (
+        "Author:",
+        "License-Expression: BSD-3-Clause",
+        "License-File: LICENSE",
+        "Classifier: Typing :: Typed",
+    ):
+        assert wanted in text, wanted
+    for label in ("Documentation", "Source", "Changelog", "Issues", "Security"):
+        assert f"Project-URL: {label}, https://" in text
+    import django_jobs
+
+    assert f"\nVersion: {django_jobs.__version__}\n" in text
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == django_jobs.__version__
+
+
+def test_the_tests_of_the_source_distribution_pass_on_the_installed_wheel(
+    wheel: Path, sdist: Path, tmp_path: Path
+) -> None:
+    """Outside the checkout, and without the package's own sources beside the tests."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    installed = tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    (source / "django_jobs").rename(tmp_path / "away")
+    # pytest puts the folder itself first on the path; the wheel comes from PYTHONPATH.
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/jobs", "tests/contract/adding"],
+        cwd=source, env={**os.environ, "PYTHONPATH": str(installed), "STORES": "memory"},
+        capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert " passed" in done.stdout
+
+
+def test_the_workflow_files_of_a_forge_are_valid_and_run_the_scripts_of_the_project() -> None:
+    yaml = pytest.importorskip("yaml")
+    folder = ROOT / ".github" / "workflows"
+    if not folder.exists():
+        pytest.skip("A source distribution has no workflow files.")
+    steps = {
+        file.stem: [step for each in yaml.safe_load(file.read_text())["jobs"].values() for step in each["steps"]]
+        for file in folder.glob("*.yml")
+    }
+    assert any(step.get("run") == "bash .ci/run" for step in steps["ci"])
+    used = " ".join(step.get("uses", "") + " " + step.get("run", "") for step in steps["release"])
+    for needed in (
+        "twine check --strict",
+        "cyclonedx",
+        "attest-build-provenance",
+        "attest-sbom",
+        "gh-action-pypi-publish",
+    ):
+        assert needed in used, needed
