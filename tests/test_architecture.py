@@ -59,7 +59,7 @@ ABSTRACT_METHODS = {
     "FleetStore": 4,
     "ListStore": 2,
     "DocumentStore": 2,
-    "ArchiveStore": 3,
+    "ArchiveStore": 4,
     "WorkflowStore": 17,
 }
 #: The interfaces that describe the life of one job; together they have at most MOST_FOR_JOBS abstract methods.

@@ -23,6 +23,10 @@ class ArchiveStore(ABC):
         keeps archivers from doing the same work twice: without one, `archive_batch` and `archive_done` do no harm."""
 
     @abstractmethod
+    def archive_leave(self, queues: Sequence[str], archiver: str) -> None:
+        """End the turns that this archiver has: another one need not wait for the end of its lease."""
+
+    @abstractmethod
     def archive_batch(self, queue: str, limit: int = MAX_BATCH, skip: int = 0) -> list[tuple[int | str, JobInfo]]:
         """Return jobs of the outbox after the first `skip`, oldest first, each with its key; fewer than `limit` if they
         together reach MAX_BYTES.

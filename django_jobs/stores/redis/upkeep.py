@@ -63,6 +63,9 @@ class RedisUpkeep(RedisPart, UpkeepStore, ArchiveStore):
         turns = self._run_over("archive_turns", queues, archiver, lease)
         return [queue for queue, mine in zip(queues, turns, strict=True) if mine]
 
+    def archive_leave(self, queues: Sequence[str], archiver: str) -> None:
+        self._run_over("archive_leave", queues, archiver)
+
     def archive_batch(self, queue: str, limit: int = MAX_BATCH, skip: int = 0) -> list[tuple[int | str, JobInfo]]:
         entries, size, most = list[bytes](), 0, FIRST_READ
         while size < MAX_BYTES and (wanted := min(most, limit - len(entries))) > 0:

@@ -18,6 +18,7 @@ from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.recent import find_recent
 from django_jobs.stores.sqlite.database.remembered import has_returned_none, remembered
 from django_jobs.stores.sqlite.database.times import read_times
+from django_jobs.stores.sqlite.database.transaction import OUTBOX
 from django_jobs.stores.sqlite.database.unknown import parked, unknown_to_whom
 
 #: What is read of a job, and from where.
@@ -117,6 +118,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
         pauses = {name: read_pause(*rest) for name, rest in view.pauses().items()}
         totals = dict.fromkeys(_TOTALS, 0)
         totals |= connection.execute("SELECT event, n FROM totals WHERE queue = ?", (queue,))
+        unarchived = totals.pop(OUTBOX, 0)
         late = "SELECT count(*), min(at) FROM jobs WHERE queue = ? AND state = ? AND at <= ?"
         overdue = [
             connection.execute(late, (queue, state, view.now - OVERDUE)).fetchone()
@@ -133,7 +135,7 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
             overdue=sum(number for number, _ in overdue),
             overdue_since=min((at for _, at in overdue if at is not None), default=0),
             dead_since=died or 0,
-            unarchived=view.value("SELECT count(*) FROM archive WHERE queue = ?", queue),
+            unarchived=unarchived,
         )
 
     def times(self, queues: Sequence[str]) -> dict[str, dict[str, Times]]:

@@ -16,7 +16,7 @@ from django_jobs.stores.sqlite.database.endings import holder_is_gone
 from django_jobs.stores.sqlite.database.recent import forget_recent
 from django_jobs.stores.sqlite.database.remembered import forget_ids, forget_returned
 from django_jobs.stores.sqlite.database.rows import COLUMNS, Row
-from django_jobs.stores.sqlite.database.transaction import Transaction
+from django_jobs.stores.sqlite.database.transaction import OUTBOX, Transaction
 from django_jobs.stores.sqlite.faults import EMPTY, GONE, LAST, LEFT, MISSING, NOWHERE
 from django_jobs.stores.sqlite.settling import MOST_STAYING, STAYS, trim_succeeded
 
@@ -134,6 +134,12 @@ class SqliteRepairing(SqlitePart, UpkeepStore, ArchiveStore):
             taken = [connection.execute(_TAKE_TURN, (queue, archiver, now + lease, now)).rowcount for queue in waiting]
         return [queue for queue, mine in zip(waiting, taken, strict=True) if mine]
 
+    def archive_leave(self, queues: Sequence[str], archiver: str) -> None:
+        with self.database.write() as connection:
+            connection.executemany(
+                "DELETE FROM archivers WHERE queue = ? AND archiver = ?", [(queue, archiver) for queue in queues]
+            )
+
     def archive_batch(self, queue: str, limit: int = MAX_BATCH, skip: int = 0) -> list[tuple[int | str, JobInfo]]:
         sql = (
             "SELECT key, id, queue, record, state, failures, crashes, at, result, run_ms, lines"
@@ -154,7 +160,10 @@ class SqliteRepairing(SqlitePart, UpkeepStore, ArchiveStore):
             # A key is never used twice, and the queue has no other entry between two of a batch.
             with self.database.write() as connection:
                 sql = "DELETE FROM archive WHERE queue = ? AND key BETWEEN ? AND ?"
-                connection.execute(sql, (queue, int(keys[0]), int(keys[-1])))
+                removed = connection.execute(sql, (queue, int(keys[0]), int(keys[-1]))).rowcount
+                connection.execute(
+                    "UPDATE totals SET n = n - ? WHERE queue = ? AND event = ?", (removed, queue, OUTBOX)
+                )
 
 
 def _index(move: Transaction, limit: int) -> dict[str, int]:

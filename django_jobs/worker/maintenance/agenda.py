@@ -33,12 +33,18 @@ SOON = 0.05
 class RepeatedTask:
     """A task that is repeated: `work()` returns how much it did, `pause` is in seconds."""
 
-    def __init__(self, work: Callable[[], int], pause: float) -> None:
-        self.work, self.pause = work, pause
+    def __init__(self, work: Callable[[], int], pause: float, leave: Callable[[], None] | None = None) -> None:
+        """`leave` is called when the worker has stopped, in its parent."""
+        self.work, self.pause, self._leave = work, pause, leave
 
     def tick(self) -> float:
         """Work once.  Returns the seconds until the next time."""
         return SOON if self.work() else self.pause
+
+    def leave(self) -> None:
+        """Give back what the task holds.  Raises StoreError."""
+        if self._leave is not None:
+            self._leave()
 
 
 def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
@@ -54,9 +60,8 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
         RepeatedTask(EvictionWatch(store).tick, EVICTION),
     ]
     if settings.archive is not None:
-        wanted.append(
-            RepeatedTask(Archiver(store, lambda: {*config.queue_names, *pull_queues()}, config.lease).tick, ARCHIVE)
-        )
+        archiver = Archiver(store, lambda: {*config.queue_names, *pull_queues()}, config.lease)
+        wanted.append(RepeatedTask(archiver.tick, ARCHIVE, archiver.leave))
     if settings.api is not None:
         watch = RemoteWatch(store, lambda: {*config.queue_names, *pull_queues()})
         wanted.append(RepeatedTask(watch.tick, REMOTE))

@@ -46,7 +46,8 @@ class Archiver:
         lease: int = 30_000,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`lease` in ms: when an archiver has died, another one takes over so long after its last batch."""
+        """`lease` in ms: when an archiver has died, another one takes over so long after its last batch.  After an
+        orderly stop, `leave` has given the queues back."""
         self.store, self.queues, self.lease, self.clock = store, queues, lease, clock
         self.name = os.urandom(9).hex()
         self.last = ""
@@ -74,6 +75,11 @@ class Archiver:
         finally:
             _tidy()
         return carried + pruned
+
+    def leave(self) -> None:
+        """The worker has stopped: another archiver takes over now, not when the lease has ended.  Raises StoreError."""
+        if get_settings().archive is not None:
+            self.store.archive_leave(sorted(self.queues()), self.name)
 
     def _carry_some(self, queues: list[str]) -> int:
         """Move jobs of these queues, beginning with the one after the last tick's last."""

@@ -9,7 +9,7 @@ import heapq
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from django_jobs.events.announce import announce_misplaced, announce_recovered
 from django_jobs.events.signal_events import Deliver, send
@@ -40,6 +40,16 @@ class Task(Protocol):
 
     def tick(self) -> float | None:
         """Do the tasks that are due.  Returns the seconds until the next call (None: a minute)."""
+        ...
+
+
+@runtime_checkable
+class Leaves(Protocol):
+    """A task that holds something in the store while its worker runs."""
+
+    def leave(self) -> None:
+        """Give it back.  The parent calls this when the worker has stopped, and the maintenance process is gone.
+        Raises StoreError."""
         ...
 
 

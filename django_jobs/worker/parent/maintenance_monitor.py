@@ -12,7 +12,7 @@ from django_jobs import remote
 from django_jobs.events.signal_events import SignalEvent
 from django_jobs.worker.ipc import Channel
 from django_jobs.worker.maintenance.process import STUCK, run_maintenance
-from django_jobs.worker.maintenance.tasks import Task
+from django_jobs.worker.maintenance.tasks import Leaves, Task
 from django_jobs.worker.messages import (
     RemoteTypes,
     Retire,
@@ -133,6 +133,12 @@ class MaintenanceMonitor:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
             return
+
+    def leave(self) -> None:
+        """After `wait`: give back what the tasks held.  Raises StoreError."""
+        for task in self.extra_tasks:
+            if isinstance(task, Leaves):
+                task.leave()
 
     def _start(self, now: float) -> None:
         config, store = self.child_processes.config, self.child_processes.store

@@ -84,8 +84,7 @@ class Supervisor:
         #: monotonic: when running jobs are killed; None unless the worker is stopping.
         self.deadline: float | None = None
         self.status = self._stops_seen = 0
-        #: with --reload: the worker must start again after it has ended.
-        self.code_has_changed = False
+        self.code_has_changed = False  # with --reload: the worker must start again after it has ended
 
     def run(self) -> int:
         self.signals.install(for_parent=True)
@@ -109,8 +108,8 @@ class Supervisor:
             if watcher is not None:
                 watcher.end()
             self.child_processes.end()
-        self._deregister()
         self.maintenance.wait()
+        self._deregister()
         self.signals.ignore()
         say_stopped(self.name)
         logger.info("Worker %s has stopped", self.name)
@@ -222,6 +221,7 @@ class Supervisor:
     def _deregister(self) -> None:
         if not self.heartbeat.retry_state.is_on:
             try:
+                self.maintenance.leave()
                 self.store.forget_worker(self.name)
             except StoreError as error:
                 logger.warning("Worker %s could not tell the store that it stops: %s", self.name, error)

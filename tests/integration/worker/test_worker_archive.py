@@ -21,8 +21,13 @@ from tests.support.waiting import wait_until
 LEASE = 2.0
 
 
+@pytest.fixture
+def lease() -> float:
+    return LEASE
+
+
 @pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def archiving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseSite]:
+def archiving(request: pytest.FixtureRequest, tmp_path: Path, lease: float) -> Iterator[DatabaseSite]:
     """A site whose workers archive into a database of SQLite."""
     store = f"embedded:{tmp_path / 'jobs.sqlite3'}"
     if request.param == "redis":
@@ -32,7 +37,7 @@ def archiving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databa
         "NAME": str(tmp_path / "archive.sqlite3"),
         "OPTIONS": {"timeout": 30},
     }
-    settings: dict[str, Any] = {"NAMESPACE": f"a{uuid4().hex[:10]}", "ARCHIVE": {"DAYS": 180}, "LEASE": LEASE}
+    settings: dict[str, Any] = {"NAMESPACE": f"a{uuid4().hex[:10]}", "ARCHIVE": {"DAYS": 180}, "LEASE": lease}
     made = DatabaseSite(tmp_path, store, {"default": file}, **settings)
     made.options = replace(made.options, archive=True, history=10)
     made.migrate()
@@ -71,3 +76,16 @@ def test_another_worker_takes_over_when_the_archiver_is_killed_and_no_row_is_los
     pace.within(began, LEASE + 5, "the lease of the dead archiver, and the next look")
     assert sorted(archived(archiving)) == sorted(ids)
     wait_until(lambda: archiving.store.stats(["default"])[0].unarchived == 0, "nothing waits")
+
+
+@pytest.mark.parametrize("lease", [600.0])
+def test_a_worker_that_stops_in_order_hands_the_archive_over(archiving: DatabaseSite) -> None:
+    end_jobs(archiving, 10)
+    first = archiving.pool()
+    wait_until(lambda: len(archived(archiving)) == 10, "the first worker archives")
+    end_jobs(archiving, 10)
+    first.stop()
+    wait_until(lambda: not archiving.store.workers(), "the first worker has left")
+    # The first may have archived the rest before it stopped.
+    end_jobs(archiving, 1)
+    assert archiving.store.archive_turns(["default"], "another", 1000) == ["default"]

@@ -20,7 +20,7 @@ from pathlib import Path
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 
 MEMORY = ":memory:"
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 #: seconds to wait for another process's transaction; less than the 5 s within which enqueue must answer.
 BUSY_TIMEOUT = 4.5
 #: seconds of that in one SQLite call: signal handlers of this process run between two such calls.
@@ -213,6 +213,10 @@ def _create(raw: sqlite3.Connection, path: str) -> None:
                 # Statements added after version 1 contain IF NOT EXISTS: older files get only these, and keep the rest.
                 if version == 0 or "IF NOT EXISTS" in statement:
                     raw.execute(statement)
+            if version < 9:  # before, the rows were counted at each look
+                raw.execute(
+                    "INSERT OR REPLACE INTO totals SELECT queue, 'outbox', count(*) FROM archive GROUP BY queue"
+                )
             raw.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         raw.execute("COMMIT")
     except BaseException:

@@ -27,9 +27,11 @@ ADMIT = 100
 MINUTE = 60_000
 #: The states whose jobs are in table `failures`.
 FAILED = frozenset({State.DEAD, State.RETRY})
+#: The event in `totals` that counts the jobs in `archive`: to count the rows would take as long as there are many.
+OUTBOX = "outbox"
 _NAMED = frozenset({"enqueued", "succeeded", "failed", "retried", "dead"})
 _SERIES = frozenset({"enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms"})
-_TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead", "not_archived"}
+_TOTALS = _NAMED | {"cancelled", "expired", "recovered", "trimmed_dead", "not_archived"} | {OUTBOX}
 
 
 class Transaction(Lookup):
@@ -261,6 +263,7 @@ class Transaction(Lookup):
         if self._outbox_is_full():
             self.count("not_archived")
             return
+        self.count(OUTBOX)
         self.execute(
             "INSERT INTO archive (queue, id, record, state, failures, crashes, at, result, run_ms, lines)"
             " SELECT queue, id, record, state, failures, crashes, at, result, run_ms, ifnull(lines, '')"
@@ -270,13 +273,8 @@ class Transaction(Lookup):
         )
 
     def _outbox_is_full(self) -> bool:
-        # Two look-ups in an index, and as a rule that is enough: keys grow, but those of all queues mix.
-        ends = (f"SELECT {end}(key) FROM archive WHERE queue = ?" for end in ("min", "max"))
-        first, last = (self.value(sql, self.queue) for sql in ends)
-        if first is None or last - first + 1 < self.options.backlog:
-            return False
-        number: int = self.value("SELECT count(*) FROM archive WHERE queue = ?", self.queue)
-        return number >= self.options.backlog
+        stored = self.value("SELECT n FROM totals WHERE queue = ? AND event = ?", self.queue, OUTBOX) or 0
+        return bool(stored + self.events[OUTBOX] >= self.options.backlog)
 
     def finish(self) -> None:
         """Write the changes that were postponed to the end: admissions and counters."""

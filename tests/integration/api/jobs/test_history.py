@@ -143,6 +143,40 @@ def test_a_second_archiver_leaves_the_queue_to_the_first_until_its_lease_has_end
     assert (second.tick(), ArchivedJob.objects.count()) == (1, 2)
 
 
+def test_an_archiver_that_leaves_is_followed_at_once_and_takes_no_turn_of_another(
+    api: Api, store: Store, work_off: Callable[..., int]
+) -> None:
+    first, second = (Archiver(store, lambda: ["default"], lease=30_000) for _ in range(2))
+    for number, (archiver, moved) in enumerate([(first, 1), (second, 0)]):
+        api.put(f"v1/jobs/tests.greet/{number}", {"data": ["Ada"]})
+        work_off()
+        assert archiver.tick() == moved
+    second.leave()
+    assert second.tick() == 0
+    first.leave()
+    first.leave()
+    assert second.tick() == 1
+
+
+def test_what_waits_for_the_archive_is_counted_exactly(api: Api, store: Store, work_off: Callable[..., int]) -> None:
+    def unarchived() -> list[int]:
+        return [stats.unarchived for stats in store.stats(["default", "small"])]
+
+    for number in range(5):
+        api.put(f"v1/jobs/tests.greet/{number}", {"data": ["Ada"]})
+    api.put("v1/jobs/tests.swallow/1")
+    work_off()
+    work_off("small")
+    assert unarchived() == [5, 1]
+    keys = [key for key, _ in store.archive_batch("default", 3)]
+    store.archive_done("default", keys)
+    store.archive_done("default", keys)
+    assert unarchived() == [2, 1]
+    assert "outbox" not in store.stats(["default"])[0].totals
+    Archiver(store, lambda: ["default", "small"]).tick()
+    assert unarchived() == [0, 0]
+
+
 @pytest.mark.accepts("K30")
 def test_rows_older_than_the_days_that_are_kept_are_deleted_in_batches(archiver: Archiver) -> None:
     now = int(timezone.now().timestamp() * 1000)
