@@ -152,6 +152,13 @@ class _Fields:
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
+        prefix = names[0][:2] if len(names) > _MOST_VALUES else ""
+        if prefix.endswith(":") and all(name.startswith(prefix) for name in names):
+            # Nearly all fields of one kind: one walk through them takes a tenth of the time of as many searches.
+            sql = "SELECT field, value FROM workflow_fields WHERE workflow = ? AND field >= ? AND field < ?"
+            everything = self.connection.execute(sql, (self.id, prefix, prefix + "\uffff"))
+            wanted = set(names)
+            return {field: _bytes(value) for field, value in everything if field in wanted}
         for first in range(0, len(names), _MOST_VALUES):
             some = names[first : first + _MOST_VALUES]
             marks = ", ".join("?" * len(some))
