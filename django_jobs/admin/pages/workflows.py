@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -140,7 +141,9 @@ def graph_part(console: Console, info: WorkflowInfo, state: str) -> dict[str, An
     drawn = graph.drawing(
         [graph.Node(step.number, step.name or step.job, step.job, step.state, step.after) for step in steps]
     )
-    boxes = [shown(console, steps, drawn, place) for place in range(len(drawn.boxes))]
+    # A step that was cancelled before its turn has no job, and jobs leave the history.
+    jobs = {} if drawn.is_grouped else browse.jobs_of(steps)
+    boxes = [shown(console, steps, drawn, place, jobs) for place in range(len(drawn.boxes))]
     query = console.request.GET
     box = number(query.get("box"), 0)
     chosen = {name: value for name, value in (("state", state), ("box", query.get("box", ""))) if value}
@@ -179,7 +182,9 @@ class Shown:
     shares: list[tuple[str, float, float]]
 
 
-def shown(console: Console, steps: list[StepInfo], drawn: graph.Drawing, place: int) -> Shown:
+def shown(
+    console: Console, steps: list[StepInfo], drawn: graph.Drawing, place: int, jobs: Mapping[str, JobInfo]
+) -> Shown:
     """Return a box as the page shows it."""
     box = drawn.boxes[place]
     many = len(box.steps)
@@ -191,8 +196,7 @@ def shown(console: Console, steps: list[StepInfo], drawn: graph.Drawing, place: 
     else:
         says = ", ".join(f"{written(box.counts[state])} {labels.STEP_STATES[state]}" for state in box.states)
     url = f"?box={place + 1}#jobs-steps" if drawn.is_grouped else ""
-    if many == 1 and not drawn.is_grouped and box.state not in ("waiting", "deleted"):
-        step = steps[box.steps[0]]
+    if many == 1 and (step := steps[box.steps[0]]).job_id in jobs:
         url = console.url("job", step.queue, step.job_id)
     shares = [(CSS.get(state, state), x, width) for state, x, width in graph.shares(box.counts, graph.WIDTH)]
     text, short = graph.shortened(label), graph.shortened(says, graph.COLUMNS + 6, is_name=False)

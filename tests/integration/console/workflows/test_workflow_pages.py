@@ -60,6 +60,15 @@ def test_a_workflow_is_drawn_and_leads_to_its_jobs(store, root):
     assert f'href="{BASE}workflows/{id}/"' in job
 
 
+def test_a_step_that_was_cancelled_before_its_turn_leads_nowhere(store, root):
+    id = flows.order_waiting()
+    root.post(f"{BASE}workflows/{id}/", {"do": "cancel", "confirmed": "1"})
+    page = root.get(f"{BASE}workflows/{id}/").text.replace("_2E", ".")
+    links = re.findall(rf'href="({BASE}job/default/{id}[^"]+)"', page)
+    assert links
+    assert all(root.get(link).status_code == 200 for link in links)
+
+
 def test_500_steps_are_grouped_and_paged(store, root):
     flow = Workflow("catalogue")
     first = flow.add(act.s("source"), name="source")
