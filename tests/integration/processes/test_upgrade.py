@@ -1,0 +1,154 @@
+"""An upgrade and the way back: processes of an earlier version and of this one share a store, under load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.backends.servers import running_redis
+from tests.support.processes import die_with_parent
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT = ROOT / "tests" / "integration" / "upgrade_project"
+#: An earlier version of the package: with each release, the tag of the one before.
+EARLIER = "690dffa953978eb52c8d0f378bfb43e123d38d9c"
+#: Jobs of each kind in each portion; five portions are enqueued.
+PORTION = 8
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package of the earlier version, and nothing else."""
+    folder = tmp_path_factory.mktemp("earlier")
+    if not shutil.which("git") or not (ROOT / ".git").exists():
+        pytest.skip("Needs a checkout with its history.")
+    packed = subprocess.run(["git", "archive", EARLIER, "django_jobs"], cwd=ROOT, capture_output=True, check=False)
+    if packed.returncode:
+        pytest.skip(f"This checkout has no {EARLIER}.")
+    subprocess.run(["tar", "--extract", "--directory", str(folder)], input=packed.stdout, check=True)
+    return folder
+
+
+class Fleet:
+    """Processes of both versions on one store."""
+
+    def __init__(self, store: str, database: Path) -> None:
+        self.store, self.database = store, database
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.ids: list[str] = []
+
+    def environment(self, version: Path) -> dict[str, str]:
+        return {
+            **os.environ, "PYTHONPATH": os.pathsep.join([str(version), str(PROJECT.parent)]),
+            "DJANGO_SETTINGS_MODULE": "upgrade_project.settings", "UPGRADE_STORE": self.store,
+            "UPGRADE_DATABASE": str(self.database), "PYTHONWARNINGS": "",
+        }  # fmt: skip
+
+    def run(self, version: Path, *words: str, text: str = "") -> list[str]:
+        done = subprocess.run(
+            [sys.executable, *words], cwd=self.database.parent, env=self.environment(version), input=text,
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    def enqueue(self, version: Path) -> None:
+        """A web process of that version enqueues a portion."""
+        self.ids += self.run(version, str(PROJECT / "fill.py"), str(len(self.ids)), str(PORTION))
+
+    def start(self, version: Path) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable,
+            "-m",
+            "django",
+            "runworkers",
+            "--processes",
+            "1",
+            "--threads",
+            "2",
+            "--verbosity",
+            "0",
+        ]
+        worker = subprocess.Popen(
+            command, cwd=self.database.parent, env=self.environment(version), preexec_fn=die_with_parent
+        )
+        self.workers.append(worker)
+        return worker
+
+    def states(self, version: Path) -> dict[str, tuple[str, int]]:
+        """id → state, and how many attempts ended otherwise than by the failure that the job itself makes."""
+        lines = self.run(version, str(PROJECT / "look.py"), text="\n".join(self.ids))
+        return {id: (state, int(lost)) for id, state, lost in (line.split() for line in lines)}
+
+    def all_ran(self, version: Path) -> bool:
+        found = self.states(version)
+        return set(found.values()) == {("succeeded", 0)} and len(found) == len(set(self.ids))
+
+    def stop(self, worker: subprocess.Popen[bytes]) -> None:
+        worker.terminate()
+        assert worker.wait(timeout=60) == 0
+
+    def leave(self) -> None:
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.terminate()
+                worker.wait(timeout=60)
+
+
+@pytest.fixture
+def on_redis(tmp_path: Path) -> Iterator[Fleet]:
+    with running_redis() as url:
+        made = Fleet(url, tmp_path / "database.sqlite3")
+        yield made
+        made.leave()
+
+
+@pytest.fixture
+def on_a_file(tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(f"embedded:{tmp_path / 'jobs.sqlite3'}", tmp_path / "database.sqlite3")
+    yield made
+    made.leave()
+
+
+@pytest.mark.redis
+def test_workers_and_web_are_upgraded_one_by_one_and_go_back(on_redis: Fleet, earlier: Path) -> None:
+    fleet = on_redis
+    fleet.run(ROOT, "-m", "django", "migrate", "--verbosity", "0")
+    fleet.enqueue(earlier)
+    old = fleet.start(earlier)
+    new = fleet.start(ROOT)
+    fleet.enqueue(ROOT)
+    fleet.enqueue(earlier)
+    fleet.stop(old)
+    wait_until(lambda: fleet.all_ran(ROOT), "the new worker ran what was left")
+    # The way back: the new web process enqueues once more, and only workers of the earlier version are left.
+    fleet.enqueue(ROOT)
+    again = fleet.start(earlier)
+    fleet.stop(new)
+    fleet.enqueue(earlier)
+    wait_until(lambda: fleet.all_ran(earlier), "the earlier version ran what the new one had stored")
+    assert again.poll() is None
+
+
+def test_a_file_of_the_earlier_version_is_taken_over_with_its_jobs(on_a_file: Fleet, earlier: Path) -> None:
+    """And a process of the earlier version that starts after that refuses the file and names what to do."""
+    fleet = on_a_file
+    fleet.run(ROOT, "-m", "django", "migrate", "--verbosity", "0")
+    fleet.enqueue(earlier)
+    fleet.start(ROOT)
+    fleet.enqueue(ROOT)
+    wait_until(lambda: fleet.all_ran(ROOT), "the new worker ran the jobs of both")
+    refused = subprocess.run(
+        [sys.executable, str(PROJECT / "fill.py"), "900", "1"], cwd=fleet.database.parent,
+        env=fleet.environment(earlier), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert refused.returncode != 0
+    assert "Install the django_jobs that wrote the file" in refused.stderr
+    assert fleet.all_ran(ROOT)
