@@ -216,7 +216,7 @@ def test_one_that_cannot_be_made_stops_the_worker_before_its_first_claim(name: s
         override_settings(DJANGO_JOBS={"STORE": "embedded", "MIDDLEWARE": [path]}),
         pytest.raises(CommandError, match=path.replace(".", r"\.")),
     ):
-        call_command("runworkers", skip_checks=True)
+        call_command("runworkers", skip_checks=True, burst=True)
 
 
 def test_one_that_cannot_be_made_for_a_job_fails_that_job_and_not_its_process(bench: Bench) -> None:
