@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from django_jobs import Batch, Workflow, job
 from django_jobs.core.values import Attempt, Controls, Done, State
 from django_jobs.stores import use_store
 from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.workflows import engine
+from tests.contract.workflows.steps import run
 from tests.support.console_data import TRACEBACK, Filler, shop_jobs, worker_info
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -118,3 +121,79 @@ def test_the_pictures_of_the_documentation(
     dark = open_page("jobs/running/", scheme="dark")
     assert dark.locator("progress").count() == 5
     shoot(dark, "running-dark")
+
+
+# -- workflows ---------------------------------------------------------------------
+
+
+@job(name="shop.pay", max_attempts=1)
+def pay(order: int) -> str:
+    """Charge the card."""
+    return f"R-{order}"
+
+
+@job(name="shop.pack", max_attempts=1)
+def pack(order: int) -> str:
+    """Tell the warehouse, which has closed."""
+    if order == 7021:
+        raise TimeoutError("warehouse.example did not answer within 30 s")
+    return f"P-{order}"
+
+
+@job(name="shop.write_invoice", max_attempts=1)
+def write_invoice(order: int, payment: str) -> str:
+    """Write the invoice."""
+    return f"{order}: {payment}"
+
+
+@job(name="shop.mail_receipt", max_attempts=1)
+def mail_receipt(order: int, *parts: str) -> None:
+    """Mail the receipt."""
+
+
+@job(name="shop.import_product", max_attempts=1)
+def import_product(number: int) -> None:
+    """Add a product; one line of the catalogue is wrong."""
+    if number == 3:
+        raise ValueError("line 3: the price is missing")
+
+
+def order(number: int) -> str:
+    """Enqueue an order: paid, then packed and invoiced side by side, then mailed."""
+    flow = Workflow(f"order {number}")
+    paid = flow.add(pay.s(number), name="paid")
+    packed = flow.add(pack.s(number), name="packed", after=paid)
+    invoiced = flow.add(write_invoice.s(number, paid.result), name="invoiced")
+    flow.add(mail_receipt.s(number, packed.result, invoiced.result), name="mailed")
+    id: str = flow.enqueue(on_commit=False).id
+    return id
+
+
+def test_the_pictures_of_workflows(
+    make_sqlite_store: Callable[..., SqliteStore],
+    open_page: Callable[..., Page],
+    shoot: Callable[..., Any],
+    live_server: Any,
+) -> None:
+    store = make_sqlite_store(clock=lambda: int(time.time() * 1000))
+    use_store(store)
+    stopped = [order(number) for number in (7019, 7020, 7021)][-1]
+    run(store)
+    with Batch("catalogue of the supplier", on_success=mail_receipt.s(1), on_dead=mail_receipt.s(2)) as batch:
+        for number in range(12):
+            import_product.using(on_commit=False).enqueue(number)
+    run(store, 8)
+    order(7022)
+    for queue in store.queues():
+        engine.advance(store, queue)
+    page = open_page("workflows/")
+    assert page.locator("progress").count() >= 5
+    shoot(page, "workflows")
+    base = f"{live_server.url}/admin/django_jobs/dashboard/workflows"
+    page.goto(f"{base}/{stopped}/")
+    assert page.locator("svg .jobs-step").count() == 4
+    shoot(page, "workflow")
+    page.goto(f"{base}/{batch.id}/")
+    assert page.locator(".jobs-tile").count() >= 2
+    shoot(page, "batch")
+    use_store(None)
