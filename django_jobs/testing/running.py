@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from asgiref.sync import sync_to_async
+
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.context import RunningJob
@@ -66,6 +68,14 @@ class Running:
             if len(handles) >= _MOST_JOBS:
                 raise AssertionError(f"{_MOST_JOBS} jobs have run and more are waiting: does {claim} enqueue itself?")
         return [handle.refresh() for handle in handles]
+
+    async def arun_all(self, *, raise_errors: bool = False) -> list[JobHandle]:
+        """Async twin of `run_all`, for an `async def` test: async jobs need a loop of their own, on another thread."""
+        return await sync_to_async(self.run_all)(raise_errors=raise_errors)
+
+    async def arun_due(self, at: datetime | None = None, *, raise_errors: bool = False) -> list[JobHandle]:
+        """Async twin of `run_due`."""
+        return await sync_to_async(self.run_due)(at, raise_errors=raise_errors)
 
     def run_due(self, at: datetime | None = None, *, raise_errors: bool = False) -> list[JobHandle]:
         """Move the time to `at` (an aware datetime; None = the time of the next job), then call `run_all`.
