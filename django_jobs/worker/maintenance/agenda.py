@@ -8,7 +8,7 @@ from functools import partial
 
 from django_jobs import browse, remote
 from django_jobs.conf import get_settings
-from django_jobs.exceptions import StoreCorrupt
+from django_jobs.exceptions import StoreCorrupt, StoreFull
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.operations import bulk, searching
 from django_jobs.remote import pull_queues
@@ -75,16 +75,25 @@ def read_remote_types() -> int:
 
 
 def workflows(store: Store, queues: Sequence[str]) -> int:
-    """Do what follows from the ends of jobs and was not done by the process that ended them; check workflows."""
-    read = 0
+    """Do what follows from the ends of jobs and was not done by the process that ended them; check workflows.
+
+    Raises StoreFull after the checks: these delete old workflows, which a store without memory needs most."""
+    read, full = 0, None
     for queue in store.unread(queues):
-        read += engine.advance(store, queue)
+        try:
+            read += engine.advance(store, queue)
+        except StoreFull as error:
+            full = error
     due = store.workflows_due(_CHECKED, _AGAIN)
     for workflow in due:
         try:
             engine.check(store, workflow, store.options.history_ttl)
+        except StoreFull as error:
+            full = error
         except (StoreCorrupt, ValueError):  # one that cannot be read must not keep the others from being checked
             logger.exception("Workflow %s cannot be checked", workflow)
+    if full is not None:
+        raise full
     return read + len(due)
 
 

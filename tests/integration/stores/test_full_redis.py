@@ -7,9 +7,14 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from django_jobs import chain, job
 from django_jobs.exceptions import StoreFull
+from django_jobs.execution.executor import Executor
+from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
+from django_jobs.worker.child.settler import Settler
+from django_jobs.worker.maintenance.agenda import workflows
 from tests.contract.acts import Q, claim, enqueue
 from tests.support.backends.servers import running_redis
 
@@ -46,3 +51,34 @@ def test_a_bulk_operation_can_be_noted_and_its_progress(full_store: RedisStore) 
     full_store.update_document("bulk", {"a": {"verb": "delete"}, "b": 1})
     full_store.update_document("bulk", {"a": None, "b": 2})
     assert full_store.get_document("bulk") == {"b": 2}
+
+
+@job(name="tests.full.nothing")
+def nothing() -> None:
+    """A step."""
+
+
+def test_old_workflows_are_deleted_and_others_go_on_when_there_is_room() -> None:
+    with running_redis() as url, redis.Redis.from_url(url) as client:
+        store = RedisStore.from_setting(url, options=StoreOptions(history_ttl=1))
+        use_store(store)
+        executor, settler = Executor(close_connections=False), Settler(store)
+        old = chain(nothing.s()).enqueue(on_commit=False)
+        settler.settle_now([executor.attempt(each, store) for each in claim(store, 1)])
+        new = chain(nothing.s(), nothing.s()).enqueue(on_commit=False)
+        (held,) = claim(store, 1)
+        attempted = executor.attempt(held, store)
+        store.check_workflow_in(new.id, -1000)  # its check comes first, and is refused
+        store.check_workflow_in(old.id, 0)
+        client.config_set("maxmemory", "100kb")
+        settler.settle_now([attempted])
+        assert store.unread([Q]) == [Q], "the step has ended, and the next cannot be stored"
+        with pytest.raises(StoreFull):
+            workflows(store, [Q])
+        assert store.workflow_ids() == [new.id], "what frees memory was done"
+        client.config_set("maxmemory", "0")
+        workflows(store, [Q])
+        settler.settle_now([executor.attempt(each, store) for each in claim(store, 1)])
+        assert new.state == "succeeded"
+        store.close()
+    use_store(None)

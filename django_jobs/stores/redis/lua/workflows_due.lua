@@ -6,6 +6,7 @@
 --! use clock
 local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now), 'LIMIT', 0, ARGV[2])
 for _, id in ipairs(ids) do
-    redis.call('ZADD', KEYS[1], 'XX', string.format('%.0f', now + ARGV[3]), id)
+    -- Without memory this is refused.  Then others are told of them, too, which is harmless, and old ones are deleted.
+    redis.pcall('ZADD', KEYS[1], 'XX', string.format('%.0f', now + ARGV[3]), id)
 end
 return ids
