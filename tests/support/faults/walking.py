@@ -183,8 +183,11 @@ class Walk:
 
     def archive(self) -> object:
         """What the archiver does, if it is its turn."""
-        for queue in self.store.archive_turns([QUEUE], self.rng.choice(("one", "other")), LEASE):
+        archiver = self.rng.choice(("one", "other"))
+        for queue in self.store.archive_turns([QUEUE], archiver, LEASE):
             self.store.archive_done(queue, [key for key, _ in self.store.archive_batch(queue, 5)])
+        if self.rng.random() < 0.3:
+            self.store.archive_leave([QUEUE], archiver)
         return None
 
     def wait(self) -> object:

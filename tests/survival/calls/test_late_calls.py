@@ -240,6 +240,7 @@ UNNUMBERED = {
     "command_worker": "the fleet's: a parent that was told to stop is told again",
     "update_document": "the fleet's: each entry is written whole",
     "archive_done": "the digests of the entries that it removes",
+    "archive_leave": "an archiver leaves when its process ends, and never takes a turn again",
     "archive_turns": "a turn that its archiver does not know ends with its lease",
     "void": "an id that the workflow's check found nowhere: the next check says that its job is gone",
     "workflow_build": "after the last part, nothing is written any more",
