@@ -124,6 +124,7 @@ def test_jobs_behind_a_long_one_run_elsewhere_at_once(site: WorkerSite, pace: Pa
 
 def test_whatever_is_killed_a_child_charges_one_job_at_most(site: WorkerSite) -> None:
     """A job starts as often as it crashed, and once more."""
+    site.jobs_settings["LEASE"] = 60  # a lease that ends on a crowded machine is a crash too
     pool, rng, kills = site.pool(processes=2), random.Random(14), 6
     ids = put(site, *[("work", rng.choice([0, 0, 1, 5])) for _ in range(1000)], limit=30_000)
     for n in range(kills):
@@ -148,6 +149,7 @@ def test_after_the_death_of_a_whole_worker_all_jobs_run(site: WorkerSite) -> Non
 
 def test_many_jobs_with_various_limits(site: WorkerSite, pace: Pace) -> None:
     """Each keeps its own: those that are longer than their limit are ended, and only those."""
+    site.jobs_settings["LEASE"] = 60  # a job whose lease ends starts again
     site.pool(processes=2, threads=4)
     warm_up(site)
     rng, short, long = random.Random(7), list[str](), dict[str, int]()

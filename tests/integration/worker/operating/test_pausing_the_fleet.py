@@ -153,6 +153,7 @@ def test_a_pause_ends_by_itself_at_its_time(site: WorkerSite, fleet: list[Pool],
     assert (stats.paused, stats.paused_types) == (None, {})
 
 
+@pytest.mark.django_db
 def test_pausing_from_the_shell_says_why_and_until_when(site: WorkerSite) -> None:
     def jobs(*args: str) -> str:
         out = StringIO()
