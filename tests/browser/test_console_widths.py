@@ -13,6 +13,7 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
 from django_jobs.models import Schedule
+from django_jobs.models.audit import Act, Actor, Kind, Source, record
 from django_jobs.operations import bulk
 from django_jobs.stores.sqlite import SqliteStore
 from tests.support.console_data import Filler, fill_typical, send_receipt, worker_info
@@ -91,7 +92,7 @@ def test_that_a_queue_is_paused_stands_beside_its_name(
     assert "the disk is full" in page.locator(".jobs-queues tbody th").first.inner_text()
 
 
-@pytest.mark.parametrize("path", ["schedules/", "bulk/", "jobs/dead/", "queues/"])
+@pytest.mark.parametrize("path", ["schedules/", "bulk/", "jobs/dead/", "queues/", "history/"])
 def test_no_table_scrolls_sideways_on_a_phone(
     path: str, console_store: SqliteStore, open_page: Callable[..., Page]
 ) -> None:
@@ -103,6 +104,8 @@ def test_no_table_scrolls_sideways_on_a_phone(
         timezone="Europe/Berlin",
     )
     bulk.start("revive", State.DEAD, Match(name="shop.send_receipt"), user="somebody.with.a.long.name@example.com")
+    ids = [["default", f"01J{n:09d}"] for n in range(40)]
+    record(Actor("somebody.with.a.long.name@example.com", Source.HTTP), Act("kill", Kind.JOB, "default", {"ids": ids}))
     page = open_page(path, "phone")
     page.locator(".jobs table").first.wait_for()
     scrolled = page.locator(".jobs-scroll").evaluate_all("all => all.map(each => each.scrollWidth - each.clientWidth)")

@@ -69,7 +69,7 @@ def sentence(entry: AuditEntry) -> str:
         return _report(entry)
     if entry.verb in labels.REPORTED and entry.kind == Kind.BULK:
         return _bulk(entry)
-    return f"{kind_label(entry.kind)} {entry.subject}: {verb_label(entry.verb)}"
+    return f"{kind_label(entry.kind)} {_name(entry)}: {verb_label(entry.verb)}"
 
 
 def facts(entry: AuditEntry, *, arguments: bool) -> list[str]:

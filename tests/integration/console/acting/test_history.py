@@ -220,7 +220,7 @@ def test_an_entry_names_at_most_200_jobs_and_counts_all(memory_console: Store, r
     record(Actor("ada", Source.ADMIN), Act("delete", Kind.JOB, "default", {"ids": ids, "moved": 1234}))
     page = root.get(PAGE).text
     assert "job/default/job0/" in page
-    assert "and 1,214 more" in page or "and 1214 more" in page
+    assert "and 1,214 more" in page
 
 
 def test_what_was_done_stands_even_if_the_log_cannot_be_written(
