@@ -1,7 +1,13 @@
-"""What a group costs, compared with its jobs alone: the processor time of this process and of the Redis server."""
+"""What a group costs, compared with its jobs alone: the processor time of this process and of the Redis server.
+
+`python -m bench.groups` prints it as JSON for the store in BENCH_STORE, in a process of its own and best on a server of
+its own: what either has done before is measured along.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -9,11 +15,13 @@ from itertools import repeat
 from statistics import median
 from typing import Any
 
+import django
 import redis
 
 from bench.measures import Numbers
 from django_jobs import group
 from django_jobs.execution.executor import Executor
+from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.child.settler import Settler
 
@@ -57,3 +65,18 @@ def _seconds(server: redis.Redis | None) -> float:
     """Return the processor time so far of this process, and of the server."""
     used = server.info("cpu") if server is not None else {}
     return time.process_time() + used.get("used_cpu_user", 0.0) + used.get("used_cpu_sys", 0.0)
+
+
+def main() -> None:
+    """Measure the store in BENCH_STORE."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bench.django_settings")
+    django.setup()
+    from bench.jobs import noop
+
+    url = os.environ["BENCH_STORE"]
+    server = None if url.startswith("embedded:") else redis.Redis.from_url(url)
+    print(json.dumps(group_against_jobs(noop, (0,), "q0", get_store(), server)))
+
+
+if __name__ == "__main__":
+    main()
