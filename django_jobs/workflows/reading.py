@@ -16,6 +16,8 @@ STEP_STATES = ("waiting", LIVE, "succeeded", "dead", "cancelled", "expired", "de
 #: Those in which a step stops the steps after it.
 STOPPING = ("dead", "cancelled", "expired", "deleted")
 _CALLBACKS = ("on_success", "on_complete", "on_dead")
+#: More than a batch has besides one field per job.  Redis counts them where it is asked for some of the jobs.
+_OTHER_FIELDS = 32
 
 
 class WorkflowInfo(NamedTuple):
@@ -170,12 +172,12 @@ def part_of_batch(
     """Return at most `limit` jobs of a batch that are in one of these states, in no particular order, and what to pass
     as `after` for the next part; "" = this is the last.  Looks no further when it has found `number`.
 
-    It reads no more than it returns, unless few jobs are in these states.  A job that ends meanwhile may be in two
+    It reads few more than it returns, unless few jobs are in these states.  A job that ends meanwhile may be in two
     parts or in none.  Raises ValueError if `after` is no position."""
     position, _, skip = after.rpartition("_") if after else ("", "", "0")
     if not (skip.isascii() and skip.isdigit() and len(skip) < 10):
         raise ValueError(f"{after!r:.100} is no position among the jobs of a batch")
-    at_once = limit if len(states) == len(STEP_STATES) else 1000
+    at_once = limit + _OTHER_FIELDS if len(states) == len(STEP_STATES) else 1000
     first = int(skip)
     found: dict[str, StepInfo] = {}
     while len(found) < number:

@@ -64,12 +64,13 @@ class Pace:
         """Fail unless at most `promise` seconds have passed since `began` (monotonic).  Returns the seconds."""
         return self.took(monotonic() - began, promise, what)
 
-    def took(self, seconds: float, promise: float, what: str = "") -> float:
-        """Fail unless `seconds`, which end now, are at most `promise`.  Returns them."""
+    def took(self, seconds: float, promise: float, what: str = "", ended: float | None = None) -> float:
+        """Fail unless `seconds`, which ended at this time (monotonic; None = now), are at most `promise`.  Returns
+        them."""
         assert promise >= self.least, f"a promise of {promise:g} s is judged alone: mark the test `timed`"
         if seconds > promise:
-            now = monotonic()
-            withheld = self.withheld(now - seconds, now)
+            ended = monotonic() if ended is None else ended
+            withheld = self.withheld(ended - seconds, ended)
             forgiven = min(withheld, MOST_FORGIVEN * promise)
             assert seconds <= promise + forgiven, (
                 f"{seconds:.2f} s, promised within {promise:g} s ({what}); the machine withheld {withheld:.2f} s"

@@ -122,7 +122,7 @@ def test_a_page_of_its_jobs_goes_on_where_the_last_one_ended(store):
             batch_jobs(info, after=wrong)
 
 
-def test_a_page_reads_no_more_than_it_shows(store, monkeypatch):
+def test_a_page_reads_few_more_than_it_shows(store, monkeypatch):
     with Batch() as batch:
         act.enqueue_many([(f"{n}",) for n in range(1200)])
     asked, part = [], store.workflow_part

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import defaultdict
 from itertools import pairwise
+from time import monotonic
 
 import pytest
 
@@ -73,8 +74,11 @@ def test_every_entry_runs_once_and_on_time_though_a_worker_is_stopped_at_the_sec
     for name, found in runs(site).items():
         times = sorted(at for at in found if began <= at <= until)
         assert all(after - before == 1_000 for before, after in pairwise(times)), f"{name} has run at {times}"
-        late += [found[at] - at for at in times]
-    assert min(late) >= 0
+        late += [(found[at] - at, found[at]) for at in times]
+    assert min(late) >= (0, 0)
     # Nobody waits for the lease of a dead one, which is two seconds.
     promise = 0.1 if how is signal.SIGTERM else 1.0
-    pace.took(max(late) / 1000, promise, f"the latest runs: {sorted(late)[-10:]}")
+    late.sort()
+    behind = monotonic() - site.store.now() / 1000
+    for ms, enqueued_at in late[: len(late) - len(late) // 100]:
+        pace.took(ms / 1000, promise, "all but 1 in 100", ended=enqueued_at / 1000 + behind)
