@@ -31,6 +31,7 @@ class Periodic:
     """The schedules as one parent process sees them.  Uses the store's clock only."""
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
+        self._time = time
         self._rows = ScheduleRows(time)
         #: entry → (cursor it was computed from, its next run in ms): saves computing it again.
         self._next: dict[str, tuple[Entry, int, int]] = {}
@@ -43,11 +44,12 @@ class Periodic:
         entries = [*code_entries(), *self._rows.entries()]
         # Read this before the clock: a schedule that began after this moment must not be taken for a new one.
         state = schedule_state.read_state(store)
-        now = store.now()
+        now, began = store.now(), self._time()
         round_ = _Round(store, state, now)
         waits = [self._look_after(entry, round_) for entry in entries]
         self._forget_others(entries)
-        return max(0.0, min([LONGEST, *waits]))
+        # The waits are from `now` on.  Without what this tick has taken, each run would be late by the tick before it.
+        return max(0.0, min([LONGEST, *waits]) - (self._time() - began))
 
     def _look_after(self, entry: Entry, round_: _Round) -> float:
         """Handle one schedule; an error in it is reported and does not affect the others."""

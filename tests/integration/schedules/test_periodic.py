@@ -100,7 +100,7 @@ class TestBeginning:
     def test_a_new_schedule_does_not_run_at_once_but_at_its_next_time(self, memory_store, use, at, enqueued):
         use(memory_store)
         with scheduled(nightly={"cron": "0 10 * * *"}):
-            periodic = Periodic()
+            periodic = Periodic(lambda: 0.0)
             assert periodic.tick() == 5.0
             assert enqueued == []
             at(START.replace(second=0) + timedelta(days=1))
@@ -111,7 +111,23 @@ class TestBeginning:
         use(memory_store)
         with scheduled(soon={"cron": "*/10 * * * * *"}):
             clock.advance(7_500)
-            assert Periodic().tick() == 2.5
+            assert Periodic(lambda: 0.0).tick() == 2.5
+
+    def test_the_next_run_is_not_late_by_what_the_tick_has_taken(self, memory_store, use, clock, monkeypatch):
+        use(memory_store)
+        last_runs = memory_store.last_runs
+
+        def slow(queue):
+            seconds[0] += 0.3
+            return last_runs(queue)
+
+        seconds = [0.0]
+        with scheduled(soon={"cron": "*/3 * * * * *"}):
+            periodic = Periodic(lambda: seconds[0])
+            periodic.tick()
+            monkeypatch.setattr(memory_store, "last_runs", slow)
+            clock.advance(3_000)
+            assert periodic.tick() == 3.0 - 0.3
 
     def test_a_changed_expression_begins_anew(self, memory_store, use, at, enqueued):
         use(memory_store)

@@ -107,7 +107,7 @@ class TestFaults:
             "SCHEDULES": {key: {"job": "tests.tick", "cron": "1 10 * * *"} for key in "ab"},
         }
         with settled(settings):
-            periodic = Periodic()
+            periodic = Periodic(lambda: 0.0)
             periodic.tick()
             at(START + timedelta(minutes=1))
             assert periodic.tick() == 1.0
