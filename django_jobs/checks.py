@@ -17,9 +17,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
-from django_jobs.conf import get_settings, host_settings, raw_setting
+from django_jobs.conf import HostSettings, get_settings, host_settings, raw_setting
 from django_jobs.conf.authorizer import find_authorizer
-from django_jobs.conf.store_address import check_deployment, check_store
+from django_jobs.conf.store_address import SCHEMES, check_deployment, check_store
 from django_jobs.conf.values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
 from django_jobs.core import discovery, registry
 from django_jobs.core.definition import JobDefinition
@@ -68,7 +68,21 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
         found.append(
             Error(f"DJANGO_JOBS['DATABASE'] is {database!r}, which is not in DATABASES.", hint, id=_id("E008"))
         )
-    return [*found, *check_store(raw.get("STORE"), around)]
+    return [*found, *_store(raw.get("STORE"), around)]
+
+
+def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
+    found = check_store(store, around)
+    is_address = isinstance(store, str) and store.partition(":")[0] in SCHEMES
+    if is_address and not any(message.is_serious() for message in found):
+        # Each process of a site imports this module; the driver is slow to import.
+        from django_jobs.stores.redis.connection.options import BadOption, read_options
+
+        try:
+            read_options(store)
+        except BadOption as error:
+            return [Error(f"DJANGO_JOBS['STORE'] {error.problem}.", hint=error.remedy, id=_id("E007"))]
+    return found
 
 
 def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:

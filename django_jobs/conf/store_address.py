@@ -11,24 +11,20 @@ from django.core.checks import CheckMessage, Error, Warning
 from django_jobs.conf import HostSettings, host_settings, raw_setting
 
 _ESCAPE = "A password with / # ? or % in it must be percent-encoded."
+_ONE = f"://user:password@host:6379/0'; user, password and port may be left out. {_ESCAPE}"
+_SENTINELS = f"://user:password@host1:26379,host2:26379/mymaster/0'; user and password may be left out. {_ESCAPE}"
+_CLUSTER = f"://user:password@host1:6379,host2:6379'; user and password may be left out. {_ESCAPE}"
 #: The form of each kind of address.
 _FORMS = {
-    "redis": f"Write 'redis://user:password@host:6379/0'; user, password and port may be left out. {_ESCAPE}",
-    "rediss": f"Write 'rediss://user:password@host:6379/0'; user, password and port may be left out. {_ESCAPE}",
+    "redis": f"Write 'redis{_ONE}",
+    "rediss": f"Write 'rediss{_ONE}",
     "unix": "Write 'unix:///run/redis/redis.sock?db=0', with three slashes.",
-    "redis+sentinel": f"Write 'redis+sentinel://host1:26379,host2:26379/mymaster/0'. {_ESCAPE}",
-    "redis+cluster": f"Write 'redis+cluster://host1:6379,host2:6379'. {_ESCAPE}",
+    "redis+sentinel": f"Write 'redis+sentinel{_SENTINELS}",
+    "rediss+sentinel": f"Write 'rediss+sentinel{_SENTINELS}",
+    "redis+cluster": f"Write 'redis+cluster{_CLUSTER}",
+    "rediss+cluster": f"Write 'rediss+cluster{_CLUSTER}",
 }
 SCHEMES = tuple(_FORMS)
-#: The allowed options after the ? of an address.  Excludes options of redis-py that make the client repeat commands,
-#: decode replies or run out of connections.
-_EVERYWHERE = ("db", "username", "password", "client_name", "socket_timeout", "socket_connect_timeout")
-_TLS = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_password", "ssl_cert_reqs")
-_OPTIONS = {
-    "redis": (*_EVERYWHERE, "socket_keepalive"),
-    "rediss": (*_EVERYWHERE, "socket_keepalive", *_TLS, "ssl_check_hostname", "ssl_ciphers"),
-    "unix": _EVERYWHERE,
-}
 _EXAMPLES = "'redis://localhost:6379/0', 'cache:default', 'embedded' (one machine) or 'memory' (tests)"
 
 
@@ -56,12 +52,10 @@ def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
         # The value may contain a password: only its scheme is shown.
         message = f"DJANGO_JOBS['STORE'] starts with {kind!r}, which is not a known kind of store."
         return [Error(message, hint=f"Use {_EXAMPLES}.", id="django_jobs.E007")]
-    if problem := _address_problem(store):
+    if wrong := address_problem(store):
+        problem, remedy = wrong
         message = f"DJANGO_JOBS['STORE'] is a {kind!r} address that {problem}."
-        return [Error(message, hint=_FORMS[kind], id="django_jobs.E007")]
-    if wrong_option := option_problem(store):
-        problem, remedy = wrong_option
-        return [Error(f"DJANGO_JOBS['STORE'] {problem}.", hint=remedy, id="django_jobs.E007")]
+        return [Error(message, hint=remedy, id="django_jobs.E007")]
     return _shared_with_caches(store, around)
 
 
@@ -80,11 +74,15 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessag
     return found
 
 
-def _address_problem(url: str) -> str | None:
-    """Return what is wrong with an address, without quoting it: any part may belong to a password that is not escaped.
+def address_problem(url: str) -> tuple[str, str] | None:
+    """Return what is wrong with an address, and the remedy, without quoting it: any part may belong to a password that
+    is not escaped."""
+    problem = _wrong_form(url)
+    return (problem, _FORMS[url.partition(":")[0]]) if problem else None
 
-    redis-py reads a database that is not a number as 0, so the mistake would go unnoticed.
-    """
+
+def _wrong_form(url: str) -> str | None:
+    """redis-py reads a database that is not a number as 0, so the mistake would go unnoticed."""
     kind, _, rest = url.partition(":")
     if not rest.startswith("//"):
         return "has no // after the colon"
@@ -100,27 +98,16 @@ def _address_problem(url: str) -> str | None:
         return "names several hosts, which only redis+sentinel and redis+cluster allow"
     if not all(_has_good_port(host) for host in hosts):
         return "has a port that is not a number"
-    if kind == "redis+sentinel" and not path:
+    if "+" in kind and not all(hosts):
+        return "lacks the name of a host"
+    if kind.endswith("+sentinel") and not path:
         return "does not name the service"
-    database = path[1:] if kind == "redis+sentinel" else path
+    database = path[1:] if kind.endswith("+sentinel") else path
     if database in ([], ["0"]):
         return None
-    if kind == "redis+cluster":
+    if kind.endswith("+cluster"):
         return "names a database, although a Cluster has only one"
     return None if len(database) == 1 and database[0].isdecimal() else "does not end in the number of a database"
-
-
-def option_problem(url: str) -> tuple[str, str] | None:
-    """Return what is wrong with an address's options, and the remedy.  Shows a name only if it cannot be a password."""
-    kind, query = url.partition(":")[0], url.partition("?")[2]
-    allowed = _OPTIONS.get(kind, ())
-    for option in filter(None, query.split("&")):
-        name = option.partition("=")[0]
-        if name not in allowed:
-            shown = f" {name!r}" if name.isidentifier() and "@" not in query else ""
-            remedy = f"Allowed options: {', '.join(allowed)}." if allowed else f"A {kind!r} address has no options."
-            return f"has the unknown option{shown} after the ?", f"Remove it. {remedy}"
-    return None
 
 
 def _has_good_port(host: str) -> bool:

@@ -41,7 +41,7 @@ class RedisStore(
     def from_setting(cls, setting: str, *, options: StoreOptions | None = None) -> RedisStore:
         """Make a store for the STORE setting: a URL, or "cache:ALIAS".  It connects at the first call."""
         options = options or StoreOptions()
-        if setting.startswith("redis+cluster://"):
+        if setting.startswith(("redis+cluster://", "rediss+cluster://")):
             return RedisClusterStore(ClusterTransport(cluster_from_setting(setting), redacted(setting)), options)
         return cls(Transport(pool_from_setting(setting), redacted(setting)), options)
 

@@ -157,10 +157,28 @@ class TestSettings:
             ({"STORE": "unix://redis.sock"}, "that has no path. Write 'unix:///run/redis/redis.sock?db=0'"),
             ({"STORE": "redis://h/0?foo=1"}, "E007: DJANGO_JOBS['STORE'] has the unknown option 'foo' after the ?."),
             ({"STORE": "unix:///r.sock?socket_keepalive=1"}, "the unknown option 'socket_keepalive' after the ?."),
-            ({"STORE": "redis+sentinel://a:1/m?db=1"}, "'db' after the ?. Remove it. A 'redis+"),
+            ({"STORE": "redis+cluster://a:1?db=1"}, "'db' after the ?. Remove it. A Cluster has only one database."),
+            ({"STORE": "redis+cluster://a:1?ssl_ca_certs=/ca"}, "For TLS, write rediss+cluster://…"),
+            ({"STORE": "redis+sentinel://a:1/m?retry_on_timeout=1"}, "unknown option 'retry_on_timeout' after"),
+            ({"STORE": "redis+sentinel://a:1,/m"}, "that lacks the name of a host. Write 'redis+sentinel://user:"),
+            (
+                {"STORE": "redis://h?socket_timeout=soon"},
+                "has the option 'socket_timeout' with the bad value 'soon' after the ?. Use a number of seconds from",
+            ),
+            (
+                {"STORE": "redis+cluster://h?socket_timeout=1"},
+                "bad value '1' after the ?. Use a number of seconds from 2.4",
+            ),
+            ({"STORE": "redis://h?socket_keepalive=off"}, "with the bad value 'off' after the ?. Use yes or no."),
+            ({"STORE": "redis://h?client_name="}, "Use a value after the =, or leave the option out."),
+            ({"STORE": "rediss://h?ssl_cert_reqs=maybe"}, "'maybe' after the ?. Use none, optional or required."),
+            (
+                {"STORE": "rediss+sentinel://h/m?sentinel_ssl_keyfile=/no.key"},
+                "bad value '/no.key' after the ?. Use the",
+            ),
             (
                 {"STORE": "redis+sentinel://a:1,b:1"},
-                "that does not name the service. Write 'redis+sentinel://host1:26379",
+                "that does not name the service. Write 'redis+sentinel://user:password@host1:26379",
             ),
             ({"STORE": "redis+sentinel://a:1/m/x"}, "that does not end in the number of a database."),
             ({"STORE": "redis+cluster://a:1/3"}, "that names a database, although a Cluster has only one."),
@@ -199,6 +217,8 @@ class TestSettings:
             {"STORE": "redis://u:p/pw@h:6379/0"},
             {"STORE": "redis://:12?pw=3@h:6379/0"},
             {"STORE": "redis://u:p/0@h:pw/0"},
+            {"STORE": "rediss://h?ssl_password=pw&x=1"},
+            {"STORE": "redis+sentinel://h/m?sentinel_password=pw&socket_timeout=0"},
             {"API": {"CREDENTIALS": {"media": "pw"}}},
             {"API": ["pw"]},
         ],
@@ -223,6 +243,8 @@ class TestSettings:
             "redis+sentinel://u:p@a,b:26379/mymaster",
             "redis+cluster://u:p@a:7000,b:7001",
             "redis+cluster://a:7000/0",
+            "rediss+sentinel://u:p@a,[::1]:26379/mymaster/0?sentinel_username=s&sentinel_password=p&sentinel_ssl=no&db=2",
+            "rediss+cluster://u:p@a:7000,b:7001?health_check_interval=30&socket_timeout=4&ssl_check_hostname=no",
         ],
     )
     def test_every_kind_of_address_passes(self, store: str) -> None:

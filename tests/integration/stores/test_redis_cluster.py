@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import redis
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
 
 from django_jobs.core.values import Added, Attempt, Done, Lane, State
 from django_jobs.stores.redis import RedisStore
@@ -96,3 +99,29 @@ def test_whoever_waits_is_told_on_every_node(cluster_store: RedisStore, make_job
         info = ends[queue].result(1)  # well before the listener asks by itself
         assert info is not None
         assert info.state is State.SUCCEEDED
+
+
+class ClusterFactory:
+    """What a project writes to use a Cluster in its cache: django-redis has nothing for it."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+
+    def connect(self, url: str) -> redis.RedisCluster:
+        return redis.RedisCluster.from_url(url, protocol=2)
+
+
+def test_an_alias_of_a_cluster_is_refused_with_the_address_to_write(redis_cluster: str) -> None:
+    nodes = redis_cluster.partition("://")[2]
+    location = f"redis://{nodes.partition(',')[0]}"
+    factory = f"{__name__}.ClusterFactory"
+    backend = {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": location,
+        "OPTIONS": {"CONNECTION_FACTORY": factory},
+    }
+    with (
+        override_settings(CACHES={"default": backend}),
+        pytest.raises(ImproperlyConfigured, match=r"'redis\+cluster://127\.0\.0\.1:\d+,127.*rediss for TLS"),
+    ):
+        RedisStore.from_setting("cache:default")

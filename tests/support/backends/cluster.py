@@ -13,6 +13,7 @@ import redis
 
 from tests.support.backends.redis_process import free_port
 from tests.support.backends.servers import guarded, server_program
+from tests.support.backends.tls import Tls
 
 SLOTS = 16384
 NODES = 3
@@ -23,8 +24,9 @@ PATIENCE = 120.0
 
 
 @contextmanager
-def running_cluster(*options: str) -> Iterator[str]:
-    """Start three nodes that share the slots, yield the STORE setting, and kill them."""
+def running_cluster(*options: str, tls: Tls | None = None) -> Iterator[str]:
+    """Start three nodes that share the slots, yield the STORE setting, and kill them.  With `tls` they speak only
+    TLS, and the setting has its options."""
     program, folder = server_program(), Path(tempfile.mkdtemp(prefix="djc"))
     ports = [free_port(BUS) for _ in range(NODES)]
     with ExitStack() as stack:
@@ -34,8 +36,9 @@ def running_cluster(*options: str) -> Iterator[str]:
             home.mkdir()
             command = [program.path, "--port", str(port), "--dir", str(home), "--save", "", "--cluster-enabled", "yes"]
             command += [*program.cluster_port(port + BUS), "--loglevel", "warning", *options]
+            command += [*tls.server(port), "--tls-cluster", "yes"] if tls else []
             stack.enter_context(guarded(command, home))
-        clients = [stack.enter_context(redis.Redis(port=port)) for port in ports]
+        clients = [stack.enter_context(redis.Redis("127.0.0.1", port, **(tls.client if tls else {}))) for port in ports]
         for client in clients:
             _until(client.ping)
         share = SLOTS // NODES
@@ -47,7 +50,8 @@ def running_cluster(*options: str) -> Iterator[str]:
             clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, port + BUS)
         for client in clients:
             _until(lambda client=client: _agrees(client))
-        yield "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+        nodes = ",".join(f"127.0.0.1:{port}" for port in ports)
+        yield f"rediss+cluster://{nodes}?{tls.query}" if tls else f"redis+cluster://{nodes}"
 
 
 def _agrees(client: redis.Redis) -> bool:

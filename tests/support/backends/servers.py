@@ -52,6 +52,12 @@ class ServerProgram(NamedTuple):
         if self.version < (7, 0):
             self._lacks("rules of users for parts of commands came with Redis 7.0")
 
+    def need_tls(self) -> None:
+        """Go on only where the server was built with TLS.  Skipped in continuous integration, too: the servers in
+        wheels are not, and who builds them decides it."""
+        if not _has_tls(self.path):
+            pytest.skip(f"{self.name}: built without TLS.")
+
     def _lacks(self, what: str) -> None:
         """The oldest server may lack what is newer: in continuous integration only the one that was asked for."""
         reason = f"{self.name}: {what}."
@@ -68,6 +74,13 @@ def _examined(path: str) -> ServerProgram:
     name, kind, major, minor = found.groups()
     # The first Valkey is the Redis of its day, 7.2, under another name; later ones add to it.
     return ServerProgram(path, name, (7, 2) if kind == "Valkey" else (int(major), int(minor)))
+
+
+@cache
+def _has_tls(path: str) -> bool:
+    """Told to listen nowhere it ends at once; before that it refuses an option that it does not know."""
+    nowhere = [path, "--port", "0", "--tls-port", "0"]
+    return b"not listen anywhere" in subprocess.run(nowhere, capture_output=True, timeout=60).stdout
 
 
 def server_program() -> ServerProgram:

@@ -6,18 +6,31 @@ first alias, and an alias made for a cache may have timeouts that break a waitin
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import redis
 from django.core.exceptions import ImproperlyConfigured
 from redis.backoff import NoBackoff
+from redis.connection import parse_url
 from redis.retry import Retry
-from redis.sentinel import Sentinel, SentinelConnectionPool
+from redis.sentinel import (
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
 
-from django_jobs.conf.store_address import option_problem
+from django_jobs.conf.store_address import SCHEMES, address_problem
+from django_jobs.stores.redis.connection.options import (
+    FOR_SENTINELS,
+    OF_THE_PRIMARY,
+    BadOption,
+    connection_class,
+    is_secret,
+    read_options,
+)
 
 #: Seconds.  Connecting and one read stay below the 5 s in which enqueue() promises an answer; the read timeout is
 #: longer than the longest blocking wait (2 s).
@@ -69,82 +82,182 @@ def pool_from_setting(setting: str) -> redis.ConnectionPool:
     """Make a pool for any setting except Cluster.  Raises ImproperlyConfigured, naming the setting and the remedy."""
     if setting.startswith("cache:"):
         return _pool_from_alias(setting.removeprefix("cache:"))
-    refuse_unknown_options(setting)
-    if setting.startswith("redis+sentinel://"):
-        return _pool_from_sentinels(setting)
+    address = _read(setting)
+    if "+sentinel" in address.kind:
+        return _pool_from_sentinels(address)
+    return _pool(address.connection_class, address.first | address.options | address.credentials)
+
+
+def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
+    """Return a maker of clients.  Raises ImproperlyConfigured, naming the setting and the remedy."""
+    from redis.cluster import REDIS_ALLOWED_KEYS, ClusterNode
+
+    address = _read(setting)
+    defaults = {k: v for k, v in OURS.items() if k != "health_check_interval"} | {"socket_timeout": CLUSTER_TIMEOUT}
+    options = defaults | address.options | address.credentials
+    # One repeat, because only then does the client take another node for commands without a key.
+    options |= {"retry": Retry(NoBackoff(), 1), "max_connections": 2**31}
+    others = {name: options.pop(name) for name in address.options.keys() - set(REDIS_ALLOWED_KEYS)}
+    if others:
+        # The Cluster client drops these without a word.  From a URL, it takes a class of connections that knows them.
+        options |= {"url": "redis://{host}:{port}".format_map(_in_url(address.hosts[0]))}
+        options["connection_class"] = _with_options(address.connection_class, others)
+    elif address.connection_class is redis.SSLConnection:
+        options["ssl"] = True
+    nodes = address.hosts
+    return lambda: redis.RedisCluster(startup_nodes=[ClusterNode(**node) for node in nodes], **options)
+
+
+class _Address(NamedTuple):
+    """An address, taken apart."""
+
+    kind: str
+    connection_class: type[redis.Connection]
+    #: what redis-py reads in a URL of the first host: its place, or the path of a socket, and the number of a database.
+    first: dict[str, Any]
+    #: user and password before the @
+    credentials: dict[str, Any]
+    hosts: list[dict[str, Any]]
+    service: str
+    options: dict[str, Any]
+
+
+def _read(setting: str) -> _Address:
+    if setting.partition(":")[0] not in SCHEMES:
+        raise ImproperlyConfigured(f"DJANGO_JOBS['STORE'] is no address of one of {', '.join(SCHEMES)}.")
+    if wrong := address_problem(setting):
+        raise _improper(setting, f"is an address that {wrong[0]}", wrong[1])
     try:
-        ours = _without_tcp(OURS) if setting.startswith("unix://") else OURS
-        return redis.ConnectionPool.from_url(setting, max_connections=2**31, **ours, **_no_retry())
-    except ValueError as error:
-        raise ImproperlyConfigured(f"DJANGO_JOBS['STORE'] is {redacted(setting)!r}: {error}") from error
+        options = read_options(setting)
+    except BadOption as error:
+        raise _improper(setting, error.problem, error.remedy) from None
+    kind, _, rest = setting.partition("?")[0].partition("://")
+    location, slash, path = rest.partition("/")
+    service, database = "", slash + path
+    if kind.endswith("+sentinel"):
+        service, _, database = path.strip("/").partition("/")
+    credentials, at, hosts = location.rpartition("@")
+    several = hosts.split(",")
+    first = parse_url(f"{kind.partition('+')[0]}://{credentials}{at}{several[0]}/{database.lstrip('/')}")
+    first.pop("connection_class", None)
+    who = {name: first.pop(name) for name in ("username", "password") if name in first}
+    return _Address(
+        kind, connection_class(kind), first, who, [_place(kind, host) for host in several], unquote(service), options
+    )
+
+
+def _place(kind: str, host: str) -> dict[str, Any]:
+    parts = urlsplit(f"//{host}")
+    return {"host": unquote(parts.hostname or ""), "port": parts.port or (26379 if "+sentinel" in kind else 6379)}
+
+
+def _in_url(place: dict[str, Any]) -> dict[str, Any]:
+    host = place["host"]
+    return place | {"host": f"[{host}]" if ":" in host else host}
+
+
+def _pool(kind: type[redis.Connection], options: dict[str, Any]) -> redis.ConnectionPool:
+    ours = OURS | options | _no_retry()
+    if issubclass(kind, redis.UnixDomainSocketConnection):
+        ours = _without_tcp(ours)
+    return redis.ConnectionPool(connection_class=kind, max_connections=2**31, **ours)
+
+
+def _pool_from_sentinels(address: _Address) -> redis.ConnectionPool:
+    own = {name: value for name, value in address.options.items() if name.startswith(FOR_SENTINELS)}
+    of_primary = {name: value for name, value in address.options.items() if name not in own}
+    of_both = {name: value for name, value in of_primary.items() if name not in OF_THE_PRIMARY}
+    of_sentinels = of_both | {name.removeprefix(FOR_SENTINELS): value for name, value in own.items()}
+    kind = address.connection_class
+    if not of_sentinels.pop("ssl", True):
+        kind = redis.Connection
+        of_sentinels = {name: value for name, value in of_sentinels.items() if not name.startswith("ssl_")}
+    database = {"db": address.first.get("db", 0)}
+    return _sentinel_pool(
+        address.service,
+        _sentinels((kind, place | of_sentinels) for place in address.hosts),
+        address.connection_class,
+        database | of_primary | address.credentials,
+    )
+
+
+def _sentinels(each: Iterable[tuple[type[redis.Connection], dict[str, Any]]]) -> Sentinel:
+    """Sentinels with connections of our own: redis-py's would not take all options, and would send commands again."""
+    manager = Sentinel([])
+    manager.sentinels = [_Sentinel(connection_pool=_pool(kind, options)) for kind, options in each]
+    return manager
+
+
+class _Sentinel(redis.Redis):
+    """One Sentinel.  Its errors show its `repr`, in which redis-py 6 has the password."""
+
+    def __repr__(self) -> str:
+        place = self.connection_pool.connection_kwargs
+        return f"Sentinel {place['host']}:{place['port']}"
+
+
+def _sentinel_pool(
+    service: str, manager: Sentinel, kind: type[redis.Connection], options: dict[str, Any]
+) -> SentinelConnectionPool:
+    managed = SentinelManagedSSLConnection if issubclass(kind, redis.SSLConnection) else SentinelManagedConnection
+    return SentinelConnectionPool(service, manager, connection_class=managed, **(OURS | options | _no_retry()))
+
+
+def _with_options(kind: type[redis.Connection], options: dict[str, Any]) -> type[redis.Connection]:
+    class WithOptions(kind):  # type: ignore[misc, valid-type]
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**{**given, **options})
+
+    return WithOptions
 
 
 def _pool_from_alias(alias: str) -> redis.ConnectionPool:
     from django.core.cache import InvalidCacheBackendError
     from django_redis import get_redis_connection
 
+    setting = f"cache:{alias}"
     try:
-        pool = get_redis_connection(alias).connection_pool
+        client = get_redis_connection(alias)
     except (InvalidCacheBackendError, NotImplementedError) as error:
-        raise ImproperlyConfigured(
-            f"DJANGO_JOBS['STORE'] is 'cache:{alias}', but CACHES[{alias!r}] is not a django-redis cache ({error}). "
-            "Use an alias with BACKEND 'django_redis.cache.RedisCache', or a URL."
-        ) from error
-    kwargs = {k: v for k, v in pool.connection_kwargs.items() if k not in NOT_TO_COPY} | OURS | _no_retry()
-    if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
-        kwargs = _without_tcp(kwargs)
+        problem = f"names CACHES[{alias!r}], which is not a django-redis cache with one server ({error})"
+        raise _improper(setting, problem, _ALIAS_REMEDY) from error
+    except redis.exceptions.RedisError as error:  # a Cluster's client connects when it is made
+        problem = f"names CACHES[{alias!r}], whose client cannot be made ({error})"
+        raise _improper(setting, problem, "Write the address itself, such as 'redis+cluster://host:6379'.") from error
+    if isinstance(client, redis.RedisCluster):
+        nodes = ",".join(sorted(node.name for node in client.get_nodes()))
+        remedy = f"Write 'redis+cluster://{nodes}', with user:password@ before it if there is one; rediss for TLS."
+        raise _improper(setting, f"names CACHES[{alias!r}], which uses the client of a Cluster", remedy)
+    pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
-        return SentinelConnectionPool(pool.service_name, pool.sentinel_manager, **kwargs)
-    return redis.ConnectionPool(connection_class=pool.connection_class, max_connections=2**31, **kwargs)
+        managers = [each.connection_pool for each in pool.sentinel_manager.sentinels]
+        manager = _sentinels((each.connection_class, _to_copy(each)) for each in managers)
+        return _sentinel_pool(pool.service_name, manager, pool.connection_class, _to_copy(pool))
+    return _pool(pool.connection_class, _to_copy(pool))
 
 
-def _pool_from_sentinels(setting: str) -> redis.ConnectionPool:
-    """redis+sentinel://[user:password@]host:port,host:port/service[/db]"""
-    parts = urlsplit(setting)
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    service, _, db = parts.path.strip("/").partition("/")
-    if not service:
-        raise ImproperlyConfigured(
-            f"DJANGO_JOBS['STORE'] is {redacted(setting)!r}: name the service, "
-            "as in 'redis+sentinel://host1:26379,host2:26379/mymaster/0'."
-        )
-    user, _, password = credentials.partition(":")
-    kwargs = OURS | _no_retry() | {"db": int(db or 0)}
-    kwargs |= {k: unquote(v) for k, v in (("username", user), ("password", password)) if v}
-    sentinel = Sentinel([_host_port(host, 26379) for host in hosts.split(",")], sentinel_kwargs=OURS | _no_retry())
-    return SentinelConnectionPool(service, sentinel, **kwargs)
+_ALIAS_REMEDY = "Use an alias with BACKEND 'django_redis.cache.RedisCache', or a URL."
 
 
-def _host_port(text: str, default: int) -> tuple[str, int]:
-    host, _, port = text.partition(":")
-    return host, int(port or default)
+def _to_copy(pool: redis.ConnectionPool) -> dict[str, Any]:
+    """Return where and who; nothing that OURS says."""
+    return {name: value for name, value in pool.connection_kwargs.items() if name not in NOT_TO_COPY | OURS.keys()}
 
 
-def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
-    """redis+cluster://[user:password@]host:port[,host:port…] → a maker of clients."""
-    from redis.cluster import ClusterNode
-
-    refuse_unknown_options(setting)
-    parts = urlsplit(setting)
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = credentials.partition(":")
-    extra: dict[str, Any] = {k: unquote(v) for k, v in (("username", user), ("password", password)) if v}
-    nodes = [ClusterNode(*_host_port(host, 6379)) for host in hosts.split(",")]
-    ours = {k: v for k, v in OURS.items() if k != "health_check_interval"} | {"socket_timeout": CLUSTER_TIMEOUT}
-    # One repeat, because only then does the client take another node for commands without a key.
-    retry = Retry(NoBackoff(), 1)
-    return lambda: redis.RedisCluster(startup_nodes=nodes, retry=retry, max_connections=2**31, **ours, **extra)
-
-
-def refuse_unknown_options(setting: str) -> None:
-    """Raise ImproperlyConfigured for unknown options: redis-py would raise a bare TypeError at the first command, and
-    the parsers here ignore them."""
-    if problem := option_problem(setting):
-        raise ImproperlyConfigured(f"DJANGO_JOBS['STORE'] is {redacted(setting)!r}: it {problem[0]}. {problem[1]}")
+def _improper(setting: str, problem: str, remedy: str) -> ImproperlyConfigured:
+    return ImproperlyConfigured(f"DJANGO_JOBS['STORE'] is {redacted(setting)!r}: it {problem}. {remedy}")
 
 
 def redacted(setting: str) -> str:
-    """Return the setting in a form that may be shown: without user and password."""
+    """Return the setting in a form that may be shown: without users and passwords."""
     scheme, separator, rest = setting.partition("://")
-    shown = f"{scheme}{separator}…@{rest.rpartition('@')[2]}" if "@" in rest else setting
-    return re.sub(r"([?&](?:username|password)=)[^&]*", r"\1…", shown)
+    if "@" in rest:
+        rest = f"…@{rest.rpartition('@')[2]}"
+    place, question, query = rest.partition("?")
+    shown = [_redacted(option) for option in query.split("&")]
+    return f"{scheme}{separator}{place}{question}{'&'.join(shown)}"
+
+
+def _redacted(option: str) -> str:
+    name, equals, _ = option.partition("=")
+    return f"{name}=…" if equals and is_secret(name) else option

@@ -92,8 +92,19 @@ def translate(error: Exception, where: str) -> StoreError:
     if "WRONGTYPE" in text:
         return StoreCorrupt(f"A key holds data of the wrong type ({text}). `manage.py jobs doctor` shows which one.")
     if is_passing(error):
-        return StoreUnavailable(
-            f"Redis at {where} cannot be reached ({text or type(error).__name__}). "
-            "Check that the server runs and that DJANGO_JOBS['STORE'] names it."
-        )
+        return StoreUnavailable(f"Redis at {where} cannot be reached ({text or type(error).__name__}). {_remedy(text)}")
     return StoreError(f"Redis at {where} answered with an error: {text}")
+
+
+def _remedy(text: str) -> str:
+    """What to check when no connection can be made."""
+    if "Hostname mismatch" in text or "IP address mismatch" in text:
+        return (
+            "DJANGO_JOBS['STORE'] must name the server as its certificate does. "
+            "With ssl_check_hostname=no after the ?, names are not compared."
+        )
+    if text.startswith("No master found") and any(said in text for said in ("Authentication", "NOAUTH", "Permission")):
+        return "Check the options sentinel_username and sentinel_password after the ? of DJANGO_JOBS['STORE']."
+    if "SSL" in text or "certificate" in text.lower():
+        return "Check the options ssl_ca_certs, ssl_certfile and ssl_keyfile after the ? of DJANGO_JOBS['STORE']."
+    return "Check that the server runs and that DJANGO_JOBS['STORE'] names it."
