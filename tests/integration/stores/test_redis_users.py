@@ -3,54 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import pytest
 import redis
 
-from django_jobs.core.values import Added, NewJob, State
-from django_jobs.exceptions import StoreError
+from django_jobs.core.values import Added, Done, NewJob, State
+from django_jobs.exceptions import StoreError, StoreMisconfigured
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.fsck import fsck
 from tests.conftest import Clock
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, state_of
 from tests.docs.pages import ROOT, blocks
+from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import running_redis, server_program
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """A server of these tests' own, with the users of the document."""
+class Servers(NamedTuple):
+    """One server or the nodes of a Cluster, with the users of the document."""
+
+    setting: str
+    urls: list[str]
+
+    def address(self, user: str) -> str:
+        """The STORE setting for that user."""
+        scheme, rest = self.setting.split("://")
+        return f"{scheme}://{user}:PASSWORD@{rest}"
+
+    @contextmanager
+    def clients(self) -> Iterator[list[redis.Redis]]:
+        """A client that may do everything, for each node."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(redis.Redis.from_url(url)) for url in self.urls]
+
+    def rule(self, user: str, *rules: str) -> None:
+        with self.clients() as clients:
+            for client in clients:
+                client.execute_command("ACL", "SETUSER", user, *rules)
+
+
+@pytest.fixture(scope="module", params=["one server", "cluster"])
+def server(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    """Servers of these tests' own, with the users of the document."""
     server_program().need_rules_for_parts_of_commands()
-    (block,) = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
-    with running_redis() as url, redis.Redis.from_url(url) as client:
-        for line in block.code.splitlines():
-            client.execute_command(*line.split())
-        client.set("somebody:elses", "1")
-        yield url
+    for_all, for_clusters = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
+    lines = for_all.code.splitlines() + (for_clusters.code.splitlines() if request.param == "cluster" else [])
+    with (running_redis if request.param == "one server" else running_cluster)() as setting:
+        nodes = setting.partition("://")[2].split(",")
+        urls = [setting] if request.param == "one server" else [f"redis://{node}" for node in nodes]
+        servers = Servers(setting, urls)
+        with servers.clients() as clients:
+            for client in clients:
+                for line in lines:
+                    client.execute_command(*line.split())
+        yield servers
 
 
 @pytest.fixture
-def store_of(server: str) -> Iterator[Callable[[str], RedisStore]]:
+def store_of(server: Servers) -> Iterator[Callable[[str], RedisStore]]:
     """The store as that user sees it."""
     made: list[RedisStore] = []
 
     def make(user: str) -> RedisStore:
-        parts = urlsplit(server)
-        url = urlunsplit(parts._replace(netloc=f"{user}:PASSWORD@{parts.netloc.rpartition('@')[2]}"))
-        made.append(RedisStore.from_setting(url, options=StoreOptions(namespace="jobs")))
+        made.append(RedisStore.from_setting(server.address(user), options=StoreOptions(namespace="jobs")))
         return made[-1]
 
     yield make
     for store in made:
         store.close()
-    with redis.Redis.from_url(server) as client:
-        for key in client.scan_iter(match="{jobs*"):
-            client.delete(key)
+    with server.clients() as clients:
+        for client in clients:
+            for key in client.scan_iter(match="{jobs*"):
+                client.delete(key)
 
 
 def test_a_worker_runs_retries_buries_and_repairs(
@@ -94,19 +123,18 @@ def test_a_producer_enqueues_in_every_way_and_looks(
 
 
 def test_a_producer_that_debounces_needs_one_permission_more(
-    server: str, store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+    server: Servers, store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
 ) -> None:
     store = store_of("producer")
     pushed = make_job("b", unique="ab", on_conflict="debounce", run_at=store.now() + 60_000)
     enqueue(store, make_job("a", unique="ab"))
     with pytest.raises(StoreError):
         enqueue(store, pushed)
-    with redis.Redis.from_url(server) as client:
-        client.execute_command("ACL", "SETUSER", "producer", "+zrem")
-        try:
-            assert enqueue(store, pushed) == [Added.REPLACED]
-        finally:
-            client.execute_command("ACL", "SETUSER", "producer", "-zrem")
+    server.rule("producer", "+zrem")
+    try:
+        assert enqueue(store, pushed) == [Added.REPLACED]
+    finally:
+        server.rule("producer", "-zrem")
 
 
 def test_a_producer_cannot_claim_finish_or_cancel(
@@ -138,6 +166,42 @@ def test_everybody_may_wait(store_of: Callable[[str], RedisStore], make_job: Cal
     assert told.result == b"42"
 
 
+def test_a_worker_looks_after_queues_of_every_node(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+) -> None:
+    """What reaches several queues, or none: the fleet, a bulk operation, the archive, the doctor."""
+    store, queues = store_of("worker"), [f"q{n}" for n in range(6)]
+    for queue in queues:
+        assert store.enqueue(queue, [make_job(queue, queue=queue)]) == [Added.ADDED]
+    assert store.queues() == queues
+    assert store.backlog(queues) == dict.fromkeys(queues, 1)
+    assert [stats.counts["queued"] for stats in store.stats(queues)] == [1] * 6
+    assert store.wait_for_work(queues, 1) in queues
+    assert store.publish_worker("one", {"pid": 1}, 60_000) == []
+    assert [worker.name for worker in store.workers()] == ["one"]
+    store.update_document("bulk", {"a": {"n": 1}})
+    assert store.get_document("bulk") == {"a": {"n": 1}}
+    assert store.describe()["version"] != "unknown"
+    assert [fsck(store, queue) for queue in queues] == [[]] * 6
+    for queue in queues:
+        (held,) = store.claim(queue, "w", 1, lease=30_000).claims
+        assert store.extend(queue, ["w"], 30_000) == {"w": []}
+        assert store.complete(queue, [Done(held)]) == []
+
+
+@pytest.mark.parametrize("server", ["cluster"], indirect=True)
+def test_a_user_who_may_not_ask_for_the_slots_is_told_so(
+    server: Servers, store_of: Callable[[str], RedisStore]
+) -> None:
+    """redis-py says of every error there that the server is no node of a Cluster."""
+    server.rule("viewer", "-cluster|slots")
+    try:
+        with pytest.raises(StoreMisconfigured, match=r"lacks a permission.*security\.md"):
+            store_of("viewer").now()
+    finally:
+        server.rule("viewer", "+cluster|slots")
+
+
 def test_a_viewer_reads_and_changes_nothing(
     store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
 ) -> None:
@@ -163,15 +227,15 @@ def test_a_viewer_reads_and_changes_nothing(
         "ACL LIST",
     ],
 )
-def test_nobody_reaches_beyond_the_namespace(server: str, user: str, command: str) -> None:
-    client = redis.Redis.from_url(server, username=user, password="PASSWORD")
+def test_nobody_reaches_beyond_the_namespace(server: Servers, user: str, command: str) -> None:
+    client = redis.Redis.from_url(server.urls[0], username=user, password="PASSWORD")
     with client, pytest.raises(redis.exceptions.NoPermissionError):
         client.execute_command(*command.split())
 
 
-def test_nobody_reaches_beyond_the_namespace_from_a_script(server: str) -> None:
+def test_nobody_reaches_beyond_the_namespace_from_a_script(server: Servers) -> None:
     for user in ("worker", "producer"):
-        client = redis.Redis.from_url(server, username=user, password="PASSWORD")
+        client = redis.Redis.from_url(server.urls[0], username=user, password="PASSWORD")
         with client, pytest.raises(redis.exceptions.ResponseError):
             client.eval("return redis.call('GET', 'somebody:elses')", 0)
 

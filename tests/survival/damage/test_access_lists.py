@@ -27,7 +27,7 @@ USERS = ("worker", "producer", "viewer")
 def users(quiet_server: RedisServer) -> Iterator[None]:
     """The three users of the document, on a server that is otherwise open to the test."""
     quiet_server.program.need_rules_for_parts_of_commands()
-    (block,) = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
+    block, _ = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
     with quiet_server.client() as client:
         client.flushall()
         for line in block.code.splitlines():

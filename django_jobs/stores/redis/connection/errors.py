@@ -27,8 +27,10 @@ _PASSING_TYPES = (
 _IN_A_SCRIPT = re.compile(r"@user_script: ?\d+: -(?=[A-Z]+ )")
 #: No server listens there: the port refuses connections, or the unix socket does not exist.
 _NOBODY = {errno.ECONNREFUSED, errno.ENOENT}
-#: The driver's text for a server that was not started as a node of a Cluster.
-NO_CLUSTER = "Cluster mode is not enabled"
+#: What the server says if it was not started as a node of a Cluster.
+NO_CLUSTER = "cluster support disabled"
+#: What the driver says whatever error a node gave when it was asked where the slots are.
+_NOT_ASKED = "Cluster mode is not enabled"
 
 
 class StoreLate(StoreError):
@@ -41,7 +43,7 @@ def is_passing(error: Exception) -> bool:
     if isinstance(error, (driver.AuthenticationError, driver.AuthorizationError, driver.MaxConnectionsError)):
         return False
     if isinstance(error, driver.RedisClusterException):  # slots that no node covers
-        return NO_CLUSTER not in str(error)
+        return True
     return isinstance(error, _PASSING_TYPES) or _said(error).startswith(PASSING)
 
 
@@ -59,8 +61,12 @@ def _said(error: Exception) -> str:
 
 def _reason(error: Exception) -> Exception:
     """Return the last node's error if the Cluster client found no node that knows the slots."""
-    cause = error.__cause__
-    return cause if isinstance(error, driver.RedisClusterException) and isinstance(cause, Exception) else error
+    while isinstance(error, driver.RedisClusterException):
+        cause = error.__cause__ or (error.__context__ if _NOT_ASKED in str(error) else None)
+        if not isinstance(cause, Exception):
+            break
+        error = cause
+    return error
 
 
 def translate(error: Exception, where: str) -> StoreError:
