@@ -31,7 +31,7 @@ from django_jobs.enqueue.request import NO_KEY, NewJobRequest, Ready, check_id, 
 from django_jobs.exceptions import DuplicateJob, JobIds, JobsError, QueueFull, StoreError, StoreUnavailable
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.batches import MAX_BATCH, MAX_BYTES
+from django_jobs.stores.contract.batches import ADDED_BYTES, MAX_BATCH
 from django_jobs.stores.contract.store import Store
 
 #: Shortest and longest pause between two tries at a full queue, in seconds.
@@ -322,9 +322,10 @@ class _Batches:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        #: queue → its unsent jobs, and the bytes of their records.
+        #: queue → its unsent jobs, the bytes of their records, and how many of them fill a batch.
         self._unsent: dict[str, list[Ready]] = {}
         self._bytes: dict[str, int] = {}
+        self._most: dict[str, int] = {}
         #: how many jobs the store has added.
         self.accepted = 0
 
@@ -336,7 +337,9 @@ class _Batches:
         name = each.handle.queue
         if name not in self._unsent:
             self._unsent[name], self._bytes[name] = [], 0
-        elif self._bytes[name] >= MAX_BYTES or len(self._unsent[name]) >= self._most(name):
+            # The store takes or refuses a batch as a whole: one that is larger than the queue would never fit.
+            self._most[name] = min(MAX_BATCH, _queue(name, self._settings).max_length or MAX_BATCH)
+        elif self._bytes[name] >= ADDED_BYTES or len(self._unsent[name]) >= self._most[name]:
             self._send(name)
         self._unsent[name].append(each)
         self._bytes[name] += len(each.new.record)
@@ -346,10 +349,6 @@ class _Batches:
         for name, batch in list(self._unsent.items()):
             if batch:
                 self._send(name)
-
-    def _most(self, name: str) -> int:
-        # The store takes or refuses a batch as a whole: one that is larger than the queue would never fit.
-        return min(MAX_BATCH, _queue(name, self._settings).max_length or MAX_BATCH)
 
     def _send(self, name: str) -> None:
         batch, self._unsent[name], self._bytes[name] = self._unsent[name], [], 0
@@ -388,7 +387,7 @@ def _batches(calls: Sequence[list[Ready]], settings: Settings) -> dict[str, list
             most = _queue(each.handle.queue, settings).max_length
             # A bounded queue takes a batch as a whole or not at all; of several calls, the first may fit.
             is_full = len(batches[-1]) >= (min(most, MAX_BATCH) if most else MAX_BATCH)
-            is_full = is_full or size.get(each.handle.queue, 0) >= MAX_BYTES
+            is_full = is_full or size.get(each.handle.queue, 0) >= ADDED_BYTES
             if batches[-1] and (is_full or (most and last[each.handle.queue] != number)):
                 batches.append([])
                 size[each.handle.queue] = 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.test import override_settings
 
 from django_jobs import QueueFull, get_job
@@ -15,7 +17,7 @@ from django_jobs.enqueue import request
 from django_jobs.serialization import arguments
 from django_jobs.serialization.record import decode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.batches import MAX_BYTES
+from django_jobs.stores.contract.batches import ADDED_BYTES
 from django_jobs.stores.contract.store import Store
 from tests.conftest import Clock
 from tests.integration.enqueueing import SETTINGS
@@ -124,7 +126,11 @@ def test_whatever_the_clock_of_the_producer_ages_are_by_that_of_the_store(
     assert held.waited(decode(held.id, "default", held.record)) == 2_000
 
 
-def test_many_large_jobs_go_in_calls_of_bounded_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("in_transaction", [False, True], ids=["at once", "after a commit"])
+def test_many_large_jobs_go_in_calls_of_bounded_size(
+    store: Store, monkeypatch: pytest.MonkeyPatch, in_transaction: bool
+) -> None:
     sent: list[int] = []
     enqueue = store.enqueue
 
@@ -133,9 +139,10 @@ def test_many_large_jobs_go_in_calls_of_bounded_size(store: Store, monkeypatch: 
         return enqueue(queue, jobs, **options)
 
     monkeypatch.setattr(store, "enqueue", noting)
-    large = 200_000
-    receipt.enqueue_many((f"{n}-" + "x" * large,) for n in range(60))
-    assert sum(sent) > 60 * large
-    assert max(sent) < MAX_BYTES + 2 * large
-    assert len(sent) == 3
-    assert store.stats(["default"])[0].counts["queued"] == 60
+    large = 4_000
+    with transaction.atomic() if in_transaction else nullcontext():
+        receipt.enqueue_many((f"{n}-" + "x" * large,) for n in range(1000))
+    assert sum(sent) > 1000 * large
+    assert max(sent) < ADDED_BYTES + 2 * large
+    assert len(sent) == 4
+    assert store.stats(["default"])[0].counts["queued"] == 1000
