@@ -47,6 +47,10 @@ settings.load_profile("suite")
 STORES = os.environ.get("STORES", "memory embedded redis").split()
 
 
+#: Those of them that need a server.
+SERVERS = ("redis", "cluster")
+
+
 class Clock:
     """The time in ms, for `StoreOptions.clock`: stands still until told to go on."""
 
@@ -196,12 +200,24 @@ def redis_cluster() -> Iterator[str]:
 
 
 @pytest.fixture
-def cluster_store(redis_cluster: str, clock: Clock) -> Iterator[RedisStore]:
-    """A RedisStore on the cluster, in a namespace of this test."""
-    options = StoreOptions(namespace=f"t{uuid.uuid4().hex[:12]}", clock=clock)
-    store = RedisStore.from_setting(redis_cluster, options=options)
-    yield store
-    store.close()
+def make_cluster_store(redis_cluster: str, clock: Clock) -> Iterator[Callable[..., RedisStore]]:
+    """Make a RedisStore on the cluster, in a namespace of this test; keyword arguments are fields of StoreOptions."""
+    namespace = f"t{uuid.uuid4().hex[:12]}"
+    made: list[RedisStore] = []
+
+    def make(**given: Any) -> RedisStore:
+        options = StoreOptions(**{"namespace": namespace, "clock": clock, **given})
+        made.append(RedisStore.from_setting(redis_cluster, options=options))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def cluster_store(make_cluster_store: Callable[..., RedisStore]) -> RedisStore:
+    return make_cluster_store()
 
 
 @pytest.fixture
@@ -224,13 +240,13 @@ def make_sqlite_store(clock: Clock) -> Iterator[Callable[..., SqliteStore]]:
         store.close()
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.redis] * (name == "redis")) for name in STORES])
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.redis] * (name in SERVERS)) for name in STORES])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Store]:
     """Make a store of each kind in turn, again on the same data; keyword arguments are fields of StoreOptions.
 
     (Each "memory" store has data of its own.)"""
-    if request.param == "redis":
-        make: Callable[..., Store] = request.getfixturevalue("make_redis_store")
+    if request.param in SERVERS:
+        make: Callable[..., Store] = request.getfixturevalue(f"make_{request.param}_store")
         return make
     make_sqlite = request.getfixturevalue("make_sqlite_store")
     path = ":memory:" if request.param == "memory" else tmp_path / "jobs.sqlite3"

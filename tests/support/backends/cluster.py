@@ -24,11 +24,11 @@ PATIENCE = 120.0
 
 
 @contextmanager
-def running_cluster(*options: str, tls: Tls | None = None) -> Iterator[str]:
+def running_cluster(*options: str, tls: Tls | None = None, replicas: bool = False) -> Iterator[str]:
     """Start three nodes that share the slots, yield the STORE setting, and kill them.  With `tls` they speak only
-    TLS, and the setting has its options."""
+    TLS, and the setting has its options; with `replicas` each has one."""
     program, folder = server_program(), Path(tempfile.mkdtemp(prefix="djc"))
-    ports = [free_port(BUS) for _ in range(NODES)]
+    ports = [free_port(BUS) for _ in range(NODES * 2 if replicas else NODES)]
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         for port in ports:
@@ -42,22 +42,27 @@ def running_cluster(*options: str, tls: Tls | None = None) -> Iterator[str]:
         for client in clients:
             _until(client.ping)
         share = SLOTS // NODES
-        for number, client in enumerate(clients):
+        for number, client in enumerate(clients[:NODES]):
             last = SLOTS if number == NODES - 1 else (number + 1) * share
             client.execute_command("CLUSTER", "ADDSLOTS", *range(number * share, last))
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for port in ports[1:]:
             clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", port, port + BUS)
         for client in clients:
-            _until(lambda client=client: _agrees(client))
+            _until(lambda client=client: _agrees(client, len(clients)))
+        for primary, replica in zip(clients[:NODES], clients[NODES:], strict=False):
+            name = primary.execute_command("CLUSTER", "MYID")
+            replica.execute_command("CLUSTER", "REPLICATE", name)
+        for replica in clients[NODES:]:
+            _until(lambda client=replica: client.info("replication")["master_link_status"] == "up")
         nodes = ",".join(f"127.0.0.1:{port}" for port in ports)
         yield f"rediss+cluster://{nodes}?{tls.query}" if tls else f"redis+cluster://{nodes}"
 
 
-def _agrees(client: redis.Redis) -> bool:
+def _agrees(client: redis.Redis, nodes: int) -> bool:
     info = client.execute_command("CLUSTER", "INFO")
     text = info if isinstance(info, dict) else dict(line.split(":") for line in bytes(info).decode().split())
-    return text["cluster_state"] == "ok" and text["cluster_known_nodes"] == str(NODES)
+    return text["cluster_state"] == "ok" and text["cluster_known_nodes"] == str(nodes)
 
 
 def _until(true: object) -> None:
