@@ -19,7 +19,7 @@ _PASSING_TYPES = (
     driver.ConnectionError,
     driver.TimeoutError,
     driver.ReadOnlyError,
-    driver.ClusterDownError,
+    driver.ClusterError,  # a slot moves, and the driver has repeated the call for half a second
     driver.TryAgainError,
     OSError,
 )
