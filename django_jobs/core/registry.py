@@ -100,6 +100,11 @@ def knows(name: str) -> bool:
     return name in _by_name
 
 
+def has(name: str) -> bool:
+    """Return whether a job of that name or alias is registered.  Asks no resolver."""
+    return name in _by_name or name in _aliases
+
+
 def add_resolver(
     resolve: Callable[[str], JobDefinition | None], names: Callable[[], frozenset[str]] | None = None
 ) -> None:

@@ -15,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import Error
 
 from django_jobs.conf import get_settings
+from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.exceptions import NotKnownYet
 from django_jobs.remote.job_types import RemoteType, django_queues, make_definition, pull_only, read_rows
@@ -113,19 +114,35 @@ class Known:
             definition = self.definitions.setdefault(kind, make_definition(kind))
         return definition
 
+    def look_for(self, names: Iterable[str]) -> None:
+        """Read again at once if some of these names are new, so that asking for each of them reads no more.
+
+        Does nothing if another process reads."""
+        if get_settings().api is None or self.is_told:
+            return
+        found = self.refresh()
+        # All names are noted before the read begins.
+        if sum(self._note_missed(name) for name in {*names} - found.keys() if not registry.has(name)):
+            self.refresh(0.0)
+
     def _missed_at(self, name: str) -> float:
         """Return when this name was first asked for.  If it is new and this process reads, read again at once."""
+        if self._note_missed(name):
+            self.refresh(0.0)
+        return self.missed.get(name, -1.0)
+
+    def _note_missed(self, name: str) -> bool:
+        """Note that this name was asked for and not found.  Returns whether it is new; False also if too many are
+        noted."""
         now = self.clock()
-        first = self.missed.get(name)
-        if first is not None and now - first < MISSED:
-            return first
+        if now - self.missed.get(name, -MISSED) < MISSED:
+            return False
         if len(self.missed) >= MOST_MISSED:
             self.missed = {name: at for name, at in self.missed.items() if now - at < MISSED}
         if len(self.missed) >= MOST_MISSED:
-            return -1.0
+            return False
         self.missed[name] = now
-        self.refresh(0.0)
-        return now
+        return True
 
     def theirs(self, queues: Iterable[str]) -> frozenset[str]:
         """Return those of these queues that only pull workers serve; before the first read, all that may be theirs."""
@@ -146,6 +163,11 @@ def known() -> Mapping[str, RemoteType]:
 def definition_of(name: str) -> JobDefinition | None:
     """Return the job definition of a remote type; None if there is no such type.  For registry.add_resolver."""
     return _known.definition_of(name)
+
+
+def look_for(names: Iterable[str]) -> None:
+    """Prepare for `definition_of` of many names: at most one read for all those that are unknown."""
+    _known.look_for(names)
 
 
 def type_names() -> frozenset[str]:

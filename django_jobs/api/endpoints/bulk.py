@@ -33,7 +33,7 @@ from django_jobs.enqueue.request import NewJobRequest
 from django_jobs.enqueue.submit import submit_separately
 from django_jobs.exceptions import JobsError, NotKnownYet, StoreError
 from django_jobs.execution.remote_reports import succeed_many
-from django_jobs.remote import known
+from django_jobs.remote import known, look_for
 from django_jobs.serialization.arguments import canonical
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
@@ -64,6 +64,7 @@ def put_jobs(
     refused does not keep the others out.  It is safe to send the call again: 201 becomes 200.  After a 503, some jobs
     may be stored: send the same call again.  A queue with a limit accepts as many as it has room for, or none."""
     principal = require(request, Scope.ENQUEUE)
+    look_for(item.name for item in body.jobs if principal.knows(item.name))
     ids = [item.id or made_of(principal, key, place) for place, item in enumerate(body.jobs)]
     answers = enqueue(principal, body.jobs, ids)
     return JsonResponse({"jobs": [described(request, *each) for each in zip(body.jobs, ids, answers, strict=True)]})

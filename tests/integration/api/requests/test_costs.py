@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from django_jobs.api.common.schemas import MOST_IN_BULK
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.request import NewJobRequest
+from django_jobs.remote import type_cache
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
 from tests.docs.pages import ROOT
@@ -39,6 +41,20 @@ def test_a_new_job_is_one_call_to_the_store_and_a_query_for_token_and_history_ea
     assert made.status_code == 201
     signal_outbox = {"enqueued_at": None, "ready_at": None}  # the store's time, which is not asked for
     assert made.json() == api.get("v1/jobs/tests.greet/2").json() | signal_outbox
+
+
+def test_a_thousand_unknown_names_in_one_call_read_the_types_once(
+    api: Api, store: Store, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type_cache._known, "missed", {})
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    jobs: list[dict[str, Any]] = [{"name": f"unknown.{number}", "id": "x"} for number in range(MOST_IN_BULK - 1)]
+    jobs.append({"name": "tests.greet", "id": "2", "data": ["Ada"]})
+    with django_assert_num_queries(3):  # token, types, archive
+        answer = api.post("v1/jobs", {"jobs": jobs})
+    assert [each["status"] for each in answer.json()["jobs"]] == [404] * (MOST_IN_BULK - 1) + [201]
+    with django_assert_num_queries(1):  # neither are they looked for again, nor names that need no look-up
+        api.post("v1/jobs", {"jobs": jobs[:-1]})
 
 
 def test_a_job_that_middleware_changed_on_its_way_is_accepted_too(api: Api, store: Store, settings: Any) -> None:
