@@ -12,6 +12,7 @@ from django.utils.translation import gettext_noop as _
 
 from django_jobs.core.standing import Standing
 from django_jobs.core.values import FINISHED, Controls, JobInfo, Pause, State, WorkerInfo
+from django_jobs.serialization.holders import is_remote, shown, worker_of
 
 #: A worker in one of these states claims nothing.
 CLOSED = frozenset({"quiet", "stopping"})
@@ -66,15 +67,12 @@ SENTENCES: Mapping[str, str] = {
     ),
     "running": _("It has started: %(worker)s runs it."),
     "running_remotely": _("It has started: a remote worker runs it."),
+    "running_remotely_by": _("It has started: the remote worker %(worker)s runs it."),
     "succeeded": _("It has ended: it succeeded."),
     "dead": _("It has ended: it is dead and is not tried again by itself."),
     "cancelled": _("It has ended: it was cancelled."),
     "expired": _("It has ended: it had not started when its time was over."),
 }
-
-#: Prefix of the holders of claims that report over HTTP (remote/push.py).
-REMOTE = "remote:"
-
 
 NOWHERE = Standing()
 
@@ -157,10 +155,12 @@ def reason_of(facts: Facts) -> Reason:
 
 def _started(facts: Facts) -> Reason:
     info, ends = facts.info, facts.standing.lease_ends
-    values = {"worker": info.worker}
+    values = {"worker": shown(info.worker)}
     if ends <= facts.now:
         return Reason("lease_ended", values, since=ends, link=("workers",))
-    if info.worker.startswith(REMOTE):
+    if is_remote(info.worker):
+        if named := worker_of(info.worker):
+            return Reason("running_remotely_by", {"worker": named}, since=info.at)
         return Reason("running_remotely", since=info.at)
     return Reason("running", values, since=info.at, link=("workers",))
 

@@ -14,6 +14,7 @@ from django_jobs.events.announce import announce, anybody_listens
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, Fail, JobsError
 from django_jobs.execution.settle import as_done, end, failed_elsewhere, follow_up, settle_successes
+from django_jobs.serialization.holders import is_unconfirmed
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
@@ -22,9 +23,6 @@ from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.remote")
 
-#: Holders of claims that a worker asked for and has not confirmed: it may never have received them.  Their ids follow.
-#: Such an attempt has not begun, so it goes back uncounted.
-UNCONFIRMED = "remote:?:"
 #: Bytes kept of the error text in a report.
 MAX_ERROR = 2048
 
@@ -122,7 +120,7 @@ class RemoteWatch:
         failed = 0
         for queue in self.queues():
             for claim in self.store.overdue(queue):
-                if claim.worker.startswith(UNCONFIRMED):
+                if is_unconfirmed(claim.worker):
                     failed += not self.store.release(queue, [claim])
                 else:
                     failed += _fail(self.store, claim, NoReport(), "timeout")

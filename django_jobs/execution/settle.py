@@ -27,6 +27,7 @@ from django_jobs.events.announce import announce
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores.contract.store import Store
@@ -77,7 +78,7 @@ def failed_elsewhere(claim: Claim, error: BaseException, kind: str, now: int, ru
     `kind` is the outcome in the log; `now` is the store's time in ms."""
     # A traceback would be that of this process: it says nothing about the failure.
     log = failed_attempt(
-        error, number=claim.attempt, at=now, run_ms=run_ms, worker=claim.worker, outcome=kind
+        error, number=claim.attempt, at=now, run_ms=run_ms, worker=shown(claim.worker), outcome=kind
     )._replace(traceback="")
     try:
         job = decode(claim.id, claim.queue, claim.record)

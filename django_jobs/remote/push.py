@@ -17,9 +17,9 @@ from django_jobs.remote.data import plain
 from django_jobs.remote.posting import Answer, post
 from django_jobs.remote.signatures import delivery_id, headers_for
 from django_jobs.serialization.arguments import dump_value
+from django_jobs.serialization.holders import remote_holder
+from django_jobs.serialization.payloads import meta_of
 
-#: A holder whose name starts with this reports over HTTP; no parent process renews its lease.
-HOLDER = "remote:"
 #: Seconds before each further try when the other side answers 503 or cannot be reached.  They add up to one second,
 #: because a thread is held meanwhile; after that the attempt fails, and its retry waits without a thread.
 PAUSES = (0.1, 0.3, 0.6)
@@ -49,13 +49,13 @@ def push(url: str, credentials: str, timeout: float, data: Any) -> HandedOver | 
         raise NotAccepted(
             f"{url} answered {answer.status}: it must answer 2xx to accept a job. Redirects are not followed."
         )
-    return HandedOver(HOLDER + job.id, round(timeout * 1000))
+    return HandedOver(f"{remote_holder()}:{job.id}", round(timeout * 1000))
 
 
 def body_of(job: RunningJob, data: Any) -> bytes:
     """Return the body that a push worker is sent."""
     described = {"id": job.id, "name": job.name, "data": None, "attempt": job.attempt, "token": job.token}
-    return json.dumps({**described, "data": plain(json.loads(dump_value(data)))}).encode()
+    return json.dumps({**described, "data": plain(json.loads(dump_value(data))), "meta": plain(meta_of(job))}).encode()
 
 
 class Headers:

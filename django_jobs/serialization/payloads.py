@@ -11,11 +11,13 @@ from typing import Any
 
 from django_jobs.core import registry
 from django_jobs.core.attempt import counted
+from django_jobs.core.context import RunningJob
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, Job, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.display import readable
+from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import masked, shown_call
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import why_missing, without_worker, worker_of
@@ -70,7 +72,7 @@ def ready_ms(info: JobInfo, job: Job) -> int:
     return 0 if info.state in NOT_READY else max(info.since, job.enqueued_at)
 
 
-def meta_of(job: Job) -> dict[str, Any] | None:
+def meta_of(job: Job | RunningJob) -> dict[str, Any] | None:
     """Return the job's meta without the entries that this package adds."""
     return {key: value for key, value in (job.meta or {}).items() if key not in OWN_META} or None
 
@@ -87,7 +89,7 @@ def progress_part(info: JobInfo, show_arguments: bool) -> dict[str, Any]:
         "started_at": at if info.state is State.RUNNING else None,
         "finished_at": at if info.state in FINISHED else None,
         "run_time": info.run_ms / 1000 if info.run_ms >= 0 else None,
-        "worker": info.worker or worker_of(info.result or b"") or (last.worker if last else "") or None,
+        "worker": shown(info.worker) or worker_of(info.result or b"") or (last.worker if last else "") or None,
         "checkin": info.checkin,
         "error": f"{last.error_name}: {last.error}".strip(": ") if last else None,
         "log": [attempt_payload(*line) for line in zip(info.attempts, counted(info), strict=True)],

@@ -33,6 +33,7 @@ from django_jobs.models import audit
 from django_jobs.models.audit import Kind
 from django_jobs.serialization import payloads
 from django_jobs.serialization.display import readable
+from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.stores import get_store
@@ -86,6 +87,7 @@ def context_of(console: Console, info: JobInfo) -> dict[str, Any]:
     verbs = [verb for verb in operations.VERBS if info.state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "info": info,
+        "worker": shown(info.worker),
         "state": info.state.value,
         "state_label": labels.STATES[info.state],
         "explained": labels.EXPLAINED[info.state],

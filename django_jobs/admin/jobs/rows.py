@@ -10,6 +10,7 @@ from django_jobs.admin.common.addresses import quote
 from django_jobs.core.values import PLAIN, Job, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.display import readable
+from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import as_json, named_arguments
 from django_jobs.serialization.record import decode, name_of
@@ -98,7 +99,7 @@ def values(info: JobInfo, job: Job | None) -> list[Cell]:
         case State.QUEUED:
             return [enqueued, priority, Cell("number", made or "")]
         case State.RUNNING:
-            return [at, Cell("checkin", checkin(info)), Cell("text", cut(info.worker))]
+            return [at, Cell("checkin", checkin(info)), Cell("text", cut(shown(info.worker)))]
         case State.RETRY | State.DEAD:
             return [at, tried, last]
         case State.BLOCKED:

@@ -144,20 +144,28 @@ class ClaimRequest(Body):
     """A request for jobs to run."""
 
     limit: Whole = Field(1, ge=1, le=100)
-    lease: Number = Field(
-        300, ge=1, le=86_400, description="Seconds after which an attempt without extend or report has failed."
+    lease: Number | None = Field(
+        None,
+        ge=1,
+        le=86_400,
+        description="Seconds after which an attempt without extend or report has failed; null = the type's timeout.",
     )
     request_id: str | None = Field(
         None, pattern=PATTERN, description="An id of yours for this call; new jobs need a new one."
     )
     wait: Number = Field(0, ge=0, le=20, description="Seconds to wait for jobs if there are none.")
+    worker: str = Field(
+        "", pattern=r"^[A-Za-z0-9_.-]{0,64}$", description="What you call yourself: users see who runs a job."
+    )
 
 
 class Extension(Body):
     """An extension of a claim, with optional progress."""
 
     token: Serial
-    lease: Number = Field(300, ge=1, le=86_400, description="Seconds from now.")
+    lease: Number | None = Field(
+        None, ge=1, le=86_400, description="Seconds from now; null = the timeout of the job type."
+    )
     message: str | None = Field(None, max_length=4096)
     progress: Number | None = Field(None, ge=0, le=1)
 
@@ -377,6 +385,7 @@ class Claimed(Schema):
     attempt: int
     token: int
     lease: float
+    meta: dict[str, Any] | None = Field(None, description="What enqueue middleware sent with the job: a trace, say.")
 
 
 class Claims(Schema):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from time import monotonic, sleep
@@ -29,10 +29,11 @@ from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, StoreError, UnknownQueue
 from django_jobs.execution import replicas
-from django_jobs.execution.remote_reports import UNCONFIRMED, fail, succeed
+from django_jobs.execution.remote_reports import fail, succeed
 from django_jobs.remote import known, pull_queues
-from django_jobs.remote.data import stored_data
-from django_jobs.remote.push import HOLDER
+from django_jobs.remote.data import plain, stored_data
+from django_jobs.serialization.holders import confirmed, is_remote, remote_holder
+from django_jobs.serialization.payloads import meta_of
 from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import Store
@@ -47,6 +48,8 @@ ASKED_EVERY = 10.0
 _noted: WeakKeyDictionary[Store, dict[str, float]] = WeakKeyDictionary()
 #: Seconds for which one claim looks for its jobs among those of other workers; then it answers with what it found.
 LONGEST_LOOK = 1.0
+#: Seconds that an attempt of a type without a row may send nothing: the type was removed while the job ran.
+NO_TIMEOUT = 300.0
 #: Seconds within which a worker confirms a claim that it made with a request id.
 CONFIRM_WITHIN = 10.0
 
@@ -112,7 +115,8 @@ def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> list[d
         rank = 0
         while len(taken) < body.limit and monotonic() - began < LONGEST_LOOK:
             claimed = _claim(queue, names, lane, rank, body, body.limit - len(taken))
-            described = [job for each in claimed.claims if (job := describe(each, lease_of(body))) is not None]
+            described = [job for each in claimed.claims if (job := describe(each, body)) is not None]
+            lengthen(queue, claimed.claims, described, shortest(names, body))
             taken += described
             rank = claimed.rank
             if taken and body.request_id:
@@ -122,18 +126,39 @@ def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> list[d
     return taken
 
 
-def lease_of(body: schemas.ClaimRequest) -> float:
-    """Return for how long (s) a claim is valid at first."""
-    return min(body.lease, CONFIRM_WITHIN) if body.request_id else body.lease
+def lease_of(name: str, body: schemas.ClaimRequest) -> float:
+    """Return for how long (s) a claim of a job of this type is valid at first."""
+    lease = timeout_of(name) if body.lease is None else body.lease
+    return min(lease, CONFIRM_WITHIN) if body.request_id else lease
+
+
+def timeout_of(name: str) -> float:
+    """Return for how long (s) an attempt of this type may send nothing, unless its worker asks for another lease."""
+    kind = known().get(name)
+    return kind.timeout if kind is not None else NO_TIMEOUT
+
+
+def shortest(names: Sequence[str], body: schemas.ClaimRequest) -> float:
+    """Return the lease (s) with which jobs of several types are claimed in one call."""
+    return min(lease_of(name, body) for name in names)
+
+
+def lengthen(queue: str, claims: Sequence[Claim], described: Sequence[Mapping[str, Any]], least: float) -> None:
+    """Give the jobs whose lease (s) is longer than the one they were claimed with their own."""
+    holders = {claim.id: claim.worker for claim in claims}
+    for lease in {job["lease"] for job in described if job["lease"] > least}:
+        get_store().extend(
+            queue, [holders[job["id"]] for job in described if job["lease"] == lease], round(lease * 1000)
+        )
 
 
 def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schemas.ClaimRequest, limit: int) -> Claimed:
     claimed = get_store().claim(
         queue,
-        (UNCONFIRMED if body.request_id else HOLDER).rstrip(":"),
+        remote_holder(body.worker, confirmed=not body.request_id),
         limit,
         lane=lane,
-        lease=round(lease_of(body) * 1000),
+        lease=round(shortest(names, body) * 1000),
         max_running=get_settings().queues[queue].max_concurrency,
         lease_each=True,
         knows=registry.digest(),  # a worker may have parked jobs of a type that it did not know yet
@@ -145,7 +170,7 @@ def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schema
     return claimed
 
 
-def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
+def describe(claim: Claim, body: schemas.ClaimRequest) -> dict[str, Any] | None:
     """Return the job as the worker gets it; None if its record cannot be read (users see that) or it may not start."""
     store = get_store()
     try:
@@ -159,7 +184,7 @@ def describe(claim: Claim, lease: float) -> dict[str, Any] | None:
         store.snooze(claim, replicas.AGAIN)
         return None
     described = {"id": claim.id, "name": job.name, "data": data, "attempt": claim.attempt}
-    return {**described, "token": claim.token, "lease": lease}
+    return {**described, "token": claim.token, "lease": lease_of(job.name, body), "meta": plain(meta_of(job))}
 
 
 @router.post(
@@ -174,9 +199,11 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
     require(request, Scope.WORK, job=name)
     held = held_claim(id, name, token=body.token)
     assert held is not None
-    store, lease = get_store(), round(body.lease * 1000)
-    # The holder stays the same; transfer is used because, unlike extend, it checks the token.
-    if not store.transfer(held, HOLDER + id, lease):
+    store, seconds = get_store(), timeout_of(name) if body.lease is None else body.lease
+    lease = round(seconds * 1000)
+    holder = confirmed(held.worker, id)
+    # The holder stays the same once it is confirmed; transfer is used because, unlike extend, it checks the token.
+    if not store.transfer(held, holder, lease):
         raise stale(id)
     if body.message is not None or body.progress is not None:
         checkin: dict[str, Any] = {"message": clean(body.message or "", MAX_MESSAGE), "at": store.now()}
@@ -184,8 +211,8 @@ def extend(request: HttpRequest, name: Name, id: Name, body: schemas.Extension) 
             checkin["progress"] = body.progress
         if not store.checkin(held, json.dumps(checkin).encode()):
             raise stale(id)
-    asked = store.extend(held.queue, [HOLDER + id], lease).get(HOLDER + id, ())
-    return JsonResponse({"lease": body.lease, "stop": id in asked})
+    asked = store.extend(held.queue, [holder], lease).get(holder, ())
+    return JsonResponse({"lease": seconds, "stop": id in asked})
 
 
 # Uses the router of the other methods of this URL: one URL needs one router.
@@ -248,7 +275,7 @@ def held_claim(
         find(id, name=name)
         raise stale(id)  # it is there now
     info, archived = found
-    if name not in known() and not info.worker.startswith(HOLDER):
+    if name not in known() and not is_remote(info.worker):
         raise Problem(
             Kind.NOT_REMOTE, f"{name!r} is not a remote job type: the workers of the project settle its jobs."
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from django_jobs.core.times import as_text, slots_of
 from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
+from django_jobs.serialization.holders import job_of
 from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_ms
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
@@ -150,8 +151,7 @@ class RedisSettling(RedisPart, RunningStore):
 
     def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
         holders = self._expired_holders(queue, "remote")[:limit]
-        # A claim that its worker has not confirmed has a holder "remote:?:id"; ids have no "?".
-        ids = [holder.removeprefix("remote:").removeprefix("?:") for holder in holders]
+        ids = list(map(job_of, holders))
         if not ids:
             return []
         names = self.keys.of(queue)

@@ -106,7 +106,9 @@ local repairs = {
     -- an expired lease whose holder has no claim (a holder with claims is recovered first)
     leases = function(holder)
         local ends = tonumber(redis.call('ZSCORE', leases, holder) or '')
-        local id = string.match(holder, '^remote:(.*)$')
+        -- as in serialization/holders.py
+        local id = string.match(holder, '^remote:%??@[^:]*:(.*)$') or string.match(holder, '^remote:%?:(.*)$')
+            or string.match(holder, '^remote:(.*)$')
         local claim = id and redis.call('HGET', claims, id)
         if ends and ends <= now and not (claim and string.sub(claim, -#holder) == holder) then
             write('ZREM', leases, holder)

@@ -170,6 +170,78 @@ class TestRequestId:
         assert store.get("pull", "1").state is State.RUNNING  # type: ignore[union-attr]
 
 
+class TestLease:
+    def test_a_claim_that_asks_for_no_lease_has_the_time_out_of_each_type(
+        self, api: Api, store: Store, kind: str, clock: Clock, claim: Callable[..., Any]
+    ) -> None:
+        api.post("v1/job-types", {"name": "php.long", "queue": "pull", "timeout": 600})
+        for name in (kind, "php.long"):
+            api.put(f"v1/jobs/{name}/{name}")
+        leases = {job["name"]: job["lease"] for job in claim(limit=2)}
+        assert leases == {kind: 60, "php.long": 600}
+        watch = RemoteWatch(store, lambda: ["pull"])
+        clock.advance(59_000)
+        assert watch.tick() == 0
+        clock.advance(1_001)
+        assert watch.tick() == 1
+        clock.advance(538_000)
+        assert watch.tick() == 0
+        clock.advance(2_000)
+        assert watch.tick() == 1
+
+    @pytest.mark.parametrize("timeout", [5, 60])
+    def test_a_confirmed_claim_has_it_too(
+        self, api: Api, store: Store, clock: Clock, claim: Callable[..., Any], timeout: int
+    ) -> None:
+        api.post("v1/job-types", {"name": "php.other", "queue": "pull", "timeout": timeout})
+        api.put("v1/jobs/php.other/1")
+        (job,) = claim(request_id="r1")
+        assert job["lease"] == min(timeout, 10)
+        extended = api.post("v1/jobs/php.other/1/extend", {"token": job["token"]})
+        assert extended.json() == {"lease": timeout, "stop": False}
+        watch = RemoteWatch(store, lambda: ["pull"])
+        clock.advance(timeout * 1000 - 1_000)
+        assert watch.tick() == 0
+        clock.advance(1_001)
+        assert watch.tick() == 1
+
+
+class TestIdentity:
+    @pytest.mark.parametrize("request_id", [None, "r1"])
+    def test_users_see_who_runs_a_job_and_who_lost_it(
+        self, api: Api, store: Store, clock: Clock, claim: Callable[..., Any], request_id: str | None
+    ) -> None:
+        api.put("v1/jobs/php.resize/a:1")
+        (job,) = claim(worker="web-1.7", request_id=request_id)
+        if request_id:
+            assert api.get("v1/jobs/a:1").json()["worker"] == "remote:web-1.7"
+            assert claim(worker="web-1.7", request_id=request_id) == [job]
+            assert api.post("v1/jobs/php.resize/a:1/extend", {"token": job["token"]}).status_code == 200
+        assert api.get("v1/jobs/a:1").json()["worker"] == "remote:web-1.7"
+        assert "web-1.7" in api.get("v1/jobs/php.resize/a:1/why").json()["reason"]
+        clock.advance(60_001)
+        assert RemoteWatch(store, lambda: ["pull"]).tick() == 1
+        assert [each["worker"] for each in api.get("v1/jobs/a:1").json()["log"]] == ["remote:web-1.7"]
+        assert store.overdue("pull") == []
+
+    def test_a_claim_that_it_does_not_confirm_goes_back(
+        self, api: Api, store: Store, clock: Clock, claim: Callable[..., Any]
+    ) -> None:
+        api.put("v1/jobs/php.resize/a:1")
+        claim(worker="web-1.7", request_id="r1")
+        clock.advance(10_001)
+        assert store.reconcile("pull")["lease_without_claim"] == 0
+        assert RemoteWatch(store, lambda: ["pull"]).tick() == 1
+        (again,) = claim(worker="web-1.8")
+        assert again["attempt"] == 1
+        done = {"status": "succeeded", "token": again["token"]}
+        assert api.post("v1/jobs/php.resize/a:1", done).json()["state"] == "succeeded"
+
+    @pytest.mark.parametrize("name", ["a:b", "a@b", "a b", "?", "ä", "x" * 65])
+    def test_a_name_that_could_be_mistaken_is_refused(self, api: Api, kind: str, name: str) -> None:
+        assert api.post("v1/queues/pull/claim", {"worker": name}).status_code == 422
+
+
 class TestExtend:
     def test_it_renews_the_lease_and_tells_how_far_the_work_is(
         self, api: Api, store: Store, clock: Clock, claim: Callable[..., Any]

@@ -270,6 +270,12 @@ def running_remotely(scene: Scene) -> dict[str, Any]:
     return {}
 
 
+def running_remotely_by(scene: Scene) -> dict[str, Any]:
+    scene.job()
+    scene.claim(worker="remote:@web-1.7", lease_each=True)
+    return {"since": scene.clock.now, "says": ["web-1.7"]}
+
+
 def succeeded(scene: Scene) -> dict[str, Any]:
     scene.job()
     scene.store.complete("default", [Done(scene.claim()[0], b"1")])
@@ -304,7 +310,7 @@ CASES: dict[str, tuple[str, Callable[[Scene], dict[str, Any]]]] = {
         (queue_left_out, ""), (unknown_name, ""),
         (unknown_format, ""), (queue_limit, ""), (higher_queue, ""), (suspect, ""), (higher_priority, ""),
         (behind, ""), (let_in, ""), (due, ""), (next_, ""), (alone, "behind"), (running, ""), (lease_ended, ""),
-        (running_remotely, ""), (succeeded, ""), (dead, ""), (cancelled, ""), (expired, ""),
+        (running_remotely, ""), (running_remotely_by, ""), (succeeded, ""), (dead, ""), (cancelled, ""), (expired, ""),
     )
 }  # fmt: skip
 #: Shown by tests of their own: they need the API, or a server of their own.
