@@ -2,12 +2,13 @@
 //
 //	JOBS_URL=http://localhost:8000/jobs JOBS_TOKEN=djt_… go run pull_worker.go QUEUE
 //
-// Its job computes a checksum: {"text": "abc"} → {"sha256": "ba78…"}.  It prints a line for each job that it runs, and
-// ends after SIGTERM, when the jobs that it has are reported.
+// Its job computes a checksum: {"text": "abc"} → {"sha256": "ba78…"}.  It prints a line for each job that it runs.  After
+// SIGTERM it ends when the jobs that it has are reported; if it has none, at once, whether its claim is answered or not.
 package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,12 +42,13 @@ type job struct {
 	Token int64           `json:"token"`
 }
 
-// call sends the call until it is answered: each call may arrive twice.  It returns the status, 0 if nobody answers.
-func call(path string, body, answer any) int {
+// call sends the call until it is answered: each call may arrive twice.  It returns the status, 0 if nobody answers
+// or the context ends.
+func call(end context.Context, path string, body, answer any) int {
 	data, _ := json.Marshal(body)
 	deadline, pause := time.Now().Add(patience), 100*time.Millisecond
 	for {
-		request, _ := http.NewRequest("POST", url+"/v1/"+path, bytes.NewReader(data))
+		request, _ := http.NewRequestWithContext(end, "POST", url+"/v1/"+path, bytes.NewReader(data))
 		request.Header.Set("Authorization", "Bearer "+os.Getenv("JOBS_TOKEN"))
 		request.Header.Set("Content-Type", "application/json")
 		if response, err := client.Do(request); err == nil {
@@ -56,10 +58,13 @@ func call(path string, body, answer any) int {
 				return response.StatusCode
 			}
 		}
-		if time.Now().Add(pause).After(deadline) {
+		if end.Err() != nil || time.Now().Add(pause).After(deadline) {
 			return 0
 		}
-		time.Sleep(pause)
+		select {
+		case <-end.Done():
+		case <-time.After(pause):
+		}
 		if pause *= 2; pause > time.Second {
 			pause = time.Second
 		}
@@ -67,12 +72,19 @@ func call(path string, body, answer any) int {
 }
 
 // claim returns jobs that are ours.  Each claim has a new id: if its answer is lost, the same id gets the same jobs.
-func claim(queue string) (ours []job) {
+// After SIGTERM it gives up: what it gets is never confirmed, so it goes back to the queue and is not counted.
+func claim(stop context.Context, queue string) (ours []job) {
 	id := make([]byte, 16)
 	rand.Read(id)
 	var answer struct{ Jobs []job }
-	request := fields{"limit": limit, "wait": wait, "request_id": hex.EncodeToString(id)}
-	if status := call("queues/"+queue+"/claim", request, &answer); status != 200 {
+	host, _ := os.Hostname()
+	name := fmt.Sprintf("%.50s.%d", host, os.Getpid()) // what this worker calls itself: users see who runs a job
+	request := fields{"limit": limit, "wait": wait, "request_id": hex.EncodeToString(id), "worker": name}
+	status := call(stop, "queues/"+queue+"/claim", request, &answer)
+	if stop.Err() != nil {
+		return nil
+	}
+	if status != 200 {
 		fmt.Fprintln(os.Stderr, "claim:", status)
 		time.Sleep(time.Second)
 	}
@@ -89,7 +101,7 @@ func claim(queue string) (ours []job) {
 // extend confirms or keeps a job for `lease` seconds.  A job that runs longer calls this again before the time is over.
 func extend(each job) bool {
 	body := fields{"token": each.Token, "lease": lease}
-	return call("jobs/"+each.Name+"/"+each.ID+"/extend", body, &fields{}) == 200
+	return call(context.Background(), "jobs/"+each.Name+"/"+each.ID+"/extend", body, &fields{}) == 200
 }
 
 // run runs a job, and returns its report.
@@ -107,11 +119,10 @@ func run(each job) fields {
 }
 
 func main() {
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
-	for len(stop) == 0 {
+	stop, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	for stop.Err() == nil {
 		var reports []fields
-		for _, each := range claim(os.Args[1]) {
+		for _, each := range claim(stop, os.Args[1]) {
 			reports = append(reports, run(each))
 		}
 		if len(reports) == 0 {
@@ -124,7 +135,7 @@ func main() {
 				Problem struct{ Detail string }
 			}
 		}
-		call("reports", fields{"reports": reports}, &answer)
+		call(context.Background(), "reports", fields{"reports": reports}, &answer)
 		for _, each := range answer.Reports {
 			if each.Status != 200 { // 409: the attempt is over, and somebody else has the job
 				fmt.Fprintf(os.Stderr, "%s: %s\n", each.ID, each.Problem.Detail)

@@ -2,8 +2,8 @@
 
     JOBS_URL=http://localhost:8000/jobs JOBS_TOKEN=djt_… python pull_worker.py QUEUE
 
-Its job computes a checksum: {"text": "abc"} → {"sha256": "ba78…"}.  It prints a line for each job that it runs, and
-ends after SIGTERM, when the jobs that it has are reported.
+Its job computes a checksum: {"text": "abc"} → {"sha256": "ba78…"}.  It prints a line for each job that it runs.  After
+SIGTERM it ends when the jobs that it has are reported; if it has none, at once, whether its claim is answered or not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import urllib.error
@@ -24,15 +25,23 @@ JOBS_URL = os.environ["JOBS_URL"].rstrip("/")
 JOBS_TOKEN = os.environ["JOBS_TOKEN"]
 #: Jobs of one claim, seconds that a claim waits for jobs, and seconds that a confirmed job is ours.
 LIMIT, WAIT, LEASE = 5, 10, 60
+#: What this worker calls itself: users see who runs a job.
+NAME = f"{socket.gethostname()}.{os.getpid()}"[-64:]
 #: Seconds after which a call is given up.
 PATIENCE = 60.0
 
-stopping = False
+stopping = claiming = False
+
+
+class Stopped(Exception):
+    """SIGTERM came while this worker had no job."""
 
 
 def stop(*_: Any) -> None:
     global stopping
-    stopping = True
+    first, stopping = not stopping, True
+    if first and claiming:  # what the claim gets is never confirmed, so it goes back to the queue and is not counted
+        raise Stopped
 
 
 def call(path: str, body: dict[str, Any]) -> tuple[int, Any]:
@@ -58,7 +67,16 @@ def call(path: str, body: dict[str, Any]) -> tuple[int, Any]:
 
 def claim(queue: str) -> list[dict[str, Any]]:
     """Return jobs that are ours.  A new id for each claim: if its answer is lost, the same id gets the same jobs."""
-    status, answer = call(f"queues/{queue}/claim", {"limit": LIMIT, "wait": WAIT, "request_id": uuid.uuid4().hex})
+    global claiming
+    body = {"limit": LIMIT, "wait": WAIT, "request_id": uuid.uuid4().hex, "worker": NAME}
+    try:
+        claiming = True
+        if stopping:  # since it was last asked
+            return []
+        status, answer = call(f"queues/{queue}/claim", body)
+        claiming = False
+    except Stopped:
+        return []
     if status != 200:
         print(f"claim: {status} {answer}", file=sys.stderr)
         time.sleep(1)
