@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from time import monotonic, sleep
@@ -20,6 +20,7 @@ from django_jobs.api.common.problems import Kind, Problem, refuses
 from django_jobs.api.common.schemas import Name
 from django_jobs.api.common.serializers import find, look, queue_of, shown
 from django_jobs.api.endpoints import jobs
+from django_jobs.api.endpoints.leases import lease_of, lengthen, shortest, timeout_of
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.outcome import clean, failed_attempt
@@ -48,10 +49,6 @@ ASKED_EVERY = 10.0
 _noted: WeakKeyDictionary[Store, dict[str, float]] = WeakKeyDictionary()
 #: Seconds for which one claim looks for its jobs among those of other workers; then it answers with what it found.
 LONGEST_LOOK = 1.0
-#: Seconds that an attempt of a type without a row may send nothing: the type was removed while the job ran.
-NO_TIMEOUT = 300.0
-#: Seconds within which a worker confirms a claim that it made with a request id.
-CONFIRM_WITHIN = 10.0
 
 
 @router.post(
@@ -124,32 +121,6 @@ def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> list[d
             if not rank and (described or not claimed.claims):
                 break
     return taken
-
-
-def lease_of(name: str, body: schemas.ClaimRequest) -> float:
-    """Return for how long (s) a claim of a job of this type is valid at first."""
-    lease = timeout_of(name) if body.lease is None else body.lease
-    return min(lease, CONFIRM_WITHIN) if body.request_id else lease
-
-
-def timeout_of(name: str) -> float:
-    """Return for how long (s) an attempt of this type may send nothing, unless its worker asks for another lease."""
-    kind = known().get(name)
-    return kind.timeout if kind is not None else NO_TIMEOUT
-
-
-def shortest(names: Sequence[str], body: schemas.ClaimRequest) -> float:
-    """Return the lease (s) with which jobs of several types are claimed in one call."""
-    return min(lease_of(name, body) for name in names)
-
-
-def lengthen(queue: str, claims: Sequence[Claim], described: Sequence[Mapping[str, Any]], least: float) -> None:
-    """Give the jobs whose lease (s) is longer than the one they were claimed with their own."""
-    holders = {claim.id: claim.worker for claim in claims}
-    for lease in {job["lease"] for job in described if job["lease"] > least}:
-        get_store().extend(
-            queue, [holders[job["id"]] for job in described if job["lease"] == lease], round(lease * 1000)
-        )
 
 
 def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schemas.ClaimRequest, limit: int) -> Claimed:
