@@ -315,7 +315,7 @@ if #ids > 0 or #expired_jobs > 0 then
     end
     local text = string.format('%.0f\n', token) .. table.concat(told, '\n')
     answer(text)
-    if request ~= '' then
+    if request ~= '' and #ids > 0 then -- one that found no jobs may go on looking under the same id
         note_recent('claim:' .. request, text)
     end
 else -- jobs were let in: if this call is repeated, it must not let in more

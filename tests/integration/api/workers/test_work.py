@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -129,6 +130,17 @@ class TestRequestId:
         api.post("v1/jobs/php.resize/0", {"status": "succeeded", "token": first[0]["token"]})
         assert claim(limit=2, request_id="r1") == first[1:]
         assert [job["id"] for job in claim(limit=2, request_id="r2")] == ["2", "3"]
+
+    def test_a_claim_that_only_met_jobs_whose_time_was_over_goes_on_looking(
+        self, api: Api, store: Store, kind: str, claim: Callable[..., Any], clock: Clock
+    ) -> None:
+        soon = datetime.fromtimestamp(store.now() / 1000 + 5, UTC).isoformat()
+        assert api.put("v1/jobs/php.resize/1", {"expires_at": soon}).status_code == 201
+        clock.advance(6_000)
+        assert claim(request_id="r1") == []
+        assert api.get("v1/jobs/1").json()["state"] == "expired"
+        api.put("v1/jobs/php.resize/2")
+        assert [job["id"] for job in claim(request_id="r1")] == ["2"]
 
     @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
     def test_a_claim_that_nobody_confirms_goes_back_within_seconds_and_is_not_counted(
