@@ -26,8 +26,8 @@ export SERVER
 # Tests wait more than they calculate: two processes for each core.
 WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 export WORKERS
-# The stores in a file and in memory are the same code: continuous integration runs both.
-STORES ?= $(if $(filter true,$(CI)),memory )embedded redis
+# The stores in a file and in memory are the same code: continuous integration runs both, and a sample on a Cluster.
+STORES ?= $(if $(filter true,$(CI)),memory cluster )embedded redis
 # Puts the server for the tests in front of PATH, for the command that follows.
 WITH_SERVER = folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && PATH="$${folder:+$$folder:}$$PATH"
 
