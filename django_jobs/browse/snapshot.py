@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from django_jobs.browse.counts import (
-    CHUNK,
     LIVE_QUEUES,
     MINUTE,
     PERIODS,
@@ -36,7 +34,7 @@ def publish_snapshot() -> bool:
     before, now = store.get_document("snapshot"), store.now()
     if now - when(before, "at", now) < FRESH:
         return False
-    stats = [entry for chunk in chunks(names) for entry in store.stats(chunk)]
+    stats = store.stats(names)
     counts = {state.value: sum(entry.counts.get(state, 0) for entry in stats) for state in State}
     changes: dict[str, Any] = {"at": now, "counts": counts, "queues": {e.queue: write_stats(e) for e in stats}}
     if now - when(before, "series_at", now) >= MINUTE:
@@ -69,9 +67,3 @@ def when(before: dict[str, Any], entry: str, now: int) -> int:
     """Return a time in the last snapshot; 0 if it is not valid."""
     at = before.get(entry)
     return at if isinstance(at, int) and at <= now else 0
-
-
-def chunks(names: list[str]) -> Iterator[list[str]]:
-    """Yield the names, CHUNK at a time."""
-    for start in range(0, len(names), CHUNK):
-        yield names[start : start + CHUNK]

@@ -55,6 +55,9 @@ SETTLED = 0.1
 # monotonic); the deadline of the running job (ms, monotonic; 0 = no limit, or no job).
 _REVOKED, _ASKED, _ASKED_BEFORE, _ASKED_QUEUE, _NEWEST, _ASKED_AT, _DEADLINE = range(7)
 _HEAD = 8 * WORD
+#: Where the words for the queues begin.
+_CALLS = 8
+_WHOLE = 2 ** (8 * WORD) - 1
 
 
 class Asked(NamedTuple):
@@ -91,8 +94,10 @@ class SharedMemory:
     def __init__(self, queues: Sequence[str], threads: int) -> None:
         self.queues, self.threads = list(queues), threads
         self._numbers = {queue: number for number, queue in enumerate(self.queues)}
-        # After the first words: one byte per queue (1 = the parent has closed it), then the threads.
-        start = _HEAD + len(self.queues) + -len(self.queues) % WORD
+        # After the first words: one word per queue (twice the number of the last claim call, plus 1 while it is not
+        # answered), one byte per queue (1 = the parent has closed it), then the threads.
+        self._closed = _HEAD + WORD * len(self.queues)
+        start = self._closed + len(self.queues) + -len(self.queues) % WORD
         self.bytes = memoryview(mmap.mmap(-1, start + threads * SIZE))
         self.words = self.bytes.cast("Q")
         self.batches = [BatchMemory(self.queues, self.bytes, start + n * SIZE) for n in range(threads)]
@@ -112,7 +117,7 @@ class SharedMemory:
 
     def is_open(self, queue: str) -> bool:
         """May the child claim from it?"""
-        return not self.bytes[_HEAD + self._numbers[queue]]
+        return not self.bytes[self._closed + self._numbers[queue]]
 
     def asks(self, queue: str) -> bool:
         """Note that a claim call begins.  False: the parent has closed the queue, and the call must not be made.
@@ -122,7 +127,9 @@ class SharedMemory:
         self.before = self._unanswered.get(queue, words[_REVOKED])
         words[_ASKED_BEFORE], words[_ASKED_QUEUE] = self.before, self._numbers[queue]
         words[_NEWEST], words[_ASKED_AT] = self._newest.get(queue, 0), _now()
-        words[_ASKED] = self.next_number()
+        number = self.next_number()
+        words[_CALLS + self._numbers[queue]] = 2 * number + 1
+        words[_ASKED] = number
         return self.is_open(queue)
 
     def was_not_answered(self, queue: str) -> None:
@@ -133,6 +140,7 @@ class SharedMemory:
         """Note that the call brought these claims.  It counts as in progress until a thread has taken them
         (`Thread.takes`)."""
         self._unanswered.pop(queue, None)
+        self.words[_CALLS + self._numbers[queue]] &= ~1 & _WHOLE
         if claims:
             self._newest[queue] = max(self._newest.get(queue, 0), claims[0].token)
 
@@ -164,11 +172,17 @@ class SharedMemory:
         """Let the child claim from all queues except these.  From SETTLED seconds later on, `may_ask` tells whether a
         claim call that began before is still in progress."""
         for number, queue in enumerate(self.queues):
-            self.bytes[_HEAD + number] = queue in queues
+            self.bytes[self._closed + number] = queue in queues
 
     def may_ask(self, queue: str) -> bool:
         """Is a claim call for this queue in progress?"""
         return self.words[_ASKED] != 0 and self.words[_ASKED_QUEUE] == self._numbers[queue]
+
+    def last_call(self, queue: str) -> int | None:
+        """Return the number of the last claim call for this queue, 0 if there was none; None while it may still bring
+        jobs: it is in progress, or was not answered and may be delivered late."""
+        word = self.words[_CALLS + self._numbers[queue]]
+        return None if word % 2 else word // 2
 
     def revoke(self) -> None:
         """Revoke all claims so far: the child begins none of their jobs from now on."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from django_jobs.core.values import Attempt, Faults
 from django_jobs.stores.contract.batches import MAX_BATCH
@@ -13,8 +15,26 @@ MISPLACED = Attempt(
 )
 
 
+class UpkeepDue(NamedTuple):
+    """What maintenance has to do in one queue."""
+
+    #: there are jobs to delete.
+    prune: bool
+    #: the sizes of all parts of the queue; "" if it has none.  None: check it, because it is in use.
+    sizes: str | None
+
+
 class UpkeepStore(ABC):
     """How old jobs are deleted, and how damage is found and repaired."""
+
+    def lapsed(self, queues: Sequence[str]) -> list[str]:
+        """Return the queues in which `recover` may find something: a lease has ended.  As few round trips as the store
+        can.  Queues of servers that do not answer are left out; raises StoreUnavailable if none answers."""
+        return list(queues)
+
+    def upkeep_due(self, queues: Sequence[str]) -> dict[str, UpkeepDue]:
+        """Tell what maintenance has to do in these queues; the rest as for `lapsed`."""
+        return dict.fromkeys(queues, UpkeepDue(True, None))
 
     @abstractmethod
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:

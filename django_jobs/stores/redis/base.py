@@ -9,7 +9,7 @@ makes one call at a time and is then reused by any thread of its process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
@@ -22,6 +22,9 @@ from django_jobs.stores.redis.connection.scripts import Script, load
 
 #: How many unanswered calls are remembered, the latest ones: callers that never try again must not fill the memory.
 MOST_UNANSWERED = 10_000
+
+#: Queues in one call, which runs one command for most of them.
+LOOKED_INTO_AT_ONCE = 1000
 
 #: Identifies a call if it is made again; called only when needed.
 Name = Callable[[], Hashable]
@@ -74,6 +77,38 @@ class RedisPart:
             keys = [key for _, names in given for key in names]
             found += self.transport.run(given[0][0], keys, (self._clock(), *args))
         return found
+
+    def _read_over(
+        self, name: str, queues: Sequence[str], *args: Argument, at_once: int, width: int = 1, whole: bool = False
+    ) -> dict[str, list[Any]]:
+        """Run a script that only reads over several queues, `at_once` queues per call and server.  Returns for each
+        queue its `width` answers.
+
+        The queues of servers that do not answer are left out.  Raises StoreUnavailable if no server answers; with
+        `whole`, if one does not."""
+        found: dict[str, list[Any]] = {}
+        silent: StoreUnavailable | None = None
+        for group in self._by_server(queues).values():
+            try:
+                for start in range(0, len(group), at_once):
+                    some = group[start : start + at_once]
+                    flat = self._read_on_one(name, some, args)
+                    found |= {queue: list(flat[n * width : (n + 1) * width]) for n, queue in enumerate(some)}
+            except StoreUnavailable as error:
+                silent = error
+        if silent is not None and (whole or not found):
+            raise silent
+        return found
+
+    def _by_server(self, queues: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return server → which of these queues it has."""
+        return {"": queues}
+
+    def _read_on_one(self, name: str, queues: Sequence[str], args: Sequence[Argument]) -> Sequence[Any]:
+        """Run the script once over queues of one server.  Returns the answers of all, flat."""
+        keys = [key for queue in queues for key in self._script(name, queue)[1]]
+        answers: Sequence[Any] = self.transport.run(load(name), keys, (self._clock(), *args))
+        return answers
 
     def _run_once(self, name: str, queue: str, *args: Argument, call: Name | None = None) -> Any:
         """Run a script that keeps its answer: ARGV is clock, channel, number, args…

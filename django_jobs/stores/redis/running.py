@@ -11,7 +11,7 @@ from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.serialization.record import is_plain_step
 from django_jobs.stores.contract.fetching import FetchingStore, Outlook
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
-from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.entries import (
@@ -25,8 +25,6 @@ from django_jobs.stores.redis.entries import (
 )
 
 _ADDED = {word.value.encode(): word for word in Added}
-#: Queues in one call, which runs one command for most of them.
-LOOKED_INTO_AT_ONCE = 500
 _IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."
 
 
@@ -167,11 +165,8 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
         return dict(zip(queues, sizes, strict=True))
 
     def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
-        flat = self._run_over("outlook", queues, lane.value, at_once=LOOKED_INTO_AT_ONCE)
-        return {
-            queue: Outlook(int(flat[2 * n]), None if flat[2 * n + 1] < 0 else int(flat[2 * n + 1]))
-            for n, queue in enumerate(queues)
-        }
+        found = self._read_over("outlook", queues, lane.value, at_once=LOOKED_INTO_AT_ONCE, width=2)
+        return {queue: Outlook(int(left), None if due < 0 else int(due)) for queue, (left, due) in found.items()}
 
     def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
         self._run_over("wake", queues, lane.value, at_once=LOOKED_INTO_AT_ONCE)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
 
-from django_jobs.core.values import Lane
-from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.contract.fetching import Outlook
+from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis.connection.addresses import cluster_from_setting, pool_from_setting, redacted
 from django_jobs.stores.redis.connection.cluster import ClusterTransport
+from django_jobs.stores.redis.connection.key_watch import KeyWatch
+from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import load_spanning
+from django_jobs.stores.redis.connection.tracking import Refused
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.ends import RedisEnds
 from django_jobs.stores.redis.lists import RedisLists
@@ -49,8 +54,10 @@ class RedisStore(
 class RedisClusterStore(RedisStore):
     """A store whose queues are on several nodes: a command over several queues is split."""
 
-    #: Seconds.  One blocking command cannot wait on several nodes: wait on one queue, then look into all.
+    #: Seconds.  Where a server does not track keys for us: wait on one queue, then look into all.
     LONGEST_WAIT = 0.25
+    #: Seconds until a server that refused something is asked for it again: to track keys; to read several queues.
+    REFUSED, REFUSED_READ = 60.0, 5.0
 
     #: its calls for several queues are made one after the other.
     renewed_at_once = 1
@@ -60,27 +67,87 @@ class RedisClusterStore(RedisStore):
     def server_of(self, queue: str) -> str:
         return self.transport.server_of(self.keys.of(queue)["leases"])
 
-    def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
-        queues = set(keys.values())
-        chosen = random.choice(list(queues))
-        one = {key: queue for key, queue in keys.items() if queue == chosen}
-        return super()._wait(one, timeout if len(queues) == 1 else min(timeout, self.LONGEST_WAIT))
+    def __init__(self, transport: ClusterTransport, options: StoreOptions) -> None:
+        super().__init__(transport, options)
+        self._watches: list[KeyWatch] = []
+        self._watches_of = os.getpid()
+        self._blocks_until = 0.0
+        self._reads_alone: dict[str, float] = {}
 
-    def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
-        """Ask a server that does not answer for one queue only, so that the queues of the other servers are served."""
-        found: dict[str, Outlook] = {}
-        silent: dict[str, StoreUnavailable] = {}
-        for queue in queues:
-            server = self.server_of(queue)
-            if server in silent:
-                continue
+    def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
+        queues = list(dict.fromkeys(keys.values()))
+        if len(queues) == 1:
+            return super()._wait(keys, timeout)
+        if monotonic() >= self._blocks_until:
             try:
-                found |= super().outlook([queue], lane=lane)
-            except StoreUnavailable as error:
-                silent[server] = error
-        if silent and not found:
-            raise silent.popitem()[1]
+                return self._wait_for_change(keys, timeout)
+            except Refused:
+                self._blocks_until = monotonic() + self.REFUSED
+        chosen = random.choice(queues)
+        one = {key: queue for key, queue in keys.items() if queue == chosen}
+        return super()._wait(one, min(timeout, self.LONGEST_WAIT))
+
+    def _wait_for_change(self, keys: dict[bytes, str], timeout: float) -> str | None:
+        """Wait on all nodes.  Raises Refused."""
+        self.transport.connect()
+        if self._watches_of != os.getpid():
+            self._watches, self._watches_of = [], os.getpid()
+        try:
+            watch = self._watches.pop()
+        except IndexError:
+            watch = KeyWatch(self.transport)
+        by_name = {key.decode(): queue for key, queue in keys.items()}
+        try:
+            key = watch.wait(by_name, timeout, lambda key: self.transport.command("LPOP", key) is not None)
+        except BaseException as error:
+            if isinstance(error, StoreError):
+                self._watches.append(watch)
+            else:
+                watch.close()
+            raise
+        self._watches.append(watch)
+        return None if key is None else by_name[key]
+
+    def _by_server(self, queues: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        self.transport.connect()
+        found: dict[str, list[str]] = {}
+        for queue in queues:
+            found.setdefault(self.server_of(queue), []).append(queue)
         return found
+
+    def _read_on_one(self, name: str, queues: Sequence[str], args: Sequence[Argument]) -> Sequence[Any]:
+        """One call for all queues of the node.  Where it is refused (the queues are on their way to another node, or a
+        proxy wants all keys of a script named): one call for each queue, which also learns where the queue is."""
+        server = self.server_of(queues[0])
+        if len(queues) > 1 and server and monotonic() >= self._reads_alone.get(server, 0.0):
+            script, keys = load_spanning(name), [self._script(name, queue)[1] for queue in queues]
+            given = self._clock(), *args
+            flat = [key for some in keys for key in some]
+            try:
+                answers: Sequence[Any] = self.transport.run_on(
+                    server, script, (*given, *flat, len(given), len(keys[0]))
+                )
+                return answers
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                self._reads_alone[server] = monotonic() + self.REFUSED_READ
+        found: list[Any] = []
+        for queue in queues:
+            found += super()._read_on_one(name, [queue], args)
+        return found
+
+    def close(self) -> None:
+        if self._watches_of == os.getpid():
+            while self._watches:
+                self._watches.pop().close()
+        super().close()
+
+    def abandon(self) -> None:
+        for watch in self._watches:
+            watch.abandon()
+        self._watches = []
+        super().abandon()
 
 
 __all__ = ["RedisClusterStore", "RedisStore"]

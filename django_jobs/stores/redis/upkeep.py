@@ -11,8 +11,10 @@ from django_jobs.core.values import Attempt, JobInfo, State
 from django_jobs.stores.contract.archive import ArchiveStore
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.contract.running import MAX_BATCH
-from django_jobs.stores.contract.upkeep import UpkeepStore
-from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
+from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, RedisPart
+from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
+from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.entries import chunks, read_attempts, read_tries
 
 #: Minutes of the charts, and kept answers, older than this are dropped (ms).
@@ -20,10 +22,26 @@ SERIES_KEPT = 25 * 3_600_000
 ANSWERS_KEPT = 3_600_000
 #: Seconds between two checks for them.
 TIDY_EVERY = 300.0
+#: Queues in one call that reads the sizes of all their keys: some milliseconds if all of them are in use.
+CHECKED_AT_ONCE = 150
 
 
 class RedisUpkeep(RedisPart, UpkeepStore, ArchiveStore):
     """See stores/contract/upkeep.py and archive.py for the contract of each method."""
+
+    def lapsed(self, queues: Sequence[str]) -> list[str]:
+        found = self._read_over("lapsed", queues, at_once=LOOKED_INTO_AT_ONCE)
+        return [queue for queue, (ended,) in found.items() if ended]
+
+    def upkeep_due(self, queues: Sequence[str]) -> dict[str, UpkeepDue]:
+        o, script = self.options, load("upkeep")
+        kept = (o.history, o.history_ttl, o.dead, o.dead_ttl, o.idempotency)
+        types = [QUEUE_KEYS[name] for name in script.keys]
+        found = self._read_over("upkeep", queues, *kept, *types, at_once=CHECKED_AT_ONCE, width=2)
+        return {
+            queue: UpkeepDue(bool(prune), None if sizes == b"?" else sizes.decode())
+            for queue, (prune, sizes) in found.items()
+        }
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         o = self.options

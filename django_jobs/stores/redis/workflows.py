@@ -16,7 +16,7 @@ from django_jobs.stores.contract.workflows import (
     Ready,
     WorkflowStore,
 )
-from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.entries import read_number, texts
@@ -31,8 +31,8 @@ class RedisWorkflows(RedisPart, WorkflowStore):
     # -- the notes in a queue ----------------------------------------------------
 
     def unread(self, queues: Sequence[str]) -> list[str]:
-        numbers = self._run_over("unread", queues, at_once=500) if queues else []
-        return [queue for queue, number in zip(queues, numbers, strict=True) if number]
+        found = self._read_over("unread", queues, at_once=LOOKED_INTO_AT_ONCE)
+        return [queue for queue, (number,) in found.items() if number]
 
     def notes(self, queue: str) -> list[Note]:
         found = self.transport.command("LRANGE", self.keys.of(queue)["notes"], 0, NOTES_AT_ONCE - 1)

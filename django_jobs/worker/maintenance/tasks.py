@@ -8,6 +8,9 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
+from math import inf
 from time import monotonic
 from typing import Protocol, runtime_checkable
 
@@ -24,6 +27,8 @@ logger = logging.getLogger("django_jobs.worker")
 _LIMIT = 100
 #: Seconds between two runs of a maintenance task that found no more to do.
 RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
+#: The same for a queue that has not changed: its old statistics and answers are deleted.
+PRUNE_ANYWAY = 3600.0
 #: The same after a repair found something, or while it is in the middle of a queue.
 SOON = 0.5
 #: Seconds after which a call to a store that does not answer fails (stores/redis/connection/transport.py: DEADLINE).
@@ -71,17 +76,40 @@ class MaintenanceTasks:
         self.grace_until = 0.0
         self._worked_at = monotonic()
         self._heap: list[tuple[float, int, Callable[[], float]]] = []
-        recover_every = min(RECOVER, self.lease / 6)
-        for queue in queues:
-            self._add(lambda q=queue: self._recover(q, recover_every))  # type: ignore[misc]
-            self._add(lambda q=queue: self._prune(q))  # type: ignore[misc]
-            self._add(lambda q=queue: self._reconcile(q))  # type: ignore[misc]
+        self._started = 0
+        self.queues, self._recover_every = list(queues), min(RECOVER, self.lease / 6)
+        #: what is to be done in which queues, as long as it is on the heap.
+        self._waiting: set[tuple[str, str]] = set()
+        #: queue → when jobs were last deleted in it (monotonic); queue → its sizes when it was last found consistent.
+        self._pruned: dict[str, float] = {}
+        self._sound: dict[str, str] = {}
+        self._walk = cycle(self.queues)
+        if self.queues:
+            self._add(self._look_for_lapsed)
+            self._add(self._look_for_upkeep)
         for extra_task in extra_tasks:
             self._add(lambda t=extra_task: _tick(t))  # type: ignore[misc]
         self._pause_until = 0.0
 
     def _add(self, task: Callable[[], float]) -> None:
-        heapq.heappush(self._heap, (monotonic(), len(self._heap), task))
+        self._started += 1
+        heapq.heappush(self._heap, (monotonic(), self._started, task))
+
+    def _once(self, what: str, queue: str, task: Callable[[], float]) -> None:
+        """Do this in the queue, and go on while the task asks to be called again soon."""
+        if (what, queue) in self._waiting:
+            return
+        self._waiting.add((what, queue))
+        self._started += 1
+
+        def work() -> float:
+            pause = task()
+            if pause <= SOON:
+                return pause
+            self._waiting.discard((what, queue))
+            return inf
+
+        heapq.heappush(self._heap, (monotonic(), self._started, work))
 
     @property
     def due(self) -> float:
@@ -110,11 +138,44 @@ class MaintenanceTasks:
             # An error in one maintenance task (such as an archive's database that is down) must not end the others.
             logger.exception("A maintenance task failed; it runs again in a minute")
             pause = 60.0
-        heapq.heappush(self._heap, (monotonic() + pause, number, task))
+        if pause < inf:
+            heapq.heappush(self._heap, (monotonic() + pause, number, task))
 
     def spare_expired_leases(self, seconds: float) -> None:
         """After an outage, recover no expired leases for that many seconds: workers need time to renew them."""
         self.grace_until = max(self.grace_until, monotonic() + seconds)
+
+    def _look_for_lapsed(self) -> float:
+        """Ask for all queues at once, so that queues in which nobody works cost nothing more."""
+        queues = self.store.lapsed(self.queues)
+        if monotonic() - self._worked_at > self.lease / 2:
+            self.spare_expired_leases(self.lease)  # the call waited for the store, and workers could not renew either
+        for queue in queues:
+            self._once("recover", queue, partial(self._recover, queue, self._recover_every))
+        return self._recover_every
+
+    def _look_for_upkeep(self) -> float:
+        due = self.store.upkeep_due(self.queues)
+        # A queue whose sizes have not changed since it was consistent is not checked again, except one in each look:
+        # opposite faults leave the sizes equal.
+        anyway = next(self._walk)
+        now = monotonic()
+        for queue, (prune, sizes) in due.items():
+            if sizes == "":
+                continue
+            changed = sizes is None or sizes != self._sound.get(queue)
+            if now - self._pruned.get(queue, -inf) >= (PRUNE if prune or changed else PRUNE_ANYWAY):
+                self._pruned[queue] = now
+                self._once("prune", queue, partial(self._prune, queue))
+            if changed or queue == anyway:
+                self._once("reconcile", queue, partial(self._reconcile_until_sound, queue, sizes))
+        return RECONCILE
+
+    def _reconcile_until_sound(self, queue: str, sizes: str | None) -> float:
+        pause = self._reconcile(queue)
+        if pause > SOON and sizes is not None:
+            self._sound[queue] = sizes
+        return pause
 
     def _recover(self, queue: str, every: float) -> float:
         silence = monotonic() - self._worked_at

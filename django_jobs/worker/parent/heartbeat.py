@@ -11,6 +11,7 @@ from django_jobs.exceptions import StoreError
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.idle_queues import IdleQueues
 from django_jobs.worker.parent.reach import Reach
 from django_jobs.worker.retry import RetryState
 
@@ -29,7 +30,8 @@ REMINDER = 60.0
 
 
 class Heartbeat:
-    """One round calls `renew` for every queue, then `publish_worker`.  `step` makes one call to the store at a time.
+    """One round calls `renew` for every queue that is not idle, and for one queue of each server, which shows whether
+    it answers; then `publish_worker`.  `step` makes one call to the store at a time.
 
     A call that fails ends the round, and the next round asks that server last.  A silent server therefore delays the
     leases on other servers by no more than one call per round."""
@@ -56,6 +58,7 @@ class Heartbeat:
         self.asked_to_stop, self.command, self.holds_nothing = asked_to_stop, command, holds_nothing
         self.holds, self.reach = holds, reach
         self.lease = config.lease / 1000
+        self.idle_queues = IdleQueues(reach.child_processes, self.lease)
         self.interval = self.lease / BEATS
         self.retry_state = RetryState("Heartbeat")
         self._showing = RetryState("Sending the heartbeat")
@@ -86,6 +89,7 @@ class Heartbeat:
             if not isinstance(error, StoreError):
                 logger.exception("A fault in the heartbeat; it is tried again")
             self._steps = None
+            self.idle_queues.doubt()
             self.due = monotonic() + min(self.retry_state.failed(error), self.interval, LONGEST_PAUSE)
             if self.silence >= self._reminded + REMINDER:
                 self._reminded = self.silence
@@ -121,8 +125,17 @@ class Heartbeat:
     def _in_order(self) -> list[str]:
         """Queues of servers that answer come first, then those of the server that failed longest ago.  Within these,
         the queue renewed longest ago comes first."""
+        now, queues, idle = monotonic(), list[str](), list[str]()
+        for queue in self.reach.to_renew():
+            (idle if self.idle_queues.is_idle(queue, now) else queues).append(queue)
+        servers = {self.store.server_of(queue) for queue in queues}
+        for queue in idle:
+            self._renewed[queue] = now  # nothing was held there until now
+            if (server := self.store.server_of(queue)) not in servers:
+                servers.add(server)
+                queues.append(queue)
         return sorted(
-            self.reach.to_renew(),
+            queues,
             key=lambda queue: (self._silent.get(self.store.server_of(queue), 0.0), self._renewed.get(queue, 0.0)),
         )
 
@@ -139,6 +152,7 @@ class Heartbeat:
         if ACTIVE:
             crashpoint("heartbeat.before_send")
         asked_at, quiet = monotonic(), self.reach.quiet(queues)
+        calls = {queue: self.idle_queues.calls(queue) for queue in queues}
         server = self.store.server_of(queues[0])
         try:
             answers = self.store.renew(queues, workers, self.config.lease)
@@ -165,6 +179,8 @@ class Heartbeat:
                 if late or worker not in answer:
                     self.holds_nothing(worker, queue, asked_at)
             self._renewed[queue] = asked_at
+            holds = any(renewal.holds or renewal.asked for renewal in answer.values())
+            self.idle_queues.renewed(queue, calls[queue], holds=holds, now=asked_at)
             if queue in quiet:
                 self.reach.renewed(queue, answer)
 

@@ -7,13 +7,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import redis
 
-from bench.monitor import sent_commands
+from bench.monitor import sent_by_name
 from django_jobs import Batch, browse, group, job
 from django_jobs.core.values import Done
 from django_jobs.execution.executor import Executor
@@ -22,6 +23,7 @@ from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.worker.child.settler import Settler
 from django_jobs.workflows.watching import Watch
+from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import running_redis
 from tests.support.waiting import wait_until
 
@@ -198,33 +200,52 @@ def drain(store: RedisStore) -> None:
         settler.settle_now([executor.attempt(claim, store) for claim in claims])
 
 
-@pytest.fixture
-def own_server() -> Iterator[str]:
-    """A Redis that nobody else talks to."""
-    with running_redis() as url:
-        yield url
+#: What `idle_worker` starts: one parent, two children, the one that runs jobs alone, and the maintenance process.
+PROCESSES = 5
 
 
-@pytest.mark.accepts("R11", "P10")
-@pytest.mark.survival
-def test_idle_workers_send_at_most_two_commands_per_second_and_process(own_server: str) -> None:
-    """One parent, two children and the one that runs jobs alone, on three queues."""
+@contextmanager
+def idle_worker(store: str, queues: int) -> Iterator[None]:
+    names = {"default": {}} | {f"q{n}": {} for n in range(1, queues)}
     code = (
         "import os; from django.conf import settings; from tests import settings as s;"
         "os.environ['DJANGO_SETTINGS_MODULE'] = 'tests.settings';"
-        f"s.DJANGO_JOBS = {{'STORE': {own_server!r}, 'QUEUES': {{'default': {{}}, 'a': {{}}, 'b': {{}}}}}};"
+        f"s.DJANGO_JOBS = {{'STORE': {store!r}, 'QUEUES': {names!r}}};"
         "import django; django.setup();"
         "from django.core.management import call_command;"
         "call_command('runworkers', processes=2, verbosity=0, no_periodic=True)"
     )
-    processes, seconds = 4, 10
     worker = subprocess.Popen([sys.executable, "-c", code])
     try:
-        with redis.Redis.from_url(own_server) as client:
-            wait_until(lambda: client.keys("*workers"), "the workers have started")
-            while sent_commands(urlsplit(own_server).path, 3) > 3 * 3 * processes:
-                continue  # starting is not idling, and a slow machine starts long
-            assert sent_commands(urlsplit(own_server).path, seconds) / seconds / processes <= 2
+        yield
     finally:
         worker.terminate()
         worker.wait(30)
+
+
+def idle_rate(servers: list[Any], has_started: Callable[[], bool]) -> float:
+    """Commands per second and process, once the worker is idle."""
+    wait_until(has_started, "the worker has started")
+    while sent_by_name(servers, 3).total() > 3 * 3 * PROCESSES:
+        continue  # starting is not idling, and a slow machine starts long
+    seconds = 12
+    return sent_by_name(servers, seconds).total() / seconds / PROCESSES
+
+
+@pytest.mark.accepts("R11", "P10")
+@pytest.mark.survival
+@pytest.mark.parametrize("queues", [3, 100, 1000])
+def test_idle_workers_send_at_most_two_commands_per_second_and_process(queues: int) -> None:
+    with running_redis() as url, redis.Redis.from_url(url) as client, idle_worker(url, queues):
+        assert idle_rate([urlsplit(url).path], lambda: bool(client.keys("*workers"))) <= 2
+
+
+@pytest.mark.accepts("R11", "P10")
+@pytest.mark.survival
+@pytest.mark.parametrize("queues", [5, 100])
+def test_idle_workers_of_a_cluster_send_no_more(queues: int) -> None:
+    with running_cluster() as setting, idle_worker(setting, queues):
+        servers = [("127.0.0.1", int(host.rpartition(":")[2])) for host in urlsplit(setting).netloc.split(",")]
+        store = RedisStore.from_setting(setting)
+        assert idle_rate(servers, lambda: bool(store.workers())) <= 2
+        store.close()

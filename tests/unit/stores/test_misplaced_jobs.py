@@ -28,7 +28,7 @@ def test_a_job_whose_place_was_lost_is_announced_as_dead_once(
     try:
         for _ in range(2):
             tasks = MaintenanceTasks(memory_store, ["default"], 30_000, deliver=told.append)
-            for _ in range(3):
+            for _ in range(6):
                 tasks.step(monotonic())
     finally:
         job_dead.disconnect(listen)

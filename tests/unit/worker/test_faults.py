@@ -232,9 +232,9 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
         def __init__(self) -> None:
             self.recoveries = 0
 
-        def now(self) -> int:
+        def lapsed(self, queues: list[str]) -> list[str]:
             tasks._worked_at -= 20  # it took that long to answer
-            return 0
+            return queues
 
         def recover(self, queue: str, *, limit: int) -> list[Any]:
             self.recoveries += 1
@@ -243,12 +243,12 @@ def test_the_first_call_that_an_awakened_store_answers_takes_no_lease_away() -> 
         def prune(self, queue: str, **_: Any) -> dict[str, int]:
             return {}
 
-        reconcile = prune
+        def upkeep_due(self, queues: list[str]) -> dict[str, Any]:
+            return {}
 
     store = Awakening()
     tasks = MaintenanceTasks(store, ["q"], 30_000)  # type: ignore[arg-type]
-    tasks._worked_at -= 12  # with the longest call on top, more than half a lease
-    for _ in range(3):
+    for _ in range(6):
         tasks.step(monotonic())
     assert store.recoveries == 0
     tasks.grace_until, tasks._worked_at = 0.0, monotonic()

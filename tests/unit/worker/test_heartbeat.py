@@ -82,6 +82,8 @@ class Fleet:
 class OneChild:
     """A parent with one child, which shows the queues that it claims from."""
 
+    name = "child-1"
+
     def __init__(self, queues: Sequence[str]) -> None:
         self.shared, self.closed = SharedMemory(queues, 1), frozenset[str]()
 
@@ -103,6 +105,8 @@ class Beat:
         self.held: list[tuple[str, Any, list[str]]] = []
         self.workers = ["child-1"]
         self.child_processes = OneChild(queues)
+        for queue in queues:
+            self.claims(queue)
         self.reach = Reach(tuple(map(QueueSettings, queues)), lease / 1000, self.child_processes)  # type: ignore[arg-type]
         self.heart = Heartbeat(
             self.fleet,  # type: ignore[arg-type]
@@ -116,6 +120,12 @@ class Beat:
             holds=lambda worker, held, unasked: self.held.append((worker, held, list(unasked))),
             reach=self.reach,
         )
+
+    def claims(self, queue: str) -> None:
+        """The child claims from the queue, and gets an answer."""
+        self.child_processes.shared.asks(queue)
+        self.child_processes.shared.was_answered(queue, [])
+        self.child_processes.shared.asks_no_more()
 
     def calls(self) -> list[str]:
         """The calls of the next round."""
@@ -221,7 +231,7 @@ def test_a_worker_that_cannot_renew_in_time_claims_from_fewer_queues(make_beat: 
 def test_a_queue_is_renewed_while_a_claim_from_it_may_be_under_way(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat(*QUEUES)
     beat.child_processes.shared.asks(QUEUES[30])
-    beat.fleet.renewed_at_once, beat.fleet.takes, beat.fleet.idle = 1, 0.0999, set(QUEUES)
+    beat.fleet.renewed_at_once, beat.fleet.takes, beat.fleet.idle = 1, 0.0999, set(QUEUES[15:])
     for _ in range(3):
         beat.calls()
     assert beat.calls() == [*(f"extend {queue}" for queue in sorted([*QUEUES[:15], QUEUES[30]])), "publish"]
@@ -347,3 +357,68 @@ def test_who_holds_nothing_learns_of_a_silent_store_by_showing_himself(make_beat
     beat.go_on(13)
 
     assert beat.heart.is_hopeless
+
+
+# -- queues in which nobody holds anything -----------------------------------------
+
+
+def test_idle_queues_are_not_renewed_but_one_of_each_server(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2", "a3", "b1", "b2")
+    beat.fleet.idle = {"a1", "a2", "b1", "b2"}
+    beat.go_on(3)
+    assert len(beat.calls()) == 6  # they were idle for less than a lease: a server may forget its last seconds
+    beat.go_on(3)
+    assert sorted(beat.calls()) == ["extend a3", "extend b1", "publish"]
+
+
+def test_a_queue_is_renewed_again_from_the_next_beat_after_a_claim_call(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2", "a3")
+    beat.fleet.idle = {"a1", "a2", "a3"}
+    beat.go_on(9)
+    assert beat.calls() == ["extend a1", "publish"]
+    beat.claims("a2")
+    assert "extend a2" in beat.calls()
+    assert "extend a3" not in beat.calls()
+    beat.fleet.idle.discard("a2")  # what it claimed is held for long
+    beat.go_on(20)
+    assert "extend a2" in beat.calls()
+
+
+def test_a_queue_is_renewed_while_a_claim_call_may_still_arrive(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    beat.fleet.idle = {"a1", "a2"}
+    beat.child_processes.shared.asks("a2")
+    beat.child_processes.shared.was_not_answered("a2")
+    beat.child_processes.shared.asks_no_more()
+    beat.go_on(20)
+    assert "extend a2" in beat.calls()
+    beat.claims("a2")
+    beat.go_on(9)
+    assert "extend a2" not in beat.calls()
+
+
+def test_after_an_outage_all_queues_are_renewed_again(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    beat.fleet.idle = {"a1", "a2"}
+    beat.go_on(9)
+    beat.fleet.silent = {"a"}
+    beat.calls()
+    beat.fleet.silent = set()
+    assert {"extend a1", "extend a2"} <= set(beat.calls())
+
+
+def test_a_queue_that_was_idle_for_long_is_not_in_doubt(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    beat.fleet.idle = {"a1", "a2"}
+    beat.go_on(60)
+    beat.in_doubt.clear()
+    beat.fleet.idle = set()
+    beat.claims("a2")
+    assert "extend a2" in beat.calls()
+    assert beat.in_doubt == []
+
+
+def test_a_queue_from_which_no_child_has_claimed_is_idle(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", "a2")
+    beat.child_processes.shared = SharedMemory(["a1", "a2"], 1)  # of a new child
+    assert beat.calls() == ["extend a1", "publish"]

@@ -16,6 +16,7 @@ from django_jobs.core.outcome import Succeeded
 from django_jobs.core.values import Claim, NewJob, Recovered, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.contract.batches import MAX_BYTES
+from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.child.batch_monitor import INTERVAL, SLOW, BatchMonitor
 from django_jobs.worker.child.queue_selector import BatchSizer
@@ -141,7 +142,9 @@ def test_what_the_store_cannot_take_now_is_settled_later_and_held_up_nobody(
 
 
 class Quiet:
-    """A store with nothing to do, that counts who asks."""
+    """A store with nothing to do, that counts who asks.  It does not know in which queues there is something to do."""
+
+    lapsed, upkeep_due = UpkeepStore.lapsed, UpkeepStore.upkeep_due
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -169,9 +172,10 @@ def run_due(tasks: MaintenanceTasks, steps: int) -> None:
 def test_every_chore_is_done_in_every_queue_one_call_at_a_time() -> None:
     store = Quiet()
     tasks = MaintenanceTasks(store, ["a", "b"], 30_000)  # type: ignore[arg-type]
-    for number in range(1, 7):
+    while tasks.due <= monotonic():
+        asked = len(store.asked)
         tasks.step(monotonic())
-        assert len(store.asked) == number
+        assert len(store.asked) <= asked + 1
 
     assert sorted(store.asked) == sorted(["recover", "prune", "reconcile"] * 2)
     run_due(tasks, 5)
@@ -185,7 +189,7 @@ def test_a_failing_task_does_not_end_the_maintenance(caplog: pytest.LogCaptureFi
 
     store = Quiet()
     tasks = MaintenanceTasks(store, ["a"], 30_000, [Broken()])  # type: ignore[arg-type]
-    run_due(tasks, 4)
+    run_due(tasks, 6)
 
     assert sorted(store.asked) == ["prune", "reconcile", "recover"]
     assert "the archive is down" in caplog.text
@@ -210,7 +214,7 @@ def test_expired_leases_are_spared_for_a_while_when_asked() -> None:
 
     tasks.grace_until = 0.0
     fresh = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
-    run_due(fresh, 3)
+    run_due(fresh, 6)
     assert "recover" in store.asked
 
 
@@ -238,6 +242,57 @@ def test_a_full_batch_of_recoveries_is_followed_by_the_next_at_once() -> None:
     tasks = MaintenanceTasks(store, ["a"], 30_000)  # type: ignore[arg-type]
     run_due(tasks, 10)
     assert store.asked.count("recover") > 3
+
+
+class Informed(Quiet):
+    """A store that says in which queues there is something to do."""
+
+    ended: list[str] = []
+    due: dict[str, UpkeepDue] = {}
+
+    def lapsed(self, queues: Any) -> list[str]:  # type: ignore[override]
+        return self.ended
+
+    def upkeep_due(self, queues: Any) -> dict[str, UpkeepDue]:  # type: ignore[override]
+        return self.due
+
+    def __getattr__(self, name: str) -> Any:
+        def call(queue: str, **given: Any) -> Any:
+            self.asked.append(f"{name} {queue}")
+            return self.answers[name]
+
+        return call
+
+
+def test_only_queues_with_something_to_do_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [monotonic()]
+    monkeypatch.setattr("django_jobs.worker.maintenance.tasks.monotonic", lambda: clock[0])
+    store = Informed()
+    names = [f"q{n}" for n in range(100)]
+    tasks = MaintenanceTasks(store, names, 30_000)  # type: ignore[arg-type]
+
+    def during(seconds: float) -> list[str]:
+        store.asked.clear()
+        ends = clock[0] + seconds
+        while clock[0] < ends:
+            tasks.step(clock[0])
+            clock[0] = max(tasks.due, clock[0] + 0.001)
+        return store.asked
+
+    store.due = dict.fromkeys(names, UpkeepDue(False, ""))
+    assert during(60) == []
+    store.ended = ["q1"]
+    assert set(during(6)) == {"recover q1"}
+    store.ended, store.due["q2"] = [], UpkeepDue(False, "1 0")
+    assert sorted(during(11)) == ["prune q2", "reconcile q2"]
+    assert during(60) == [], "its sizes have not changed"
+    store.due["q2"] = UpkeepDue(False, "2 0")
+    assert sorted(during(31)) == ["prune q2", "reconcile q2"]
+    store.due["q3"] = UpkeepDue(False, None)  # jobs run there
+    assert during(60).count("reconcile q3") in (6, 7)
+    store.due = dict.fromkeys(names, UpkeepDue(False, "1"))
+    during(11)
+    assert len(set(during(1100))) == 100, "in turn, each of them is checked anyway"
 
 
 # -- the channel ---------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import redis
 from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
@@ -38,9 +39,35 @@ class ClusterTransport:
                 self._client, self._pid = self._make(), os.getpid()
             return self._client
 
+    def connect(self) -> None:
+        """Learn which nodes there are, if that is not known.  Raises StoreError."""
+        if self._client is None or self._pid != os.getpid():
+            persist(self.where, lambda: self.client)
+
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """See Transport.run."""
         return persist(self.where, self._run, script, keys, args)
+
+    def run_on(self, server: str, script: Script, args: Sequence[Argument]) -> Any:
+        """Run a script without keys on this node.  Raises StoreError, also if it is not known any more."""
+        return persist(self.where, self._run_on, server, script, args)
+
+    def _run_on(self, server: str, script: Script, args: Sequence[Argument]) -> Any:
+        node = self.client.get_node(node_name=server)
+        if node is None:
+            raise driver.ResponseError(f"The Cluster has no node {server} any more.")
+        try:
+            return self.client.execute_command("EVALSHA", script.sha, 0, *args, target_nodes=node)
+        except driver.NoScriptError:
+            return self.client.execute_command("EVAL", script.source, 0, *args, target_nodes=node)
+
+    def connection_to(self, server: str) -> redis.Connection:
+        """Return a new connection to this node, which is not connected yet.  Raises KeyError for an unknown node."""
+        node = self.client.get_node(node_name=server)
+        if node is None:
+            raise KeyError(server)
+        connection: redis.Connection = self.client.get_redis_connection(node).connection_pool.make_connection()
+        return connection
 
     def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """See Transport.on_one_connection."""

@@ -42,6 +42,32 @@ def load(name: str) -> Script:
     return Script(name, source, sha, tuple(keys), "answers" in libraries)
 
 
+#: Puts the names of the keys, which come as arguments, where the script expects them.  The first command on each queue
+#: fails if the queue is on another node.
+_SPANNING = b"""
+local number, each, keys, args = tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV]), {}, {}
+for i = 1, number do
+    args[i] = ARGV[i]
+end
+for i = number + 1, #ARGV - 2 do
+    keys[i - number] = ARGV[i]
+end
+for i = 1, #keys, each do
+    redis.call('EXISTS', keys[i])
+end
+local KEYS, ARGV = keys, args
+"""
+
+
+@cache
+def load_spanning(name: str) -> Script:
+    """Return a script that only reads, in a form that reads keys of several slots, if one node of a Cluster has all of
+    them.  Its arguments: those of the script, the names of the keys, the number of the former, the keys of a queue."""
+    script = load(name)
+    source = _SPANNING + script.source
+    return Script(script.name, source, sha1(source, usedforsecurity=False).hexdigest().encode(), ())
+
+
 def _collect(file: Traversable, keys: list[str], parts: list[str], seen: set[str]) -> None:
     """Append the file's libraries, then the file; each library once."""
     text = file.read_text("utf-8")
