@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -12,7 +14,7 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.idle_queues import IdleQueues
-from django_jobs.worker.parent.reach import Reach
+from django_jobs.worker.parent.reach import SHORT, Reach
 from django_jobs.worker.retry import RetryState
 
 #: queue → token → number of claims: what the store has for one child.
@@ -68,6 +70,8 @@ class Heartbeat:
         self._silent: dict[str, float] = {}
         #: queue → when its last successful renewal was sent (monotonic).
         self._renewed: dict[str, float] = {}
+        #: seconds that each call of the last round took.
+        self._each_call = inf
         self._steps: Iterator[None] | None = None
         #: the length of the silence when it was last logged (s).
         self._reminded = 0.0
@@ -110,6 +114,7 @@ class Heartbeat:
                 self._renew(queues, workers, held, unasked)
                 self.reach.judge(monotonic() - self._began, n, len(calls), sum(map(len, calls)))
                 yield
+            self._each_call = (monotonic() - self._began) / len(calls) if calls else inf
             for worker in workers:
                 self.holds(worker, held[worker], unasked)
         try:
@@ -126,8 +131,13 @@ class Heartbeat:
         """Queues of servers that answer come first, then those of the server that failed longest ago.  Within these,
         the queue renewed longest ago comes first."""
         now, queues, idle = monotonic(), list[str](), list[str]()
-        for queue in self.reach.to_renew():
-            (idle if self.idle_queues.is_idle(queue, now) else queues).append(queue)
+        to_renew = self.reach.to_renew()
+        of_each = Counter(self.store.server_of(queue) for queue in to_renew)
+        calls = sum(-(-number // self.store.renewed_at_once) for number in of_each.values())
+        # On a slow link all are renewed, so that `reach` leaves queues before their leases would be renewed too late.
+        is_fast = self._each_call * calls < self.lease * SHORT
+        for queue in to_renew:
+            (idle if is_fast and self.idle_queues.is_idle(queue, now) else queues).append(queue)
         servers = {self.store.server_of(queue) for queue in queues}
         for queue in idle:
             self._renewed[queue] = now  # nothing was held there until now

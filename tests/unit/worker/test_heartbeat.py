@@ -421,4 +421,5 @@ def test_a_queue_that_was_idle_for_long_is_not_in_doubt(make_beat: Callable[...,
 def test_a_queue_from_which_no_child_has_claimed_is_idle(make_beat: Callable[..., Beat]) -> None:
     beat = make_beat("a1", "a2")
     beat.child_processes.shared = SharedMemory(["a1", "a2"], 1)  # of a new child
+    beat.calls()
     assert beat.calls() == ["extend a1", "publish"]
