@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from time import monotonic
@@ -70,8 +70,8 @@ class Heartbeat:
         self._silent: dict[str, float] = {}
         #: queue → when its last successful renewal was sent (monotonic).
         self._renewed: dict[str, float] = {}
-        #: seconds that each call of the last round took.
-        self._each_call = inf
+        #: seconds that each call took, in the last two rounds: one of them may have been late for other reasons.
+        self._each_call: deque[float] = deque([inf], maxlen=2)
         self._steps: Iterator[None] | None = None
         #: the length of the silence when it was last logged (s).
         self._reminded = 0.0
@@ -114,7 +114,7 @@ class Heartbeat:
                 self._renew(queues, workers, held, unasked)
                 self.reach.judge(monotonic() - self._began, n, len(calls), sum(map(len, calls)))
                 yield
-            self._each_call = (monotonic() - self._began) / len(calls) if calls else inf
+            self._each_call.append((monotonic() - self._began) / len(calls) if calls else inf)
             for worker in workers:
                 self.holds(worker, held[worker], unasked)
         try:
@@ -135,7 +135,7 @@ class Heartbeat:
         of_each = Counter(self.store.server_of(queue) for queue in to_renew)
         calls = sum(-(-number // self.store.renewed_at_once) for number in of_each.values())
         # On a slow link all are renewed, so that `reach` leaves queues before their leases would be renewed too late.
-        is_fast = self._each_call * calls < self.lease * SHORT
+        is_fast = min(self._each_call) * calls < self.lease * SHORT
         for queue in to_renew:
             (idle if is_fast and self.idle_queues.is_idle(queue, now) else queues).append(queue)
         servers = {self.store.server_of(queue) for queue in queues}

@@ -226,7 +226,7 @@ def idle_worker(store: str, queues: int) -> Iterator[None]:
 def idle_rate(servers: list[Any], has_started: Callable[[], bool]) -> float:
     """Commands per second and process, once the worker is idle."""
     wait_until(has_started, "the worker has started")
-    while sent_by_name(servers, 3).total() > 3 * 3 * PROCESSES:
+    while sent_by_name(servers, 6).total() > 6 * 3 * PROCESSES:  # longer than a beat of the leases
         continue  # starting is not idling, and a slow machine starts long
     seconds = 12
     return sent_by_name(servers, seconds).total() / seconds / PROCESSES
