@@ -375,6 +375,8 @@ class Walk:
         self.store.stats([QUEUE])
         lane = self.rng.choice((Lane.SHARED, Lane.ALONE))
         self.store.outlook([QUEUE], lane=lane)
+        self.store.lapsed([QUEUE])
+        self.store.upkeep_due([QUEUE])
         self.store.wake([QUEUE], lane=lane)
         self.store.find([QUEUE], f"job-{self.made}")
         self.store.sums([QUEUE], self.clock() - 600_000)
