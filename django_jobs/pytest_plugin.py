@@ -1,4 +1,4 @@
-"""pytest plugin with the fixture `jobs`.  Does not import Django before a test uses it."""
+"""pytest plugin: the fixture `jobs`, and a store in memory for each test.  Imports Django only when a test uses it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+
+from django_jobs.runtime.scopes import scope, scopes
 
 if TYPE_CHECKING:
     from django_jobs.testing import Jobs
@@ -35,8 +37,19 @@ def _kit() -> Iterator[Jobs]:
     """Jobs in memory that the test itself inspects and runs: see django_jobs.testing.Jobs."""
     from django_jobs.testing import Jobs
 
-    with Jobs() as jobs:
+    # What fixtures enqueued before is part of the test.
+    before = next((each.store for each in reversed(scopes) if each.store is not None), None)
+    with Jobs(beginning=before) as jobs:
         yield jobs
 
 
+def _scope() -> Iterator[None]:
+    """What is enqueued in here, outside of the fixture `jobs`, is gone afterwards."""
+    with scope():
+        yield
+
+
 jobs = pytest.fixture(_kit, name=NAME)
+_django_jobs_module = pytest.fixture(_scope, name="_django_jobs_module", scope="module", autouse=True)
+_django_jobs_class = pytest.fixture(_scope, name="_django_jobs_class", scope="class", autouse=True)
+_django_jobs_test = pytest.fixture(_scope, name="_django_jobs_test", autouse=True)

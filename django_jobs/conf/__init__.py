@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,6 +36,8 @@ class Settings:
     """DJANGO_JOBS with every default filled in.  Durations are in seconds, as in the setting."""
 
     store: str = "embedded"
+    #: takes the place of `store` in a test run.
+    test_store: str = "memory"
     namespace: str = "jobs"
     queues: Mapping[str, QueueSettings] = field(default_factory=lambda: {"default": QueueSettings("default")})
     queue_order: str = "weighted"
@@ -79,6 +82,7 @@ def read(raw: Mapping[str, Any]) -> Settings:
     queues = raw.get("QUEUES") or {"default": {}}
     return Settings(
         store=raw.get("STORE") or ("embedded" if django_settings.DEBUG else ""),
+        test_store=raw.get("TEST_STORE") or "memory",
         namespace=raw.get("NAMESPACE", "jobs"),
         queues={name: queue_settings(name, options or {}) for name, options in queues.items()},
         queue_order=raw.get("QUEUE_ORDER", "weighted"),
@@ -135,6 +139,28 @@ def get_settings() -> Settings:
 def raw_setting() -> Any:
     """Return DJANGO_JOBS as it was written, of any type, for the checks."""
     return getattr(django_settings, "DJANGO_JOBS", {})
+
+
+def store_in_use() -> str:
+    """Return the STORE that this process uses: that of the settings, but TEST_STORE in a test run.
+
+    A STORE that a test itself writes, with override_settings, is used as it is.  As with mail, a test run is what
+    Django's test runner or pytest-django has set up."""
+    now = get_settings()
+    if not in_test_run():
+        return now.store
+    of_project: Any = django_settings.__dict__["_wrapped"]
+    while hasattr(getattr(of_project, "default_settings", None), "is_overridden"):
+        of_project = of_project.default_settings
+    written = getattr(of_project, "DJANGO_JOBS", {})
+    is_overridden = isinstance(written, Mapping) and written.get("STORE") != raw_setting().get("STORE")
+    return now.store if is_overridden else now.test_store
+
+
+def in_test_run() -> bool:
+    """Return whether django.test.utils.setup_test_environment() is in effect.  Imports nothing."""
+    state = getattr(sys.modules.get("django.test.utils"), "_TestState", None)
+    return hasattr(state, "saved_data")
 
 
 def host_settings() -> HostSettings:

@@ -126,6 +126,7 @@ YEAR = 366 * 86_400
 
 KEYS: dict[str, Judge] = {
     "STORE": store,
+    "TEST_STORE": store,
     "NAMESPACE": name_part,
     "QUEUES": dictionary("{'default': {}, 'mail': {'PRIORITY': 10}}"),
     "QUEUE_ORDER": one_of("weighted", "strict"),
@@ -158,7 +159,7 @@ QUEUE_KEYS: dict[str, Judge] = {
 }
 
 #: Keys whose values may contain a password and are not shown.
-SECRET = frozenset({"STORE", "API", "CREDENTIALS"})
+SECRET = frozenset({"STORE", "TEST_STORE", "API", "CREDENTIALS"})
 
 #: Keys whose values are dicts with keys of their own.
 PARTS: dict[str, dict[str, Judge]] = {

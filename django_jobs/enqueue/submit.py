@@ -224,7 +224,7 @@ def _make_ready(request: NewJobRequest, settings: Settings) -> Ready:
 def warn_of_late(definition: JobDefinition, settings: Settings) -> None:
     """Warn once per job that its jobs would wait silently for a worker that knows the name.  No warning if the jobs
     stay in this process."""
-    if definition.name in _warned or settings.store == "memory" or settings.eager:
+    if definition.name in _warned or settings.eager or store_in_use() == "memory":
         return
     _warned.add(definition.name)
     if not apps.is_installed("django_jobs"):

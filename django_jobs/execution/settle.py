@@ -90,6 +90,11 @@ def failed_elsewhere(claim: Claim, error: BaseException, kind: str, now: int, ru
     return failed(claim, error, job, registry.find(job.name), log)
 
 
+def over_time(limit: float) -> TimeoutError:
+    """Return the error of an attempt that ran longer than its `timeout`, in seconds."""
+    return TimeoutError(f"The attempt ran longer than its time limit of {limit:g} s and was ended.")
+
+
 def succeeded_elsewhere(claim: Claim, result: bytes, run_ms: int) -> Attempted:
     """Return how an attempt ends that succeeded in a child that was ended before it could record this.
 

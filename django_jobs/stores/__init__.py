@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_jobs.conf import Settings, get_settings
+from django_jobs.conf import Settings, get_settings, in_test_run, store_in_use
 from django_jobs.stores.contract.store import BACKLOG, Store, StoreOptions
 
 _lock = Lock()
 _current: Store | None = None
 
 
-@cache
 def get_store() -> Store:
-    """Return the store that DJANGO_JOBS["STORE"] names: made at first use, shared by all threads of the process."""
+    """Return the store that DJANGO_JOBS["STORE"] names: made at first use, shared by all threads of the process.
+
+    In a test run it is the store that TEST_STORE names; by default one in memory, for each test its own."""
+    store = _current
+    return store if store is not None else _make_current()
+
+
+def _make_current() -> Store:
     global _current
-    with _lock:  # `cache` lets several threads in at the same time
-        _current = _current or make_store(get_settings())
+    settings, kind = get_settings(), store_in_use()
+    if kind == "memory" and in_test_run():
+        from django_jobs.stores.in_tests import store_of_test
+
+        return store_of_test(store_options(settings))  # not kept: the next test has another
+    with _lock:
+        if _current is None:
+            _current = make_store(replace(settings, store=kind))
         return _current
 
 
@@ -65,12 +77,13 @@ def store_options(settings: Settings) -> StoreOptions:
     )
 
 
-def use_store(store: Store | None) -> None:
-    """Replace the store of this process (for tests); with None, the next get_store() reads the settings again."""
+def use_store(store: Store | None) -> Store | None:
+    """Replace the store of this process (for tests), and return the one before.  With None, the next get_store() reads
+    the settings again."""
     global _current
     with _lock:
-        _current = store
-        get_store.cache_clear()
+        before, _current = _current, store
+        return before
 
 
 def _reset(*, setting: str, **_: Any) -> None:

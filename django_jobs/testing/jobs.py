@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -21,14 +21,18 @@ from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.methods import Calls
 from django_jobs.formatting import counted
 from django_jobs.stores import use_store
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.in_tests import MemoryStore
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
 from django_jobs.testing.running import Running, definition_of
 from django_jobs.testing.seen import EnqueuedJob, call_text, same_call, seen
-from django_jobs.testing.store import MemoryStore
 from django_jobs.workflows.batch import Batch
 from django_jobs.workflows.handle import WorkflowHandle
 
 _SOONEST_FIRST = [State.QUEUED, State.BLOCKED, State.RETRY, State.SCHEDULED]
+_ENDED = [State.RUNNING, State.SUCCEEDED, State.DEAD, State.CANCELLED, State.EXPIRED]
+#: Jobs that a failed assertion names.
+_MOST_SHOWN = 50
 #: `at` is compared with a time that was computed as now plus a delay, a moment ago.
 _TOLERANCE = timedelta(seconds=1)
 #: Jobs per page of the store; tests have fewer.
@@ -43,13 +47,21 @@ class Jobs(Running):
     added when that ends, or never if it is rolled back; others are added at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, beginning: Jobs | MemoryStore | None = None) -> None:
+        """`beginning`: begin with a copy of these jobs (and at their time).  Default: no jobs."""
         super().__init__()
-        self._stack = ExitStack()
+        self._stack, self._beginning = ExitStack(), beginning
 
     def __enter__(self) -> Jobs:
-        self.store = MemoryStore(clock=self.now_ms)
-        use_store(self.store)
+        self.store = MemoryStore(StoreOptions(clock=self.now_ms))
+        if isinstance(self._beginning, Jobs):
+            self.store.copy(self._beginning.store)
+            self._ahead_ms = self._beginning._ahead_ms
+        elif self._beginning is not None:
+            self.store.copy(self._beginning)
+        before = use_store(self.store)
+        # Only another kit's store is put back: settings may have changed what else was in use.
+        self._stack.callback(use_store, before if isinstance(before, MemoryStore) else None)
         self._stack.enter_context(patch.object(submit, "in_transaction", in_transaction_of_the_code))
         self._stack.enter_context(patch.object(request, "now_ms", self.now_ms))
         # A change of settings discards the store; this one must stay for the whole test.
@@ -59,7 +71,6 @@ class Jobs(Running):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         setting_changed.disconnect(self._stay)
         self._stack.close()
-        use_store(None)
         self.store.really_close()
 
     def _stay(self, *, setting: str, **_: Any) -> None:
@@ -73,10 +84,7 @@ class Jobs(Running):
         """Return the waiting jobs (queued, blocked, retry, scheduled, in this order), of one job or queue if named."""
         run_commit_callbacks(get_settings().database)
         wanted = name if isinstance(name, str) or name is None else definition_of(name).name
-        found: list[EnqueuedJob] = []
-        for each in self._queues() if queue is None else [queue]:
-            for state in _SOONEST_FIRST:
-                found += [seen(info) for info in self.store.page(each, state, limit=_MANY)]
+        found = self._in_states(_SOONEST_FIRST, self._queues() if queue is None else [queue])
         return [job for job in found if wanted in (None, job.name)]
 
     def assert_enqueued(
@@ -143,10 +151,20 @@ class Jobs(Running):
         call = f"{definition.name}(…)" if any_call else call_text(definition.name, args or (), kwargs or {})
         expected = call + (f" in {queue!r}" if queue else "") + (f" at {at.isoformat()}" if at else "")
         number = "at least once" if count is None else counted(count, "time")
-        waiting = self.enqueued()
+        waiting, ended = self.enqueued(), self._in_states(_ENDED, self._queues())
         there = "Waiting jobs:\n" + _lines(waiting) if waiting else "No job is waiting."
+        if ended:
+            there += "\nNo longer waiting:\n" + _lines(ended)
         return f"Expected {number}, found {counted(found, 'time')}: {expected}\n{there}"
+
+    def _in_states(self, states: Sequence[State], queues: Iterable[str]) -> list[EnqueuedJob]:
+        return [
+            seen(info) for queue in queues for state in states for info in self.store.page(queue, state, limit=_MANY)
+        ]
 
 
 def _lines(jobs: Sequence[EnqueuedJob]) -> str:
-    return "\n".join(f"  {job}" for job in jobs)
+    lines = [f"  {job}" for job in jobs[:_MOST_SHOWN]]
+    if len(jobs) > _MOST_SHOWN:
+        lines.append(f"  and {len(jobs) - _MOST_SHOWN} more")
+    return "\n".join(lines)

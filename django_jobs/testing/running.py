@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,16 +12,21 @@ from asgiref.sync import sync_to_async
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
+from django_jobs.core.attempt import Attempted
 from django_jobs.core.context import RunningJob
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.outcome import Succeeded
 from django_jobs.core.values import Claim, Lane, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.methods import Calls
+from django_jobs.exceptions import CorruptRecord, NewerRecord
 from django_jobs.execution.executor import Executor
+from django_jobs.execution.settle import end, failed_elsewhere, over_time
 from django_jobs.middleware import load
+from django_jobs.serialization.record import decode
+from django_jobs.stores.in_tests import MemoryStore
 from django_jobs.testing.commits import run_commit_callbacks
-from django_jobs.testing.store import MemoryStore
+from django_jobs.testing.limits import OverTime, interrupted_after
 from django_jobs.workflows import engine
 
 _WORKER, _LEASE_MS, _BATCH = "test", 365 * 86_400_000, 1000
@@ -58,10 +64,14 @@ class Running:
 
         Returns a handle for each attempt, in order, with the job's state afterwards.  Later jobs and retries wait: see
         `run_due`.  With `raise_errors` the first error of a job is raised, as if it had been called.
+
+        A job's `timeout` is kept: on the main thread the job is interrupted; on another (`arun_all`) it fails when it
+        returns too late.
         """
         handles: list[JobHandle] = []
         while claim := self._next_claim():
-            attempted = self._executor().run(claim, self.store)
+            attempted = self._attempt(claim)
+            attempted = end(self.store, attempted) or attempted
             handles.append(self._handle(claim, attempted.name))
             if raise_errors and isinstance(attempted.error, BaseException):
                 raise attempted.error
@@ -105,14 +115,35 @@ class Running:
         run_commit_callbacks(get_settings().database)
         self.store.revive(handle.queue, [handle.id])
         claim = self._claim_of(handle)
-        first = self._executor().attempt(claim, self.store)
-        second = self._executor().run(claim, self.store)
+        first = self._attempt(claim)
+        second = self._attempt(claim)
+        second = end(self.store, second) or second
         for attempted in (first, second):
             if not isinstance(attempted.outcome, Succeeded) and isinstance(attempted.error, BaseException):
                 raise attempted.error
         return handle.refresh()
 
     # -- how -------------------------------------------------------------------
+
+    def _attempt(self, claim: Claim) -> Attempted:
+        """Run one claim on this thread, and keep its time limit as well as one thread can: see `interrupted_after`.
+
+        An attempt that could not be interrupted, but took too long, has failed, too: a worker would have ended it."""
+        limit, began = self._limit_of(claim), time.monotonic()
+        attempted = None
+        with suppress(OverTime), interrupted_after(limit):
+            attempted = self._executor().attempt(claim, self.store)
+        took = time.monotonic() - began
+        if attempted is None or (limit is not None and took >= limit):
+            return failed_elsewhere(claim, over_time(limit or 0), "timeout", self.now_ms(), int(took * 1000))
+        return attempted
+
+    def _limit_of(self, claim: Claim) -> float | None:
+        try:
+            timeout = decode(claim.id, claim.queue, claim.record).options.timeout
+        except (CorruptRecord, NewerRecord):
+            return None  # the executor says what follows
+        return None if timeout is None else timeout / 1000
 
     def _executor(self) -> Executor:
         middleware = [*load(get_settings().middleware), self._failing]

@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 import django_jobs
 from django_jobs import middleware
-from django_jobs.conf import QueueSettings, Settings, get_settings, host_settings
+from django_jobs.conf import QueueSettings, Settings, get_settings, host_settings, store_in_use
 from django_jobs.core import registry
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.formatting import counted
@@ -127,9 +127,10 @@ class Command(BaseCommand):
 
 def _reach(settings: Settings) -> tuple[Store, str]:
     """Return the store and its address.  Raises CommandError if waiting would not help, as with a wrong password."""
-    if settings.store == "memory":
+    if store_in_use() == "memory":
+        which = "STORE" if settings.store == "memory" else "TEST_STORE"
         raise CommandError(
-            "DJANGO_JOBS['STORE'] is 'memory': a worker cannot see the jobs of other processes. "
+            f"DJANGO_JOBS['{which}'] is 'memory': a worker cannot see the jobs of other processes. "
             "Use a URL, or 'embedded' (a file)."
         )
     try:

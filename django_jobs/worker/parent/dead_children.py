@@ -22,6 +22,7 @@ from django_jobs.execution.settle import (
     end,
     failed_elsewhere,
     follow_up,
+    over_time,
     settle_successes,
     succeeded_elsewhere,
 )
@@ -152,8 +153,7 @@ class DeadChildren:
         if info is None or info.state is not State.RUNNING or info.token != job.token:
             return None  # the attempt ended at the last moment, or a person moved the job: leave that as it is
         claim = claim_of(info, worker)
-        limit = (job.timeout or 0) / 1000
-        error = TimeoutError(f"The attempt ran longer than its time limit of {limit:g} s and was ended.")
+        error = over_time((job.timeout or 0) / 1000)
         return failed_elsewhere(claim, error, "timeout", self.store.now(), int((monotonic() - job.at) * 1000))
 
 

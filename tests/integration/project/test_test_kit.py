@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import threading
 import unittest
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,13 +16,32 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.test import TestCase, override_settings
 
-from django_jobs import get_job
+from django_jobs import get_job, job
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs, JobsTestMixin
 from tests.integration import sample_jobs
 from tests.integration.sample_jobs import chain, context, coroutine, counter, failing, other, receipt, snoozing, unique
 
 SETTINGS: dict[str, Any] = {"STORE": "redis://nowhere.invalid:1/0", "QUEUES": {"default": {}, "mail": {}}}
+
+
+@job(name="tests.kit.stubborn", timeout=0.2)
+def stubborn() -> None:
+    while True:
+        with suppress(Exception):
+            threading.Event().wait(30)
+
+
+@job(name="tests.kit.stubborn_on_loop", timeout=0.2)
+async def stubborn_on_loop() -> None:
+    while True:
+        with suppress(Exception):
+            await asyncio.Event().wait()
+
+
+@job(name="tests.kit.slow", timeout=0.01)
+def slow() -> None:
+    threading.Event().wait(0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +80,15 @@ class TestLooking:
         assert "Expected" in message
         assert "  sample.receipt(7) in 'default' (queued)" in message
         assert "  sample.other(a=1) in 'mail' at 20" in message
+
+    def test_jobs_that_have_run_already_are_named_too(self, jobs: Jobs) -> None:
+        receipt.enqueue(7)
+        jobs.run_all()
+        with pytest.raises(AssertionError) as caught:
+            jobs.assert_enqueued(receipt, [7])
+        assert "No job is waiting.\nNo longer waiting:\n  sample.receipt(7) in 'default' (succeeded)" in str(
+            caught.value
+        )
 
     def test_an_empty_queue_says_so(self, jobs: Jobs) -> None:
         jobs.assert_not_enqueued()
@@ -133,6 +165,34 @@ class TestRunning:
         jobs.run_due()
         jobs.run_due()
         assert handle.refresh().state == async_one.refresh().state == "succeeded"
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_a_time_limit_ends_a_job_that_catches_every_exception(self, jobs: Jobs, is_async: bool) -> None:
+        handle = (stubborn_on_loop if is_async else stubborn).enqueue()
+        jobs.run_all()
+        assert handle.refresh().state == "retry"
+        assert handle.error == "TimeoutError: The attempt ran longer than its time limit of 0.2 s and was ended."
+        with pytest.raises(TimeoutError, match="time limit"):
+            jobs.run_due(raise_errors=True)
+
+    def test_on_another_thread_a_job_that_took_too_long_has_failed(self, jobs: Jobs) -> None:
+        handle = slow.enqueue()
+        thread = threading.Thread(target=jobs.run_all)
+        thread.start()
+        thread.join()
+        assert handle.refresh().state == "retry"
+
+    def test_an_alarm_of_the_test_goes_on_after_a_job_with_a_limit(self, jobs: Jobs) -> None:
+        rang = threading.Event()
+        timer, handler = signal.getitimer(signal.ITIMER_REAL), signal.signal(signal.SIGALRM, lambda *_: rang.set())
+        signal.setitimer(signal.ITIMER_REAL, 1)
+        try:
+            stubborn.enqueue()
+            jobs.run_all()
+            assert rang.wait(30)
+        finally:
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, *timer)
 
     def test_run_twice_shows_whether_a_job_may_run_again(self, jobs: Jobs) -> None:
         handle = receipt.enqueue_in(60, 7)

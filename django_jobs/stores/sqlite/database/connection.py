@@ -105,6 +105,11 @@ class Database:
             process.changes += 1
             process.changed.notify_all()
 
+    def copy(self, other: Database) -> None:
+        """Replace all data with that of another database."""
+        with other.read() as source, self._using() as target:
+            source.backup(target)
+
     def mark(self) -> tuple[int, int]:
         """Return a value that changes when any process has written: for `wait`."""
         changes = self._current().changes

@@ -1,0 +1,57 @@
+"""The stores of a test run: in memory, one for each test, so that no test reaches the store of the project."""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+
+from django.core import mail
+
+from django_jobs.runtime.scopes import Scope, scopes
+from django_jobs.stores.contract.store import StoreOptions
+from django_jobs.stores.sqlite import SqliteStore
+
+_lock = Lock()
+#: For what is enqueued outside of pytest's scopes, and the list of mails that was in use then.
+_base, _outbox = Scope(), None
+
+
+class MemoryStore(SqliteStore):
+    """A store that stays when settings change in the middle of a test, and ends with the test."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        super().__init__(":memory:", options)
+
+    def copy(self, other: MemoryStore) -> None:
+        """Take over all jobs of another store, in place of those that are here."""
+        self.database.copy(other.database)
+
+    def close(self) -> None:
+        """Do nothing: closing a store in memory would delete the test's jobs."""
+
+    def really_close(self) -> None:
+        """Close the store at the end of the test."""
+        super().close()
+
+
+def store_of_test(options: StoreOptions) -> MemoryStore:
+    """Return the store of the innermost scope, made at first use.  It begins with the jobs of the scopes around it, as
+    a test's database begins with the rows of setUpTestData."""
+    global _base, _outbox
+    with _lock:
+        outbox = getattr(mail, "outbox", None)
+        if not scopes and outbox is not _outbox:
+            # Django gives every test a new list of mails: it is the only sign of a new test under its runner.
+            _base.close()
+            _base, _outbox = Scope(), outbox
+        around = [_base, *scopes]
+        innermost = around[-1]
+        if innermost.store is None or innermost.pid != os.getpid():
+            innermost.store, innermost.pid = MemoryStore(options), os.getpid()
+            for outer in reversed(around[:-1]):
+                if outer.store is not None and outer.pid == os.getpid():
+                    innermost.store.copy(outer.store)
+                    break
+        store: MemoryStore = innermost.store
+        store.options = options  # they may have changed with the settings
+        return store
