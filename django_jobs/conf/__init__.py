@@ -74,6 +74,8 @@ class HostSettings(NamedTuple):
     databases: frozenset[str]
     use_tz: bool = True
     has_base_dir: bool = True
+    #: aliases of CACHES that Django itself uses as caches.
+    used_caches: frozenset[str] = frozenset({"default"})
 
 
 def read(raw: Mapping[str, Any]) -> Settings:
@@ -171,7 +173,18 @@ def host_settings() -> HostSettings:
         databases=frozenset(django_settings.DATABASES) | {"default"},
         use_tz=bool(django_settings.USE_TZ),
         has_base_dir=bool(getattr(django_settings, "BASE_DIR", None)),
+        used_caches=_used_caches(),
     )
+
+
+def _used_caches() -> frozenset[str]:
+    """`default` is what code means that names no alias; "staticfiles" and "template_fragments" have their names."""
+    used = {"default", "staticfiles", "template_fragments"}
+    if "cache" in str(django_settings.SESSION_ENGINE):
+        used.add(str(django_settings.SESSION_CACHE_ALIAS))
+    if any(path.startswith("django.middleware.cache.") for path in django_settings.MIDDLEWARE):
+        used.add(str(django_settings.CACHE_MIDDLEWARE_ALIAS))
+    return frozenset(used)
 
 
 def task_backends() -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from django.core.checks import CheckMessage, Error, Warning
 
 from django_jobs.conf import HostSettings, host_settings, raw_setting
 
+#: Host (or path of a socket), port and database.
+_Place = tuple[str, int, str]
 _ESCAPE = "A password with / # ? or % in it must be percent-encoded."
 _ONE = f"://user:password@host:6379/0'; user, password and port may be left out. {_ESCAPE}"
 _SENTINELS = f"://user:password@host1:26379,host2:26379/mymaster/0'; user and password may be left out. {_ESCAPE}"
@@ -56,7 +58,7 @@ def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
         problem, remedy = wrong
         message = f"DJANGO_JOBS['STORE'] is a {kind!r} address that {problem}."
         return [Error(message, hint=remedy, id="django_jobs.E007")]
-    return _shared_with_caches(store, around)
+    return _shared_with_caches({_place(store)}, around.caches)
 
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
@@ -127,17 +129,26 @@ def _cache_alias(alias: str, around: HostSettings) -> list[CheckMessage]:
         return [
             Error(message, hint="Use an alias with 'django_redis.cache.RedisCache', or a URL.", id="django_jobs.E012")
         ]
-    return [_shared(alias)]
+    others = {name: other for name, other in around.caches.items() if name != alias}
+    # An alias that only the jobs use is no cache.
+    return [_shared(alias)] if alias in around.used_caches else _shared_with_caches(_places(cache), others)
 
 
-def _shared_with_caches(store: str, around: HostSettings) -> list[CheckMessage]:
-    place = _place(store)
-    for alias, cache in around.caches.items():
-        locations = cache.get("LOCATION") or ()
-        for location in [locations] if isinstance(locations, str) else locations:
-            if "redis" in str(cache.get("BACKEND", "")).lower() and _place(str(location)) == place:
-                return [_shared(alias)]
-    return []
+def _shared_with_caches(places: set[_Place], caches: Mapping[str, Mapping[str, Any]]) -> list[CheckMessage]:
+    return [_shared(alias) for alias, cache in caches.items() if not places.isdisjoint(_places(cache))][:1]
+
+
+def _places(cache: Mapping[str, Any]) -> set[_Place]:
+    """Return the databases of a Redis cache; none for another kind of cache."""
+    if not any(name in str(cache.get("BACKEND", "")).lower() for name in ("redis", "valkey")):
+        return set()
+    options = cache.get("OPTIONS") or {}
+    pool = options.get("CONNECTION_POOL_KWARGS") or {}
+    database = str(options.get("db", pool.get("db", "0")))
+    locations = cache.get("LOCATION") or ()
+    if isinstance(locations, str):
+        locations = locations.replace(";", ",").split(",")
+    return {_place(str(location), database) for location in locations}
 
 
 def _shared(alias: str) -> CheckMessage:
@@ -149,14 +160,17 @@ def _shared(alias: str) -> CheckMessage:
     )
 
 
-def _place(url: str) -> tuple[str, int, str]:
-    """Return host, port and database, however they are written; of a cluster or sentinel, the first host."""
+def _place(url: str, database: str = "0") -> _Place:
+    """Return host, port and database, however they are written; of a cluster or sentinel, the first host.
+
+    `database`: the one that the options name.  As in redis-py, that of the address goes before it."""
     parts = urlsplit(url.split(",")[0])
+    asked = parse_qs(parts.query).get("db")
     if parts.scheme == "unix":
-        return parts.path, 0, parts.query
+        return parts.path, 0, asked[0] if asked else database
     try:
         port = parts.port or 6379
     except ValueError:
         port = 0
     host = (parts.hostname or "localhost").replace("127.0.0.1", "localhost")
-    return host, port, parts.path.strip("/") or "0"
+    return host, port, asked[0] if asked else parts.path.strip("/") or database

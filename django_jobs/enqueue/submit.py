@@ -19,7 +19,7 @@ from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.db import connections
 from django.utils.module_loading import import_string
 
-from django_jobs.conf import QueueSettings, Settings, get_settings
+from django_jobs.conf import QueueSettings, Settings, get_settings, store_in_use
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.discovery import remedy

@@ -199,6 +199,48 @@ class TestSettings:
         messages = found(settings, CACHES=CACHES)
         assert any(expected in message for message in messages), messages
 
+    @pytest.mark.parametrize(
+        ("store", "cache", "is_true"),
+        [
+            ("redis://h/1", {"LOCATION": "redis://h:6379/1"}, True),
+            ("redis://h/1", {"LOCATION": "redis://h:6379/0"}, False),
+            # The database of a cache stands in its address, after the ?, or in its options; in this order.
+            ("redis://h/0", {"LOCATION": "redis://h:6379", "OPTIONS": {"db": 1}}, False),
+            ("redis://h/1", {"LOCATION": "redis://h:6379", "OPTIONS": {"db": 1}}, True),
+            ("redis://h/0", {"LOCATION": "redis://h", "OPTIONS": {"CONNECTION_POOL_KWARGS": {"db": "1"}}}, False),
+            ("redis://h/1", {"LOCATION": "redis://h", "OPTIONS": {"CONNECTION_POOL_KWARGS": {"db": "1"}}}, True),
+            ("redis://h/0", {"LOCATION": "redis://h/0?db=1"}, False),
+            ("redis://h?db=1", {"LOCATION": "redis://h/1", "OPTIONS": {"db": 2}}, True),
+            ("unix:///r.sock?db=0", {"LOCATION": "unix:///r.sock?password=x"}, True),
+            ("unix:///r.sock?db=1", {"LOCATION": "unix:///r.sock"}, False),
+            ("redis://h/0", {"LOCATION": ["redis://g", "redis://h"]}, True),
+            (
+                "redis://h/0",
+                {"LOCATION": "redis://h", "BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+                False,
+            ),
+            # An alias of the jobs alone is no cache, until Django or a second alias uses its database.
+            ("cache:jobs", {"LOCATION": "redis://h/1"}, False),
+            ("cache:default", {"LOCATION": "redis://h/1"}, True),
+            ("cache:jobs", {"LOCATION": "redis://h/2"}, True),
+        ],
+    )
+    def test_jobs_beside_a_cache_are_warned_of_where_that_is_so(
+        self, store: str, cache: dict[str, Any], is_true: bool
+    ) -> None:
+        redis = {"BACKEND": "django_redis.cache.RedisCache"}
+        caches = {"default": {**redis, **cache}, "jobs": {**redis, "LOCATION": "redis://h/2"}}
+        messages = found({"STORE": store}, CACHES=caches)
+        assert [message.split(":")[0] for message in messages] == ["django_jobs.W001"] * is_true, messages
+
+    def test_sessions_in_the_alias_of_the_jobs_are_warned_of(self) -> None:
+        redis = {"BACKEND": "django_redis.cache.RedisCache"}
+        caches = {"default": CACHES["local"], "jobs": {**redis, "LOCATION": "redis://h/2"}}
+        engine = "django.contrib.sessions.backends.cache"
+        assert found({"STORE": "cache:jobs"}, CACHES=caches, SESSION_ENGINE=engine) == []
+        used = {"SESSION_ENGINE": engine, "SESSION_CACHE_ALIAS": "jobs"}
+        assert "CACHES['jobs']" in found({"STORE": "cache:jobs"}, CACHES=caches, **used)[0]
+
     @pytest.mark.parametrize("settings", ["redis://u:pw@h/0", None, {"QUEUES": ["mail"]}, {"HISTORY": 1000}], ids=str)
     def test_settings_that_cannot_be_read_send_to_the_checks(self, settings: Any) -> None:
         with (
