@@ -19,8 +19,11 @@ import json, time, django
 django.setup()
 from django.core.management import call_command
 from django.test import Client
-from django.test.utils import setup_test_environment
+from django.conf import settings
+from django.test.utils import override_settings, setup_test_environment
 setup_test_environment()
+# Its jobs are for workers.
+override_settings(DJANGO_JOBS={**settings.DJANGO_JOBS, "TEST_STORE": settings.DJANGO_JOBS["STORE"]}).enable()
 from django_jobs.stores import get_store
 from django_jobs.core.values import State
 call_command("migrate", verbosity=0)
