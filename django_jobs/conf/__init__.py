@@ -165,6 +165,11 @@ def in_test_run() -> bool:
     return hasattr(state, "saved_data")
 
 
+def settings_module() -> str:
+    """Return the name of the project's settings module; "" if the settings were made without one."""
+    return os.environ.get("DJANGO_SETTINGS_MODULE", "")
+
+
 def host_settings() -> HostSettings:
     """Return those of Django's own settings that the checks need."""
     return HostSettings(

@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from time import time
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from django_jobs.events.announce import announce_misplaced
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import StoreError
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain
+from django_jobs.management.jobs_commands.strangers import strangers
 from django_jobs.serialization.payloads import iso
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
@@ -146,9 +148,11 @@ def clock(described: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def workers(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Say how many workers run; a queue with work that none of them takes is an alarm."""
+    """Say how many workers run, and which seem to be of another project.  A queue without any of them is an alarm."""
     if found := get_store().workers():
         yield Finding("ok", "workers", f"{len(found)} running.")
+        for said in islice(strangers(found), NAMED):
+            yield Finding("warning", "other project", said)
     else:
         yield Finding("warning", "workers", "No worker is running. Start `manage.py runworkers`.")
 

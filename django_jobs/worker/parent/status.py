@@ -9,12 +9,13 @@ from time import time
 from typing import Any
 
 from django_jobs import __version__
-from django_jobs.core.registry import digest
+from django_jobs.conf import settings_module
+from django_jobs.core.registry import digest, names
 from django_jobs.formatting import counted
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.children import ChildProcesses
 
-#: Names of closed queues in a description, which every worker sends with every heartbeat.
+#: Names of closed queues, and of jobs, in a description, which every worker sends with every heartbeat.
 MOST_NAMED = 100
 
 
@@ -68,6 +69,9 @@ class WorkerStatus:
             "closed_queues": sorted(self.child_processes.closed)[:MOST_NAMED],
             "version": __version__,
             "knows": digest(),
+            "settings": settings_module(),
+            "jobs": names()[:MOST_NAMED],
+            "job_count": len(names()),
             "processes": self.config.processes,
             "threads": self.config.threads,
             "children": children,

@@ -19,6 +19,7 @@ from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
 from django_jobs.stores.redis import RedisStore
 from tests.contract.operating.test_repair import misplace
+from tests.integration.project.test_checks import registered, task
 from tests.support.console_data import worker_info
 
 pytestmark = pytest.mark.django_db
@@ -141,3 +142,43 @@ def test_jobs_that_no_living_worker_knows_are_named_by_the_doctor_and_the_overvi
     live.publish_worker("web-2:11", worker_info(knows="new", queues=["default"]), 60_000)
     assert not [each for each in errors(doctor()[1]) if "names:" in each]
     assert "brand.new" not in admin_client.get("/admin/django_jobs/dashboard/").content.decode()
+
+
+def others(found: list[tuple[str, str, str]]) -> list[str]:
+    return [says for _, subject, says in found if subject == "other project"]
+
+
+def test_workers_of_another_project_are_told(live: Store, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.settings")
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "STORE": "redis://unused"}
+    use_store(live)
+    foreign = {"settings": "blog.settings", "jobs": ["blog.publish"], "job_count": 1, "knows": "other"}
+    for name in ("blog-1:1", "blog-2:1"):
+        live.publish_worker(name, worker_info(queues=["default", "posts"], **foreign), 60_000)
+    (said,) = others(doctor()[1])
+    assert said.startswith(
+        "Workers blog-1:1, blog-2:1: The settings module is 'blog.settings', and here it is 'shop.settings'. "
+        "1 job not known here: blog.publish."
+    )
+    assert "1 queue not in QUEUES here: posts." in said
+    assert "different values of NAMESPACE" in said
+
+
+def test_workers_of_this_project_are_not_told(live: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.settings")
+    ours = {"settings": "shop.settings", "jobs": registry.names(), "job_count": len(registry.names())}
+    live.publish_worker("web-2:1", worker_info(knows=registry.digest(), **ours), 60_000)
+    # "web-1:4711" publishes neither, as older workers; and what is not of the right type says nothing.
+    live.publish_worker("web-3:1", worker_info(settings=7, jobs="shop", job_count=None, queues=None), 60_000)
+    assert others(doctor()[1]) == []
+
+
+def test_a_part_of_the_names_says_nothing_of_the_rest(live: Store, make_job: MakeJob) -> None:
+    with registered(task):
+        live.publish_worker("web-2:1", worker_info(jobs=[], job_count=300, knows="more"), 60_000)
+        live.publish_worker("web-3:1", worker_info(jobs=["tests.one"], job_count=300, knows="more"), 60_000)
+        (said,) = others(doctor()[1])
+        assert said.startswith("Worker web-3:1: 1 job not known here: tests.one. Two projects")
+        live.publish_worker("web-3:1", worker_info(jobs=["tests.one"], job_count=1, knows="more"), 60_000)
+        (said,) = others(doctor()[1])
+        assert "1 job of this project not known there: tests.checked." in said
