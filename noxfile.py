@@ -83,7 +83,7 @@ def tests(session: nox.Session, django: str, redis_py: str) -> None:
 @nox.session(python="3.11")
 def oldest(session: nox.Session) -> None:
     """What talks to a server, on the oldest of everything."""
-    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=7.0.0", chosen=OLDEST)
+    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=5.4.0", chosen=OLDEST)
 
 
 @nox.session(python=NEWEST)
