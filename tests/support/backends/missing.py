@@ -32,6 +32,12 @@ def need(*programs: str) -> None:
         missing(f"Not on PATH: {', '.join(absent)}.")
 
 
+def need_toolchain(program: str) -> None:
+    """Skip without this program, in continuous integration too: it does not install a language for one example."""
+    if shutil.which(program) is None:
+        pytest.skip(f"Not on PATH: {program}.")
+
+
 def chromium() -> str:
     """The browser's program."""
     for name in ("chromium", "chromium-browser", "google-chrome"):

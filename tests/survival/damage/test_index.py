@@ -126,6 +126,35 @@ def test_a_broken_index_stops_no_job(
     assert sum(len(each) for each in of_groups(law_store).values()) == 39
 
 
+@pytest.mark.parametrize("kind", ["chunks", "groups"])
+def test_a_long_foreign_text_in_the_index_does_not_stop_the_server(
+    law_store: RedisStore, raw: redis.Redis, kind: str
+) -> None:
+    """A pattern once took a time that grew with the square of it: minutes for a million bytes."""
+    fail(law_store, 30)
+    whole = of_groups(law_store)
+    keys, text = law_store.keys.of(QUEUE), b"x" * 1_000_000
+    if kind == "chunks":
+        raw.hset(keys["members"], mapping=dict.fromkeys(raw.zrange(keys["chunks"], 0, -1), text))
+    else:
+        raw.hset(keys["groups"], mapping=dict.fromkeys(raw.hkeys(keys["groups"]), text))
+    raw.config_resetstat()
+    reconciled(law_store)
+    assert fsck(law_store, QUEUE) == []
+    assert of_groups(law_store) == whole
+    assert raw.info("commandstats")["cmdstat_evalsha"]["usec_per_call"] < 20_000
+
+
+def test_when_the_numbers_of_groups_are_used_up_free_ones_are_given_again(
+    law_store: RedisStore, raw: redis.Redis
+) -> None:
+    fail(law_store, 6)
+    raw.hset(law_store.keys.of(QUEUE)["groups"], "", 99_999)
+    fail(law_store, 6, retry=True)
+    assert sum(map(len, of_groups(law_store).values())) == 12
+    assert fsck(law_store, QUEUE) == []
+
+
 def test_an_index_costs_less_than_120_bytes_per_job(law_store: RedisStore, raw: redis.Redis) -> None:
     def ids(n: int) -> list[str]:
         return [f"{law_store.now():012x}{n + i:020x}" for i in range(100)]

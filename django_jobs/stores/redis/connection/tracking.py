@@ -18,7 +18,7 @@ import redis
 #: Seconds.  To open a connection or send to it, which must not hold up the queues of the other nodes for long.
 CONNECT = 0.5
 #: Seconds of silence after which a connection is tested, and in which it must then answer.
-QUIET, ANSWER = 10.0, 1.0
+QUIET, ANSWER = 30.0, 1.0
 _SENT_FIRST = 2
 
 

@@ -22,7 +22,7 @@ from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.models import ApiToken
 from django_jobs.stores.contract.store import Store
 from tests.docs.pages import ROOT
-from tests.support.backends.missing import need
+from tests.support.backends.missing import need_toolchain
 from tests.support.dose import dose
 from tests.support.waiting import wait_until
 
@@ -104,12 +104,12 @@ def python(folder: Path) -> list[str]:
 
 
 def node(folder: Path) -> list[str]:
-    need("node")
+    need_toolchain("node")
     return ["node", str(REMOTE / "pull_worker.mjs")]
 
 
 def go(folder: Path) -> list[str]:
-    need("go")
+    need_toolchain("go")
     built = folder / "pull_worker"
     caches = {"GOCACHE": str(folder / "cache"), "GOPATH": str(folder / "path"), "GOFLAGS": "-mod=mod"}
     subprocess.run(

@@ -136,7 +136,7 @@ local function next_group_number()
     local taken = {}
     if last >= LAST_NUMBER then
         for _, value in ipairs(redis.call('HVALS', groups)) do
-            taken[tonumber(failed.read_group(value)) or 0] = true
+            taken[tonumber((failed.read_group(value))) or 0] = true
         end
         last = 0
     end
