@@ -61,6 +61,14 @@ class Returned(NamedTuple):
     result: bytes
 
 
+class ClaimCall(NamedTuple):
+    """A claim call that a child had not noted the jobs of when it ended: it had begun none of them."""
+
+    queue: str
+    #: the newest token that the child had received from the queue before: the claims of the call have a later one.
+    newest: int
+
+
 class LastBatch(NamedTuple):
     """What a child that has ended leaves of its last batch, besides the job that ran."""
 
@@ -68,6 +76,8 @@ class LastBatch(NamedTuple):
     returned: tuple[Returned, ...] = ()
     #: claims, without their records.
     not_begun: tuple[Claim, ...] = ()
+    #: the call that may have brought more.
+    asked: ClaimCall | None = None
 
 
 class BatchMemory:

@@ -44,6 +44,7 @@ from django_jobs.worker.batch_memory import (
     USED,
     WORD,
     BatchMemory,
+    ClaimCall,
     LastBatch,
     StartedJob,
 )
@@ -201,8 +202,10 @@ class SharedMemory:
         """Return what an alone child leaves that has ended."""
         if not self.batches:
             return LastBatch()
-        batch = self.batches[0]
-        return LastBatch(tuple(batch.returned_jobs()), tuple(batch.not_begun()))
+        batch, words = self.batches[0], self.words
+        is_asking = words[_ASKED] and words[_ASKED_QUEUE] < len(self.queues)
+        asked = ClaimCall(self.queues[words[_ASKED_QUEUE]], words[_NEWEST]) if is_asking else None
+        return LastBatch(tuple(batch.returned_jobs()), tuple(batch.not_begun()), asked)
 
     def thread_of_job(self) -> JobThread | None:
         """Return the thread of an alone child in which a job runs now, if one does."""

@@ -28,7 +28,7 @@ from django_jobs.execution.settle import (
 )
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.batch_memory import LastBatch, StartedJob
+from django_jobs.worker.batch_memory import ClaimCall, LastBatch, StartedJob
 from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
@@ -94,6 +94,9 @@ class DeadChildren:
             elif dead_child.left.not_begun:
                 # Before the other claims: a crash counts for these only.
                 self.store.release(dead_child.left.not_begun[0].queue, dead_child.left.not_begun)
+                dead_child.left = dead_child.left._replace(not_begun=())
+            elif dead_child.left.asked is not None:
+                self._release_unnoted(dead_child.worker, dead_child.left.asked)
                 dead_child.left = LastBatch()
             elif self._take_back(dead_child, dead_child.queues[0]) < _LIMIT:
                 dead_child.queues.popleft()
@@ -132,6 +135,13 @@ class DeadChildren:
             self.blamed()
         dead_child.recovered += len(recovered)
         return len(recovered)
+
+    def _release_unnoted(self, worker: str, asked: ClaimCall) -> None:
+        """Hand back what the child had claimed and not noted.  Without this, a child that dies between a claim call and
+        its note would be a crash of the whole batch."""
+        claims = [claim for claim in self.store.holdings(asked.queue, worker) if claim.token > asked.newest]
+        if claims:
+            self.store.release(asked.queue, claims)
 
     def _record_returned(self, dead_child: _DeadChild) -> None:
         """Record the jobs that had succeeded: otherwise they would run again, because another job ended the child."""

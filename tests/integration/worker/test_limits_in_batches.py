@@ -7,6 +7,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -136,6 +137,17 @@ def test_whatever_is_killed_a_child_charges_one_job_at_most(site: WorkerSite) ->
     again = {id: n - 1 for id, n in starts(site).items() if n > 1}
     assert all(found[id].crashes == n for id, n in again.items()), again
     assert pool.stop() == 0
+
+
+def test_a_child_that_dies_between_a_claim_and_its_note_charges_no_job(site: WorkerSite, tmp_path: Path) -> None:
+    """It was once charged to the whole batch."""
+    site.jobs_settings["LEASE"] = 60
+    ids = put(site, *[QUICK] * 200, limit=30_000)
+    site.pool(processes=1, crash=f"claim.after_reply:3:{tmp_path / 'died'}")
+    found = wait_for(site, ids)
+    assert (tmp_path / "died").exists()
+    assert sum(info.crashes for info in found) == 0
+    assert set(starts(site).values()) == {1}
 
 
 def test_after_the_death_of_a_whole_worker_all_jobs_run(site: WorkerSite) -> None:

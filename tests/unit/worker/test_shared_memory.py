@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from django_jobs.core.values import Claim
-from django_jobs.worker.batch_memory import LastBatch, Returned, StartedJob
+from django_jobs.worker.batch_memory import ClaimCall, LastBatch, Returned, StartedJob
 from django_jobs.worker.shared_memory import Asked, SharedMemory, Thread
 
 
@@ -121,6 +121,7 @@ class TestABatchOfAnAloneChild:
         thread = Thread(shared, 0)
         shared.asks("a")
         thread.takes("a", claims("a", 7, "x", "y", "z"), left=5)
+        shared.asks_no_more()
         return thread
 
     def test_shows_the_job_that_runs(self, shared: SharedMemory, thread: Thread) -> None:
@@ -139,6 +140,17 @@ class TestABatchOfAnAloneChild:
         assert shared.last_batch() == LastBatch((Returned(x, 3, b'"one\nline"'),), (z,))
         thread.is_over()
         assert shared.last_batch() == LastBatch()
+
+    def test_names_the_claim_call_whose_jobs_it_had_not_noted(self, shared: SharedMemory, thread: Thread) -> None:
+        shared.was_answered("a", claims("a", 7, "x"))
+        thread.is_over()
+        shared.asks("a")
+        assert shared.last_batch() == LastBatch(asked=ClaimCall("a", 7))
+        shared.was_answered("a", claims("a", 8, "v", "w"))
+        assert shared.last_batch() == LastBatch(asked=ClaimCall("a", 7))
+        thread.takes("a", claims("a", 8, "v", "w"))
+        shared.asks_no_more()
+        assert shared.last_batch() == LastBatch(not_begun=tuple(bare(*claims("a", 8, "v", "w"))))
 
     def test_keeps_its_running_job_when_the_others_are_handed_back(self, shared: SharedMemory, thread: Thread) -> None:
         thread.begins(0)
