@@ -61,11 +61,12 @@ class Returned(NamedTuple):
     result: bytes
 
 
-class ClaimCall(NamedTuple):
-    """A claim call that a child had not noted the jobs of when it ended: it had begun none of them."""
+class Asked(NamedTuple):
+    """A claim call in progress: none of its jobs has begun."""
 
+    number: int
     queue: str
-    #: the newest token that the child had received from the queue before: the claims of the call have a later one.
+    #: the newest token that the child had received from the queue before: claims with a later one came with this call.
     newest: int
 
 
@@ -77,7 +78,7 @@ class LastBatch(NamedTuple):
     #: claims, without their records.
     not_begun: tuple[Claim, ...] = ()
     #: the call that may have brought more.
-    asked: ClaimCall | None = None
+    asked: Asked | None = None
 
 
 class BatchMemory:

@@ -43,8 +43,8 @@ from django_jobs.worker.batch_memory import (
     TOKEN,
     USED,
     WORD,
+    Asked,
     BatchMemory,
-    ClaimCall,
     LastBatch,
     StartedJob,
 )
@@ -61,18 +61,10 @@ _CALLS = 8
 _WHOLE = 2 ** (8 * WORD) - 1
 
 
-class Asked(NamedTuple):
-    """A claim call in progress that began before the last revocation: none of its jobs will be begun."""
-
-    number: int
-    queue: str
-    #: the newest token that the child had received from the queue before: claims with a later one came with this call.
-    newest: int
-
-
 class NotBegun(NamedTuple):
     """The jobs that a child has claimed and will not begin, because its claims were revoked."""
 
+    #: the call in progress, if it began before the revocation.
     asked: Asked | None
     #: the claims, without their records.
     claims: tuple[Claim, ...]
@@ -192,9 +184,8 @@ class SharedMemory:
     def not_begun(self) -> NotBegun:
         """Return the claims of before the last revocation that were not begun.  Reliable only if a second call, SETTLED
         seconds later, returns the same."""
-        words, asked = self.words, None
-        if words[_ASKED] and words[_ASKED_BEFORE] < words[_REVOKED] and words[_ASKED_QUEUE] < len(self.queues):
-            asked = Asked(words[_ASKED], self.queues[words[_ASKED_QUEUE]], words[_NEWEST])
+        words = self.words
+        asked = self._asked() if words[_ASKED_BEFORE] < words[_REVOKED] else None
         revoked = (batch for batch in self.batches if batch.words[BEFORE] < words[_REVOKED])
         return NotBegun(asked, tuple(claim for batch in revoked for claim in batch.not_begun()))
 
@@ -202,10 +193,15 @@ class SharedMemory:
         """Return what an alone child leaves that has ended."""
         if not self.batches:
             return LastBatch()
-        batch, words = self.batches[0], self.words
-        is_asking = words[_ASKED] and words[_ASKED_QUEUE] < len(self.queues)
-        asked = ClaimCall(self.queues[words[_ASKED_QUEUE]], words[_NEWEST]) if is_asking else None
-        return LastBatch(tuple(batch.returned_jobs()), tuple(batch.not_begun()), asked)
+        batch = self.batches[0]
+        return LastBatch(tuple(batch.returned_jobs()), tuple(batch.not_begun()), self._asked())
+
+    def _asked(self) -> Asked | None:
+        """Return the claim call that is in progress, if one is."""
+        words = self.words
+        if words[_ASKED] and words[_ASKED_QUEUE] < len(self.queues):
+            return Asked(words[_ASKED], self.queues[words[_ASKED_QUEUE]], words[_NEWEST])
+        return None
 
     def thread_of_job(self) -> JobThread | None:
         """Return the thread of an alone child in which a job runs now, if one does."""

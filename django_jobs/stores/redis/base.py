@@ -68,8 +68,8 @@ class RedisPart:
         return self.transport.run(script, keys, (self._clock(), *args))
 
     def _run_over(self, name: str, queues: Sequence[str], *args: Argument, at_once: int = 20) -> list[Any]:
-        """Run a read-only script over several queues, `at_once` queues per call; on a cluster one queue per call,
-        because a call stays within one slot.  Returns the concatenated answers."""
+        """Run a script over several queues, `at_once` queues per call; on a cluster one queue per call, because a call
+        stays within one slot.  Returns the concatenated answers."""
         step = at_once if self.transport.spans else 1
         found: list[Any] = []
         for start in range(0, len(queues), step):

@@ -28,7 +28,7 @@ from django_jobs.execution.settle import (
 )
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
-from django_jobs.worker.batch_memory import ClaimCall, LastBatch, StartedJob
+from django_jobs.worker.batch_memory import Asked, LastBatch, StartedJob
 from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
@@ -136,7 +136,7 @@ class DeadChildren:
         dead_child.recovered += len(recovered)
         return len(recovered)
 
-    def _release_unnoted(self, worker: str, asked: ClaimCall) -> None:
+    def _release_unnoted(self, worker: str, asked: Asked) -> None:
         """Hand back what the child had claimed and not noted.  Without this, a child that dies between a claim call and
         its note would be a crash of the whole batch."""
         claims = [claim for claim in self.store.holdings(asked.queue, worker) if claim.token > asked.newest]

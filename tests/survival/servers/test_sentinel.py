@@ -11,7 +11,7 @@ import redis
 
 from tests.support.backends.redis_process import RedisServer, free_port
 from tests.support.checker import judge
-from tests.support.pools import Site
+from tests.support.pools import Pool, Site
 from tests.support.processes import die_with_parent
 from tests.support.waiting import wait_until
 from tests.survival.servers.test_failover import replica
@@ -61,6 +61,25 @@ def is_primary(server: RedisServer) -> bool:
         return False
 
 
+def follow(site: Site, server: RedisServer, replica: RedisServer, jobs: int) -> list[Pool]:
+    """So many jobs are sent, the primary is killed, and workers and producers go on with the replica.  Returns the
+    pools, which have stopped."""
+    producer, pools = site.producer(), [site.pool(), site.pool()]
+    producer.send("work", jobs, 20)
+    site.ledger.wait("end", 40)
+    with server.client() as client:
+        assert client.wait(1, 5_000) == 1, "the replica has every job"
+    server.kill()
+    wait_until(lambda: is_primary(replica), "it is the primary now", seconds=20)
+    producer.send("work", 20, 1, prefix="after")
+    site.wait_drained()
+    assert all(pool.stop() == 0 for pool in pools)
+    verdict = judge(site.ledger.read(), site.state_of)
+    assert verdict.is_sound, verdict
+    assert len(verdict.ended) == jobs + 20
+    return pools
+
+
 @pytest.mark.accepts("G23")
 def test_workers_and_producers_follow_a_sentinel_to_the_new_primary(
     server: RedisServer, replica: RedisServer, sentinel: int, tmp_path: Path
@@ -68,18 +87,6 @@ def test_workers_and_producers_follow_a_sentinel_to_the_new_primary(
     site = Site(tmp_path, f"redis+sentinel://127.0.0.1:{sentinel}/{SERVICE}/0", LEASE=6)
     site.direct(replica.url)
     try:
-        producer, pools = site.producer(), [site.pool(), site.pool()]
-        producer.send("work", 400, 20)
-        site.ledger.wait("end", 40)
-        with server.client() as client:
-            assert client.wait(1, 5_000) == 1, "the replica has every job"
-        server.kill()
-        wait_until(lambda: is_primary(replica), "it is the primary now", seconds=20)
-        producer.send("work", 20, 1, prefix="after")
-        site.wait_drained()
-        assert all(pool.stop() == 0 for pool in pools)
-        verdict = judge(site.ledger.read(), site.state_of)
-        assert verdict.is_sound, verdict
-        assert len(verdict.ended) == 420
+        follow(site, server, replica, 400)
     finally:
         site.close()

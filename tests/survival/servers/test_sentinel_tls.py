@@ -15,12 +15,11 @@ from django_jobs.stores.redis import RedisStore
 from tests.support.backends.redis_process import free_port
 from tests.support.backends.servers import server_program
 from tests.support.backends.tls import Tls, TlsServer, make_certificates
-from tests.support.checker import judge
 from tests.support.pools import Site
 from tests.support.processes import die_with_parent
 from tests.support.waiting import wait_until
 from tests.survival.servers.test_failover import follows
-from tests.survival.servers.test_sentinel import is_primary, knows_a_replica
+from tests.survival.servers.test_sentinel import follow, knows_a_replica
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
 
@@ -94,19 +93,7 @@ def test_workers_follow_a_sentinel_with_tls_and_users_to_the_new_primary(
     site = Site(tmp_path, address(sentinel, tls), LEASE=6)
     site.direct(replica.url)
     try:
-        producer, pools = site.producer(), [site.pool(), site.pool()]
-        producer.send("work", 200, 20)
-        site.ledger.wait("end", 40)
-        with server.client() as client:
-            assert client.wait(1, 5_000) == 1, "the replica has every job"
-        server.kill()
-        wait_until(lambda: is_primary(replica), "it is the primary now", seconds=20)
-        producer.send("work", 20, 1, prefix="after")
-        site.wait_drained()
-        assert all(pool.stop() == 0 for pool in pools)
-        verdict = judge(site.ledger.read(), site.state_of)
-        assert verdict.is_sound, verdict
-        assert len(verdict.ended) == 220
+        pools = follow(site, server, replica, 200)
         told = "".join(pool.text() for pool in pools)
         assert ASKERS_PASSWORD not in told
         assert TlsServer.USER[1] not in told

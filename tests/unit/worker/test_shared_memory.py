@@ -7,8 +7,8 @@ from time import monotonic
 import pytest
 
 from django_jobs.core.values import Claim
-from django_jobs.worker.batch_memory import ClaimCall, LastBatch, Returned, StartedJob
-from django_jobs.worker.shared_memory import Asked, SharedMemory, Thread
+from django_jobs.worker.batch_memory import Asked, LastBatch, Returned, StartedJob
+from django_jobs.worker.shared_memory import SharedMemory, Thread
 
 
 def claims(queue: str, token: int, *ids: str) -> list[Claim]:
@@ -145,9 +145,11 @@ class TestABatchOfAnAloneChild:
         shared.was_answered("a", claims("a", 7, "x"))
         thread.is_over()
         shared.asks("a")
-        assert shared.last_batch() == LastBatch(asked=ClaimCall("a", 7))
+        asked = shared.last_batch().asked
+        assert asked is not None
+        assert shared.last_batch() == LastBatch(asked=Asked(asked.number, "a", 7))
         shared.was_answered("a", claims("a", 8, "v", "w"))
-        assert shared.last_batch() == LastBatch(asked=ClaimCall("a", 7))
+        assert shared.last_batch() == LastBatch(asked=Asked(asked.number, "a", 7))
         thread.takes("a", claims("a", 8, "v", "w"))
         shared.asks_no_more()
         assert shared.last_batch() == LastBatch(not_begun=tuple(bare(*claims("a", 8, "v", "w"))))
