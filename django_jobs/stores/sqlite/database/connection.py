@@ -39,14 +39,17 @@ class Connection:
         self.raw = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=256
         )
+        # When a thread ends, its connection is dropped: Python 3.13 warns if a driver's was never closed.  Not __del__:
+        # in a cycle that is collected, the driver's may come first.  The finalizer keeps it out of any cycle.
+        weakref.finalize(self, _drop, self.raw, self.pid).atexit = False
 
-    def __del__(self) -> None:
-        # When a thread ends, its connection is dropped here: Python 3.13 warns if a connection was never closed.
-        raw = getattr(self, "raw", None)
-        if raw is not None and self.pid == os.getpid():
-            raw.close()
-        elif raw is not None:
-            _FOREIGN.append(raw)
+
+def _drop(raw: sqlite3.Connection, pid: int) -> None:
+    """Close the driver's connection of a Connection that nothing uses any more."""
+    if pid == os.getpid():
+        raw.close()
+    else:
+        _FOREIGN.append(raw)
 
 
 #: Connections that came through a fork.  SQLite forbids even closing them, and closing could wait for ever: a thread
