@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from django_jobs.workflows.graph import Workflow
     from django_jobs.workflows.handle import WorkflowHandle, aget_workflow, get_workflow
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "PREVIOUS",
     "Batch",

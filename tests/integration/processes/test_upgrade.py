@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+import django_jobs
 from tests.support.backends.servers import running_redis
 from tests.support.processes import die_with_parent
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = ROOT / "tests" / "integration" / "upgrade_project"
-#: An earlier version of the package: with each release, the tag of the one before.
+#: The version before this one (0.1.0, which has no tag): at each release, name the tag of the release before it.
 EARLIER = "690dffa953978eb52c8d0f378bfb43e123d38d9c"
 #: Jobs of each kind in each portion; five portions are enqueued.
 PORTION = 8
@@ -33,6 +35,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if packed.returncode:
         pytest.skip(f"This checkout has no {EARLIER}.")
     subprocess.run(["tar", "--extract", "--directory", str(folder)], input=packed.stdout, check=True)
+    # A comparison of a version with itself would show nothing.
+    found = re.search(r'^__version__ = "(.*)"$', (folder / "django_jobs" / "__init__.py").read_text(), re.MULTILINE)
+    assert found and tuple(map(int, found[1].split("."))) < tuple(map(int, django_jobs.__version__.split(".")))
     return folder
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+import django_jobs
 from tests.docs.pages import ROOT
 
 PACKAGE = ROOT / "django_jobs"
@@ -27,6 +30,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*command, str(folder), str(ROOT)], check=True, capture_output=True, timeout=500)
     (made,) = folder.glob("*.whl")
     return made
+
+
+def test_the_version_is_the_same_everywhere_and_its_changes_are_dated() -> None:
+    """In the package, in its metadata (of the wheel: see below) and in the changelog, where an "Unreleased" may come first."""
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == django_jobs.__version__
+    text = (ROOT / "CHANGELOG.md").read_text()
+    newest = next(head for head in re.findall(r"^## (.*)$", text, re.MULTILINE) if head != "[Unreleased]")
+    version, _, day = newest.partition(" - ")
+    assert version == f"[{django_jobs.__version__}]"
+    date.fromisoformat(day)
+    # People who upgrade look for this; docs/howto/upgrade.md sends them there.
+    assert "\n### Upgrading\n" in text.split(f"## {newest}")[1].split("\n## ")[0]
 
 
 def names(wheel: Path) -> set[str]:
@@ -126,10 +141,7 @@ def test_the_metadata_has_what_a_stranger_looks_for(wheel: Path) -> None:
         assert wanted in text, wanted
     for label in ("Documentation", "Source", "Changelog", "Issues", "Security"):
         assert f"Project-URL: {label}, https://" in text
-    import django_jobs
-
     assert f"\nVersion: {django_jobs.__version__}\n" in text
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == django_jobs.__version__
 
 
 def test_the_tests_of_the_source_distribution_pass_on_the_installed_wheel(
