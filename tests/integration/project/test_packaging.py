@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_version_is_the_same_everywhere_and_its_changes_are_dated() -> None:
-    """In the package, in its metadata (of the wheel: see below) and in the changelog, where an "Unreleased" may come first."""
+    """In the package, in its metadata and in the changelog, where an "Unreleased" may come first."""
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == django_jobs.__version__
     text = (ROOT / "CHANGELOG.md").read_text()
     newest = next(head for head in re.findall(r"^## (.*)$", text, re.MULTILINE) if head != "[Unreleased]")
