@@ -49,7 +49,11 @@ ORPHANS = {
     "waiter_without_limit": "blocked jobs are recorded only in part",
     "job_without_place": "jobs are in no state, or in several",
     "place_without_job": "entries name jobs that do not exist",
+    "failed_without_index": "failed jobs are missing from the groups of errors",
+    "index_without_failed": "groups of errors name jobs that have not failed",
 }
+#: Of these, what an update leaves behind: a worker of an older version keeps no groups of errors.  No job is affected.
+HARMLESS = frozenset({"failed_without_index", "index_without_failed"})
 
 
 class Finding(NamedTuple):
@@ -204,7 +208,7 @@ def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
             some = ", ".join(plain(name, 100) for name in which[:NAMED]) + (", …" if len(which) > NAMED else "")
             said = f"Queue {queue!r}: {ORPHANS[kind]} ({len(which)}): {some}."
             remedy = "Workers repair this within minutes; `jobs doctor --repair` does it now."
-            yield Finding("error", "orphans", f"{said} {remedy}")
+            yield Finding("warning" if kind in HARMLESS else "error", "orphans", f"{said} {remedy}")
         if "wrong_type" in faults.found:
             yield Finding("warning", "orphans", f"Queue {queue!r}: the rest can be checked after that repair.")
         elif not faults.whole:

@@ -12,8 +12,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from django_jobs.core import registry
-from django_jobs.core.values import NewJob, State
+from django_jobs.core.values import Attempt, Faults, NewJob, State
 from django_jobs.events.receivers import here
+from django_jobs.management.jobs_commands.doctor import ORPHANS
 from django_jobs.signals import job_dead
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
@@ -79,6 +80,36 @@ def test_an_orphan_is_named_and_left_alone(live: Store, make_job: MakeJob) -> No
         assert said.startswith("orphans: Queue 'default': jobs are in no state, or in several (1): orphan.")
         assert "--repair" in said
     assert [claim.id for claim in live.claim("default", "w", 9, lease=60_000).claims] == ["sound"]
+
+
+def test_every_kind_of_fault_has_words(live: Store, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    live.enqueue("default", [make_job("a")])
+    # A lease without a claim ends by itself, and is not looked for.
+    kinds = live.reconcile("default").keys() - {"lease_without_claim"}
+    monkeypatch.setattr(live, "faults", lambda queue: Faults({kind: ["a"] for kind in sorted(kinds)}, True))
+    _, found = doctor()
+    assert {says.partition(":")[0] for _, subject, says in found if subject == "orphans"} == {"Queue 'default'"}
+    assert kinds == ORPHANS.keys()
+
+
+@pytest.mark.redis
+def test_failed_jobs_that_an_older_worker_left_out_of_the_groups_are_a_warning(
+    make_redis_store: Any, make_job: MakeJob, bare_project: None
+) -> None:
+    store: RedisStore = make_redis_store(clock=None)
+    use_store(store)
+    store.publish_worker("web-1:4711", worker_info(), 60_000)
+    store.enqueue("default", [make_job("a")])
+    (claim,) = store.claim("default", "w", 1, lease=60_000).claims
+    store.bury(claim, Attempt(1, "failed", store.now(), error="x"))
+    names = store.keys.of("default")
+    store.transport.client.delete(*(names[key] for key in ("groups", "chunks", "members")))
+    code, found = doctor()
+    said = [(level, says) for level, subject, says in found if subject == "orphans"]
+    assert (code, [level for level, _ in said]) == (0, ["warning"])
+    assert said[0][1].startswith("Queue 'default': failed jobs are missing from the groups of errors (1): a.")
+    _, found = doctor("--repair")
+    assert [says for _, subject, says in found if subject == "orphans"] == []
 
 
 def test_a_repair_mends_it_and_tells_of_what_may_not_run_again(live: Store, make_job: MakeJob) -> None:
