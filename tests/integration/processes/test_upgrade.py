@@ -62,6 +62,15 @@ class Fleet:
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
+    def fail(self, version: Path, *words: str) -> str:
+        """Run a command that is to fail, and return what it says."""
+        done = subprocess.run(
+            [sys.executable, *words], cwd=self.database.parent, env=self.environment(version),
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
     def enqueue(self, version: Path) -> None:
         """A web process of that version enqueues a portion."""
         self.ids += self.run(version, str(PROJECT / "fill.py"), str(len(self.ids)), str(PORTION))
@@ -148,10 +157,30 @@ def test_a_file_of_the_earlier_version_is_taken_over_with_its_jobs(on_a_file: Fl
     fleet.start(ROOT)
     fleet.enqueue(ROOT)
     wait_until(lambda: fleet.all_ran(ROOT), "the new worker ran the jobs of both")
-    refused = subprocess.run(
-        [sys.executable, str(PROJECT / "fill.py"), "900", "1"], cwd=fleet.database.parent,
-        env=fleet.environment(earlier), capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert refused.returncode != 0
-    assert "Install the django_jobs that wrote the file" in refused.stderr
+    error = fleet.fail(earlier, str(PROJECT / "fill.py"), "900", "1")
+    assert "Install the django_jobs that wrote the file" in error
     assert fleet.all_ran(ROOT)
+
+
+def test_the_way_back_from_a_file_is_its_copy(on_a_file: Fleet, earlier: Path, tmp_path: Path) -> None:
+    """Its jobs run, also those that ran meanwhile; jobs that were enqueued meanwhile are only in the other file."""
+    fleet = on_a_file
+    fleet.run(ROOT, "-m", "django", "migrate", "--verbosity", "0")
+    fleet.enqueue(earlier)
+    kept, copy = list(fleet.ids), tmp_path / "copy"
+    copy.mkdir()
+    for file in tmp_path.glob("jobs.sqlite3*"):
+        shutil.copy(file, copy)
+    new = fleet.start(ROOT)
+    fleet.enqueue(ROOT)
+    wait_until(lambda: fleet.all_ran(ROOT), "the new worker ran the jobs of both")
+    fleet.stop(new)
+    for file in tmp_path.glob("jobs.sqlite3*"):
+        file.unlink()
+    for file in copy.iterdir():
+        shutil.copy(file, tmp_path)
+    enqueued_since, fleet.ids = fleet.ids[-1].split()[1], kept
+    assert {state for state, _ in fleet.states(earlier).values()} <= {"queued", "scheduled"}
+    fleet.start(earlier)
+    wait_until(lambda: fleet.all_ran(earlier), "the earlier version ran the jobs of the copy")
+    assert enqueued_since in fleet.fail(earlier, "-m", "django", "jobs", "show", enqueued_since)
