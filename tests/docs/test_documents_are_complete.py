@@ -161,6 +161,17 @@ def test_the_readme_has_absolute_links_to_pages_and_files_that_exist() -> None:
     assert all(url.startswith((urls["Source"], urls["Documentation"])) for url in urls.values())
 
 
+def test_every_address_of_the_project_is_one_of_those_in_its_metadata() -> None:
+    """A new home of the source or of the documents is written in pyproject.toml; this names what else must change."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bases = (project["urls"]["Source"], project["urls"]["Documentation"])
+    files = [*PAGES, *(ROOT / "deploy").rglob("*.*"), *(ROOT / "django_jobs").rglob("*.py")]
+    ours = re.compile(rf"https?://[^\s()<>\"'`]*{project['name'].replace('-', '[-_]')}[^\s()<>\"'`]*")
+    found = [(name(file), link) for file in files for link in ours.findall(file.read_text())]
+    assert {Path(file).name for file, _ in found} >= {"README.md", "SECURITY.md"}
+    assert [(file, link) for file, link in found if not link.startswith(bases)] == []
+
+
 def test_every_test_mark_is_a_promise_that_is_written_down() -> None:
     assert set(marks(ROOT / "tests")) <= set(tomllib.loads(SOURCE.read_text()))
 
