@@ -1,8 +1,9 @@
 """One verb on all matching jobs, however many: in batches, in the background, resumable.
 
 An operation is stored as entries of the shared document "bulk": the task, the position, its driver, and what each
-driver moved.  Its drivers are the maintenance processes of workers (`tick`) and the page that shows its progress.  Two
-drivers at the same time do no harm: only one of them can move a job, and that one counts it.
+driver moved.  Its drivers are the maintenance processes of workers (`tick`) and the page that shows its progress.  One
+thread drives at a time.  A driver that was delayed so long that another took over does no harm: only one of them can
+move a job, and a batch is counted once.
 
 Long because the entries, the drivers and the steps of an operation are one protocol.
 """
@@ -167,15 +168,17 @@ def drive(id: str, seconds: float) -> None:
     """Do at least one batch of one operation, for about `seconds`, unless another driver is active."""
     store, me = get_store(), f"{_BIRTH}-{get_native_id()}"
     deadline = monotonic() + seconds
-    operation = read(id, store.get_document(DOCUMENT))
+    document = store.get_document(DOCUMENT)
+    operation = read(id, document)
     if operation is None or (operation.driver not in ("", me) and operation.driven_until > store.now()):
         return
-    claim_wheel(id, me)
+    if not claim_wheel(id, me, document.get(f"{id}/driver")):
+        return
     settle(operation)
     while (operation := read(id, store.get_document(DOCUMENT))) and not operation.finished and operation.driver == me:
         step(operation, me)
         if monotonic() >= deadline:
-            store.update_document(DOCUMENT, {f"{id}/driver": None})
+            leave_wheel(id, me)
             return
 
 
@@ -198,10 +201,18 @@ def tell_ended() -> None:
             get_store().update_document(DOCUMENT, {f"{operation.id}/told": True})
 
 
-def claim_wheel(id: str, me: str) -> None:
-    """Record that this thread is the driver.  The last one to record it is the driver."""
-    store = get_store()
-    store.update_document(DOCUMENT, {f"{id}/driver": [me, store.now() + DRIVER_LIFE]})
+def claim_wheel(id: str, me: str, was: Any = None) -> bool:
+    """Record that this thread is the driver, unless the entry is no longer `was`: another thread was faster."""
+    store, key = get_store(), f"{id}/driver"
+    return store.update_document(DOCUMENT, {key: [me, store.now() + DRIVER_LIFE]}, expected={key: was})
+
+
+def leave_wheel(id: str, me: str) -> None:
+    """Let others drive, unless another thread is the driver by now."""
+    store, key = get_store(), f"{id}/driver"
+    entry = store.get_document(DOCUMENT).get(key)
+    if entry and entry[0] == me:
+        store.update_document(DOCUMENT, {key: None}, expected={key: entry})
 
 
 def step(operation: Operation, me: str) -> None:
@@ -214,16 +225,16 @@ def step(operation: Operation, me: str) -> None:
     ids, cursor = next_ids(operation, queue)
     accepts = operation.match.accepts_text if operation.indexed else operation.match.accepts
     chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and accepts(info)]
-    store.update_document(DOCUMENT, {f"{id}/doing/{me}": [queue, chosen]})
+    doing, by = f"{id}/doing/{me}", f"{id}/by/{me}"
+    store.update_document(DOCUMENT, {doing: [queue, chosen]})
     run_at, why, again = operation.run_at, operation.reason, operation.start_again
     done = operations.act(operation.verb, queue, chosen, run_at=run_at, reason=why, start_again=again)
     document = store.get_document(DOCUMENT)
-    if f"{id}/doing/{me}" not in document:
-        return  # delayed longer than DRIVER_LIFE: another driver has taken over and counted this batch
-    mine = four(document.get(f"{id}/by/{me}", [0]))
+    counted = document.get(by)
+    mine = four(counted or [0])
     more = (len(ids), len(done.moved), len(done.asked), len(done.held))
     sums = [before + now for before, now in zip(mine, more, strict=True)]
-    changes: dict[str, Any] = {f"{id}/by/{me}": sums, f"{id}/doing/{me}": None}
+    changes: dict[str, Any] = {by: sums, doing: None}
     names = document.get(f"{id}/named/{me}", [])
     if len(names) < NAMED and (done.moved or done.asked):
         changes[f"{id}/named/{me}"] = [*names, *([queue, each] for each in (*done.moved, *done.asked))][:NAMED]
@@ -231,7 +242,8 @@ def step(operation: Operation, me: str) -> None:
     if now is not None and now.driver == me:
         changes[f"{id}/at"] = [operation.index, cursor] if cursor else [operation.index + 1, ""]
         changes[f"{id}/driver"] = [me, store.now() + DRIVER_LIFE]
-    store.update_document(DOCUMENT, changes)
+    # Without its entry, this thread was delayed longer than DRIVER_LIFE, and another driver has counted this batch.
+    store.update_document(DOCUMENT, changes, expected={doing: [queue, chosen], by: counted})
 
 
 def next_ids(operation: Operation, queue: str) -> tuple[Sequence[str], str]:
@@ -247,7 +259,8 @@ def next_ids(operation: Operation, queue: str) -> tuple[Sequence[str], str]:
 def settle(operation: Operation) -> None:
     """Count the jobs of dead drivers' unfinished batches that are no longer in their old state."""
     store, id = get_store(), operation.id
-    for key, entry in store.get_document(DOCUMENT).items():
+    document = store.get_document(DOCUMENT)
+    for key, entry in document.items():
         if not key.startswith(f"{id}/doing/"):
             continue
         try:
@@ -257,9 +270,11 @@ def settle(operation: Operation) -> None:
             continue
         left = {info.id for info in look_at(queue, chosen) if belongs(operation, info)}
         by = key.replace("/doing/", "/by/")
-        seen, moved, asked, held = four(store.get_document(DOCUMENT).get(by, [0]))
+        counted = document.get(by)
+        seen, moved, asked, held = four(counted or [0])
         sums = [seen + len(chosen) - len(left), moved + len(chosen) - len(left), asked, held]
-        store.update_document(DOCUMENT, {by: sums, key: None})
+        # Its driver may live and count it at this moment: then one of the two counts.
+        store.update_document(DOCUMENT, {by: sums, key: None}, expected={key: entry, by: counted})
 
 
 def four(sums: Sequence[int]) -> Sequence[int]:

@@ -38,5 +38,11 @@ class DocumentStore(ABC):
         types …); {} if there is none.  The value of an entry that cannot be read is None."""
 
     @abstractmethod
-    def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
-        """Set some entries of the object, each atomically; the value None removes the entry."""
+    def update_document(
+        self, key: str, changes: Mapping[str, Any], *, expected: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Set some entries of the object, each atomically; the value None removes the entry.
+
+        With `expected`, change nothing unless these entries have these values, as `get_document` returned them (None:
+        there is no such entry).  The check and all changes are then one atomic step.  Returns whether it was done.  If
+        the answer to a first call was lost, the call is repeated, and may return False for what it has done itself."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from django_jobs.core.queue_stats import signed
@@ -124,9 +125,13 @@ class RedisOperating(RedisPart, OperatingStore, QueueStore, FleetStore, Document
         flat = self.transport.command("HGETALL", self.keys.fleet(f"document:{key}"))
         return {flat[i].decode(errors="replace"): read_entry(flat[i + 1]) for i in range(0, len(flat), 2)}
 
-    def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
+    def update_document(
+        self, key: str, changes: Mapping[str, Any], *, expected: Mapping[str, Any] | None = None
+    ) -> bool:
         script, _ = self._script("update_document", "")
+        wanted = [(field, "" if value is None else json.dumps(value)) for field, value in (expected or {}).items()]
         changed = [(field, json.dumps(value)) for field, value in changes.items() if value is not None]
         removed = [field for field, value in changes.items() if value is None]
-        args: list[Argument] = [self._clock(), len(changed), *(part for item in changed for part in item), *removed]
-        self.transport.run(script, [self.keys.fleet(f"document:{key}")], args)
+        args: list[Argument] = [self._clock(), len(wanted), *chain.from_iterable(wanted)]
+        args += [len(changed), *chain.from_iterable(changed), *removed]
+        return bool(self.transport.run(script, [self.keys.fleet(f"document:{key}")], args))

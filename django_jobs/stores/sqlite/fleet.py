@@ -51,11 +51,19 @@ class SqliteFleet(SqlitePart, FleetStore, DocumentStore):
         with self.database.read() as connection:
             return {entry: read_entry(value) for entry, value in connection.execute(sql, (key,))}
 
-    def update_document(self, key: str, changes: Mapping[str, Any]) -> None:
+    def update_document(
+        self, key: str, changes: Mapping[str, Any], *, expected: Mapping[str, Any] | None = None
+    ) -> bool:
+        sql = "SELECT value FROM documents WHERE key = ? AND entry = ?"
         with self.database.write() as connection:
+            for entry, value in (expected or {}).items():
+                found = connection.execute(sql, (key, entry)).fetchone()
+                if found != (None if value is None else (json.dumps(value),)):
+                    return False
             for entry, value in changes.items():
                 if value is None:
                     connection.execute("DELETE FROM documents WHERE key = ? AND entry = ?", (key, entry))
                 else:
                     values = (key, entry, json.dumps(value))
                     connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", values)
+        return True

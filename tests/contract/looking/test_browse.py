@@ -360,6 +360,18 @@ class TestTheFleet:
         assert store.get_document("paused") == {"b": {"x": [1, None, "é"]}, "c": 0}
         assert store.get_document("other") == {}
 
+    def test_changes_a_document_only_as_it_was_seen(self, store):
+        store.update_document("bulk", {"a": ["x", 1], "b": 1})
+        seen = store.get_document("bulk")
+        for wrong in ({"a": ["x", 2]}, {"a": None}, {"a": seen["a"], "c": 0}, {"b": 1, "a": "x"}):
+            assert store.update_document("bulk", {"b": 2, "c": 3, "a": None}, expected=wrong) is False
+            assert store.get_document("bulk") == seen
+        assert store.update_document("bulk", {"b": 2, "c": {"d": None}}, expected={"a": seen["a"], "c": None}) is True
+        assert store.get_document("bulk") == {"a": ["x", 1], "b": 2, "c": {"d": None}}
+        assert store.update_document("bulk", {"a": None}, expected={"c": {"d": None}}) is True
+        assert store.update_document("bulk", {"c": None}) is True
+        assert store.get_document("bulk") == {"b": 2}
+
     def test_knows_the_time(self, store, clock):
         assert store.now() == clock.now
 

@@ -189,6 +189,43 @@ def test_a_driver_that_was_held_up_is_not_counted_twice(
     assert finish(operation.id).moved == 20
 
 
+def test_of_two_drivers_that_begin_at_the_same_moment_one_drives(
+    console_store: Store, filler: Filler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(filler, 5, State.DEAD)
+    operation = bulk.start("delete", State.DEAD, Match())
+    claim, stepped = bulk.claim_wheel, list[str]()
+
+    def claim_late(id: str, me: str, *was: Any) -> Any:
+        """Another thread has read that nobody drives, too, and is faster."""
+        monkeypatch.setattr(bulk, "claim_wheel", claim)
+        claim(id, "faster", *was)
+        return claim(id, me, *was)
+
+    monkeypatch.setattr(bulk, "claim_wheel", claim_late)
+    monkeypatch.setattr(bulk, "step", lambda operation, me: stepped.append(me))
+    bulk.drive(operation.id, 0.0)
+    assert stepped == []
+    assert bulk.get(operation.id).driver == "faster"  # type: ignore[union-attr]
+
+
+def test_a_batch_is_counted_once_by_its_driver_or_the_one_that_takes_over(
+    console_store: Store, filler: Filler, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(filler, 5, State.DEAD)
+    operation = bulk.start("delete", State.DEAD, Match())
+    seen: list[dict[str, Any]] = []
+    after_acting(monkeypatch, lambda: seen.append(console_store.get_document(bulk.DOCUMENT)))
+    bulk.claim_wheel(operation.id, "slow")
+    bulk.step(bulk.get(operation.id), "slow")  # type: ignore[arg-type]
+    # Another took over, and read before "slow" had counted its batch.
+    get = console_store.get_document
+    monkeypatch.setattr(console_store, "get_document", lambda key: seen.pop() if seen else get(key))
+    bulk.settle(operation)
+    clock.advance(bulk.DRIVER_LIFE + 1)
+    assert finish(operation.id).moved == 5
+
+
 def test_it_can_be_stopped_and_says_so(console_store: Store, filler: Filler) -> None:
     make(filler, 20, State.DEAD)
     operation = bulk.start("delete", State.DEAD, Match())
