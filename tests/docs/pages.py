@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -25,6 +27,16 @@ def blocks(page: Path, language: str) -> list[Block]:
     text = page.read_text()
     found = [Block(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in _FENCE.finditer(text)]
     return [block for block in found if block.language == language]
+
+
+def module_of(page: Path, name: str) -> ModuleType:
+    """The Python of the page but for its settings, as a module that can be imported by this name."""
+    module = ModuleType(name)
+    for block in blocks(page, "python"):
+        if not block.code.startswith("# settings.py"):
+            exec(block.code, module.__dict__)
+    sys.modules[name] = module
+    return module
 
 
 def links(page: Path) -> list[str]:

@@ -12,7 +12,7 @@ from django_jobs import job
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, module_of
 
 sentry_sdk = pytest.importorskip("sentry_sdk")
 structlog = pytest.importorskip("structlog")
@@ -30,14 +30,7 @@ def look(fail: bool = False) -> None:
 @pytest.fixture(scope="module")
 def recipes() -> ModuleType:
     """The middleware of the page, by name."""
-    import sys
-
-    module = ModuleType("observability_recipes")
-    for block in blocks(ROOT / "docs" / "howto" / "observability.md", "python"):
-        if not block.code.startswith("# settings.py"):
-            exec(block.code, module.__dict__)
-    sys.modules[module.__name__] = module
-    return module
+    return module_of(ROOT / "docs" / "howto" / "observability.md", "observability_recipes")
 
 
 def run_all(store: Store, *middleware: Any) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from tests.support.backends.missing import need
 from tests.support.backends.redis_process import free_port
+from tests.support.pace import Pace
 
 ROOT = Path(__file__).resolve().parents[4]
 REMOTE = ROOT / "example_project" / "remote"
@@ -214,3 +215,27 @@ def test_a_worker_in_shell_does_jobs_and_django_leaves_them_to_it(site: Site) ->
         assert job["result"] == {"sha256": sha256(text.rstrip("\n").encode()).hexdigest()}, text
         assert job["attempts"] == 1
     assert "no text" in site.ask("GET", "v1/jobs/sums/bad")["error"]
+
+
+def test_a_running_worker_ends_remote_attempts_within_five_seconds_of_their_lease(site: Site, pace: Pace) -> None:
+    site.start("web")
+    site.start("workers")
+    site.ask("POST", "v1/job-types", {"name": "sums", "queue": "pull", "attempts": 1})
+    site.until("the workers have begun", lambda: len(site.ask("GET", "v1/workers")) == 1, 60)
+    lease = 2.0
+    claim = "v1/queues/pull/claim"
+    for number in range(2):  # at two moments of the round that maintenance makes
+        begun, unconfirmed = f"begun-{number}", f"unconfirmed-{number}"
+        for id, request_id in ((begun, None), (unconfirmed, unconfirmed)):
+            site.ask("PUT", f"v1/jobs/sums/{id}", {"data": 1})
+            (job,) = site.ask("POST", claim, {"lease": lease, "request_id": request_id})["jobs"]
+            assert job["id"] == id
+        claimed = time.monotonic()
+        site.until("no attempt runs", lambda: not site.states()["running"], 60)
+        pace.within(claimed, lease + 5, "from the claims to their ends")
+
+        assert [each["outcome"] for each in site.ask("GET", f"v1/jobs/sums/{begun}")["log"]] == ["timeout"]
+        (again,) = site.ask("POST", claim)["jobs"]
+        assert (again["id"], again["attempt"]) == (unconfirmed, 1)
+        report = {"status": "succeeded", "token": again["token"]}
+        assert site.ask("POST", f"v1/jobs/sums/{unconfirmed}", report)["state"] == "succeeded"

@@ -181,6 +181,20 @@ class TestRequestId:
         assert store.release("pull", found) == ["1"]
         assert store.get("pull", "1").state is State.RUNNING  # type: ignore[union-attr]
 
+    @pytest.mark.parametrize("worker", ["", "web-1.7"])
+    def test_repairs_leave_the_leases_of_claims_that_are_not_confirmed(
+        self, api: Api, store: Store, claim: Callable[..., Any], clock: Clock, worker: str
+    ) -> None:
+        many = 20
+        for number in range(many):
+            api.put(f"v1/jobs/php.resize/{number:070}")  # Redis reads a hash of such ids in parts
+        assert len(claim(limit=many, request_id="r1", worker=worker)) == many
+        clock.advance(10_001)
+        for _ in range(many):
+            assert store.reconcile("pull", 1)["lease_without_claim"] == 0
+        assert RemoteWatch(store, lambda: ["pull"]).tick() == many
+        assert [job["attempt"] for job in claim(limit=many)] == [1] * many
+
 
 class TestLease:
     def test_a_claim_that_asks_for_no_lease_has_the_time_out_of_each_type(
