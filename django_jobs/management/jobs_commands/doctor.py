@@ -39,6 +39,8 @@ NAMED = 5
 FRUITLESS = 20
 #: Alarms that are errors: they can lose jobs or double them, or keep them from running until a person acts.
 ERRORS = frozenset({"read_only", "not_saved", "evicts", "full", "disk_full", "unknown", "no_worker"})
+#: Of these, what workers mend, and what only waits for a worker that knows the job or serves the queue.
+BY_WORKERS = frozenset({"full", "unknown", "no_worker"})
 #: Descriptions of the kinds of `Store.faults`.
 ORPHANS = {
     "wrong_type": "keys hold data of the wrong type, and block work",
@@ -62,11 +64,16 @@ class Finding(NamedTuple):
     level: str
     subject: str
     says: str
+    #: Workers mend this, so it is no reason to start none.
+    by_workers: bool = False
 
 
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--repair", action="store_true", help="also repair inconsistencies now; workers repair them within minutes"
+    )
+    parser.add_argument(
+        "--before-start", action="store_true", help="what running workers mend is a warning: for the start of a worker"
     )
 
 
@@ -81,11 +88,14 @@ def doctor(options: Mapping[str, Any]) -> Answer:
             findings += guarded(repairs)
         for look in (server, persistence, memory, clock, orphans, workers, alarm_findings, names, workflows):
             findings += guarded(partial(look, described))
+    if options["before_start"]:
+        findings = [each._replace(level="warning") if each.by_workers else each for each in findings]
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
     lines = [f"{finding.level.upper():<8} {finding.subject}: {finding.says}" for finding in findings]
     lines.append(f"Errors: {errors}, warnings: {warnings}.")
-    data = {"errors": errors, "warnings": warnings, "findings": [finding._asdict() for finding in findings]}
+    told = [{"level": each.level, "subject": each.subject, "says": each.says} for each in findings]
+    data = {"errors": errors, "warnings": warnings, "findings": told}
     return Answer(data, "\n".join(lines), 1 if errors else 0)
 
 
@@ -172,7 +182,8 @@ def alarm_findings(described: Mapping[str, str]) -> Iterator[Finding]:
             since = f" Since {iso(alarm.since)}." if alarm.since else ""
             reason = f" ({plain(alarm.reason, 200)})" if alarm.reason else ""
             level = "error" if alarm.kind in ERRORS else "warning"
-            yield Finding(level, alarms.subject_of(alarm), alarms.text_of(alarm) + reason + since)
+            says = alarms.text_of(alarm) + reason + since
+            yield Finding(level, alarms.subject_of(alarm), says, alarm.kind in BY_WORKERS)
         for text in report.unchecked_texts:
             yield Finding("warning", "not checked", text)
 
@@ -208,7 +219,8 @@ def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
             some = ", ".join(plain(name, 100) for name in which[:NAMED]) + (", …" if len(which) > NAMED else "")
             said = f"Queue {queue!r}: {ORPHANS[kind]} ({len(which)}): {some}."
             remedy = "Workers repair this within minutes; `jobs doctor --repair` does it now."
-            yield Finding("warning" if kind in HARMLESS else "error", "orphans", f"{said} {remedy}")
+            level = "warning" if kind in HARMLESS else "error"
+            yield Finding(level, "orphans", f"{said} {remedy}", by_workers=True)
         if "wrong_type" in faults.found:
             yield Finding("warning", "orphans", f"Queue {queue!r}: the rest can be checked after that repair.")
         elif not faults.whole:

@@ -175,6 +175,27 @@ def test_jobs_that_no_living_worker_knows_are_named_by_the_doctor_and_the_overvi
     assert "brand.new" not in admin_client.get("/admin/django_jobs/dashboard/").content.decode()
 
 
+def test_what_workers_mend_keeps_no_worker_from_starting(
+    live: Store, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new release brings the worker that knows the job; after a fault, the workers that repair it."""
+    live.enqueue("default", [make_job("orphan"), make_job("new", name="brand.new")])
+    misplace(live, "orphan")
+    live.park(live.claim("default", "web-1:4711/1", 1, lease=30_000, knows="old").claims[0], "old")
+    live.publish_worker("web-1:4711", worker_info(knows="old", queues=["default"]), 60_000)
+    live.enqueue("posts", [make_job("p")])
+    code, found = doctor()
+    assert (code, len(errors(found))) == (1, 3), found
+    code, before_start = doctor("--before-start")
+    assert (code, errors(before_start)) == (0, [])
+    # The same is said, and nothing is repaired: only the levels differ.
+    assert [each[1:] for each in before_start] == [each[1:] for each in found]
+    monkeypatch.setattr(live, "describe", lambda: {"kind": "redis", "version": "5.0"})
+    code, found = doctor("--before-start")
+    assert code == 1
+    assert "version" in [each.split(":")[0] for each in errors(found)]
+
+
 def others(found: list[tuple[str, str, str]]) -> list[str]:
     return [says for _, subject, says in found if subject == "other project"]
 
