@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shlex
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +17,10 @@ import pytest
 from django.core.management import load_command_class
 
 from tests.docs.pages import ROOT, blocks
+from tests.support.backends.redis_process import free_port
+from tests.support.backends.servers import running_redis
+from tests.support.processes import die_with_parent
+from tests.support.waiting import wait_until
 
 yaml = pytest.importorskip("yaml")
 DEPLOY = ROOT / "deploy"
@@ -44,6 +54,71 @@ def test_composes_redis_keeps_jobs_and_deletes_none(services: dict[str, dict[str
     assert "--appendonly yes" in command
     assert "--maxmemory-policy noeviction" in command
     assert services["redis"]["volumes"]
+
+
+class Example:
+    """The example shop on a server with the options of the Compose file: without containers, in a folder of its own."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.environment = {
+            **os.environ, "DJANGO_SETTINGS_MODULE": "config.settings",
+            "REDIS_URL": url, "SHOP_STORE": url, "SHOP_STATE": str(folder),
+        }  # fmt: skip
+
+    def run(self, command: list[str]) -> str:
+        """Run `[python, manage.py, …]` and return its output."""
+        done = subprocess.run(
+            [sys.executable, *command[1:]],
+            cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def example(services: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Example]:
+    with running_redis(*services["redis"]["command"][1:]) as url:
+        made = Example(url, tmp_path_factory.mktemp("shop"))
+        assert set(services["workers"]["environment"]) < set(made.environment)
+        made.run(services["migrate"]["command"])
+        yield made
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("file", ["compose", "kubernetes", "systemd"])
+def test_the_commands_of_a_file_do_its_work(
+    file: str, services: dict[str, dict[str, Any]], example: Example, tmp_path: Path
+) -> None:
+    """A job waits, workers start, are well, run it, and end in time.  Only programs and ports are others."""
+    deployment, _ = yaml.safe_load_all((DEPLOY / "kubernetes" / "workers.yaml").read_text())
+    pod = deployment["spec"]["template"]["spec"]
+    unit = (DEPLOY / "systemd" / "shop-workers.service").read_text()
+    of_unit = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
+    command, seconds = {
+        "compose": (services["workers"]["command"], int(services["workers"]["stop_grace_period"].removesuffix("s"))),
+        "kubernetes": (pod["containers"][0]["command"], pod["terminationGracePeriodSeconds"]),
+        "systemd": (shlex.split(of_unit["ExecStart"]), int(of_unit["TimeoutStopSec"])),
+    }[file]
+    command = [f":{free_port()}" if word == ":8001" else word for word in command]
+    told = example.run(["python", "manage.py", "jobs", "enqueue", "shop.jobs.remove_old_carts", "--json"])
+    if file == "kubernetes":
+        example.run(pod["initContainers"][0]["command"])
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        worker = subprocess.Popen(
+            [sys.executable, *command[1:]],
+            cwd=ROOT, env=example.environment, stdout=output, stderr=output, preexec_fn=die_with_parent,
+        )  # fmt: skip
+    try:
+        line = re.compile(rf"{json.loads(told)['id']} on \w+: succeeded")
+        wait_until(lambda: line.search(log.read_text()), "the worker ran the job")
+        if file == "compose":
+            example.run(services["workers"]["healthcheck"]["test"][1:])
+        worker.terminate()
+        assert worker.wait(timeout=seconds) == 0
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def test_compose_reads_the_file() -> None:
