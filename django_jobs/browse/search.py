@@ -44,19 +44,21 @@ def selected(state: State, match: Match, after: str = "", found: Sequence[Failur
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for text, and how far it is."""
+    """A search for text in the jobs of some states, and how far it is."""
 
-    state: State
+    states: list[State]
     match: Match
-    #: the queues, those together that have few such jobs.
-    queues: list[list[str]]
+    #: each state with the queues that are read together, because they have few such jobs.
+    parts: list[tuple[State, list[str]]]
     #: number of jobs to check when it began, and checked so far.
     total: int
     seen: int = 0
     #: number of jobs that match, and queue and id of the first MOST_FOUND of them.
     matches: int = 0
     found: list[tuple[str, str]] = field(default_factory=list)
-    #: position: index in `queues`, and `Page.following` there.
+    #: state → number of jobs that match.
+    by_state: dict[str, int] = field(default_factory=dict)
+    #: position: index in `parts`, and `Page.following` there.
     index: int = 0
     after: str = ""
     #: the first SHOWN of the jobs in `found`, if this process found them.
@@ -65,7 +67,7 @@ class Search:
     @property
     def finished(self) -> bool:
         """Return whether all jobs were checked."""
-        return self.index >= len(self.queues)
+        return self.index >= len(self.parts)
 
     @property
     def percent(self) -> int:
@@ -73,14 +75,20 @@ class Search:
         return 100 if self.finished else min(99, self.seen * 100 // self.total) if self.total else 0
 
 
-def begin(state: State, match: Match, counted: JobCounts | None = None) -> Search:
-    """Return a search that has checked nothing yet."""
+def begin(states: Sequence[State], match: Match, counted: JobCounts | None = None) -> Search:
+    """Return a search that has checked nothing yet.  A job that moves between these states while the search goes on is
+    found once or, if it moves to a state that was checked before, not at all."""
     counted = counted or job_counts()
     names = [match.queue] if match.queue else counted.names
-    numbers = {name: stats.counts.get(state, 0) for name, stats in counted.queues.items() if name in names}
-    if match.queue and match.queue not in numbers:
-        numbers[match.queue] = get_store().stats([match.queue])[0].counts.get(state, 0)
-    return Search(state, match, list(together(names, numbers)), sum(numbers.values()))
+    queues = {name: stats.counts for name, stats in counted.queues.items() if name in names}
+    if match.queue and match.queue not in queues:
+        queues[match.queue] = get_store().stats([match.queue])[0].counts
+    parts, total = list[tuple[State, list[str]]](), 0
+    for state in states:
+        numbers = {name: counts.get(state, 0) for name, counts in queues.items()}
+        parts += [(state, some) for some in together(names, numbers)]
+        total += sum(numbers.values())
+    return Search(list(states), match, parts, total)
 
 
 def together(names: Sequence[str], numbers: Mapping[str, int]) -> Iterator[list[str]]:
@@ -99,21 +107,22 @@ def together(names: Sequence[str], numbers: Mapping[str, int]) -> Iterator[list[
 def go_on(search: Search, seconds: float) -> Search:
     """Check further jobs, for about `seconds`; at least one batch."""
     deadline, size, largest = monotonic() + seconds, FIRST_READ, 1
-    groups = None
-    if search.state in GROUPED and (search.match.name or search.match.error):
-        groups = matching_groups(search.state, search.match)
+    groups = dict[State, list[FailureGroup]]()
+    if search.match.name or search.match.error:
+        groups = {state: matching_groups(state, search.match) for state in search.states if state in GROUPED}
     while not search.finished:
-        queues, reverse = search.queues[search.index], newest_first(search.state)
-        mine = [group for group in groups if group.queue in queues] if groups is not None else None
+        state, queues = search.parts[search.index]
+        mine = [group for group in groups[state] if group.queue in queues] if state in groups else None
         jobs, mark = get_store().listed(
-            queues, search.state, size, read_mark(search.after), groups=mine, reverse=reverse
+            queues, state, size, read_mark(search.after), groups=mine, reverse=newest_first(state)
         )
-        accepts = search.match.accepts if groups is None else search.match.accepts_text
-        found = [info for info in jobs if accepts(info)]
+        accepts, known = search.match.accepts if mine is None else search.match.accepts_text, set(search.found)
+        found = [info for info in jobs if accepts(info) and (info.queue, info.id) not in known]
         search = replace(
             search,
             seen=search.seen + len(jobs),
             matches=search.matches + len(found),
+            by_state=search.by_state | {state.value: search.by_state.get(state, 0) + len(found)},
             found=[*search.found, *((info.queue, info.id) for info in found)][:MOST_FOUND],
             jobs=[*search.jobs, *found][:SHOWN],
             index=search.index if mark else search.index + 1,

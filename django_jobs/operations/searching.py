@@ -7,6 +7,7 @@ time do no harm.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from json import dumps
@@ -31,14 +32,14 @@ DRIVEN = 10_000
 KEEP, KEEP_NUMBER = 600_000, 20
 
 
-def search(state: State, match: Match, counted: JobCounts | None = None) -> Search:
+def search(states: Sequence[State], match: Match, counted: JobCounts | None = None) -> Search:
     """Return the search for these jobs, as far as it is: begin it, or go on with the one that somebody has begun."""
-    store, id = get_store(), id_of(state, match)
+    store, id = get_store(), id_of(states, match)
     entry = store.get_document(DOCUMENT).get(id)
     found = read(entry)
     fresh = is_young(entry, store.now(), DRIVEN)
     if found is None or (found.finished and not fresh):  # what was found earlier may have changed
-        found = go_on(begin(state, match, counted), FIRST_STRETCH)
+        found = go_on(begin(states, match, counted), FIRST_STRETCH)
         if not found.finished:
             write(id, found)
     elif not found.finished and not fresh:
@@ -67,9 +68,9 @@ def tick(seconds: float = 0.25) -> bool:
     return left
 
 
-def id_of(state: State, match: Match) -> str:
+def id_of(states: Sequence[State], match: Match) -> str:
     """Return the name of a search: the same search of two users who may see the same is one."""
-    return sha256(dumps([state, asdict(match)]).encode()).hexdigest()[:32]
+    return sha256(dumps([list(states), asdict(match)]).encode()).hexdigest()[:32]
 
 
 def is_young(entry: Any, now: int, age: int = KEEP) -> bool:
@@ -81,7 +82,7 @@ def is_young(entry: Any, now: int, age: int = KEEP) -> bool:
 def write(id: str, found: Search) -> None:
     """Store how far a search is.  Does nothing if the store takes no changes: the page then shows what it has."""
     store = get_store()
-    entry = {**asdict(replace(found, jobs=[])), "state": found.state.value, "at": store.now()}
+    entry = {**asdict(replace(found, jobs=[])), "at": store.now()}
     try:
         document = store.get_document(DOCUMENT)
         others = sorted(
@@ -100,12 +101,12 @@ def read(entry: Any) -> Search | None:
         found = Search(**fields)
         found = replace(
             found,
-            state=State(found.state),
+            states=[State(state) for state in found.states],
             match=Match(**fields["match"]),
-            queues=[[str(queue) for queue in some] for some in found.queues],
+            parts=[(State(state), [str(queue) for queue in some]) for state, some in found.parts],
             found=[(str(queue), str(id)) for queue, id in found.found],
         )
-        numbers = (found.total, found.seen, found.matches, found.index)
+        numbers = (found.total, found.seen, found.matches, found.index, *found.by_state.values())
         return found if all(type(number) is int and number >= 0 for number in numbers) else None
     except (*BROKEN, AttributeError):
         return None

@@ -25,6 +25,7 @@ PATHS = {
     **{state.value: f"jobs/{state.value}/" for state in State},
     "dead-groups": "jobs/dead/?group=1",
     "dead-search": "jobs/dead/?q=timed",
+    "search": "search/?q=timed",
     "workers": "workers/",
     "bulk": "bulk/",
     "history": "history/",

@@ -92,7 +92,7 @@ def test_that_a_queue_is_paused_stands_beside_its_name(
     assert "the disk is full" in page.locator(".jobs-queues tbody th").first.inner_text()
 
 
-@pytest.mark.parametrize("path", ["schedules/", "bulk/", "jobs/dead/", "queues/", "history/"])
+@pytest.mark.parametrize("path", ["schedules/", "bulk/", "jobs/dead/", "queues/", "history/", "search/?q=receipt"])
 def test_no_table_scrolls_sideways_on_a_phone(
     path: str, console_store: SqliteStore, open_page: Callable[..., Page]
 ) -> None:
@@ -114,7 +114,7 @@ def test_no_table_scrolls_sideways_on_a_phone(
 
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-@pytest.mark.parametrize("path", ["jobs/dead/", "jobs/running/", "workers/", "job/default/{id}/"])
+@pytest.mark.parametrize("path", ["jobs/dead/", "jobs/running/", "workers/", "job/default/{id}/", "search/?q=0192"])
 def test_ids_and_worker_names_break_in_no_single_letters(
     path: str, size: str, console_store: SqliteStore, open_page: Callable[..., Page]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import forms
@@ -37,12 +37,31 @@ class MomentField(forms.DateTimeField):
             raise ValidationError(_("This time is out of range.")) from error
 
 
+#: What the buttons that pause a queue say: the value that they send → its label.
+PAUSE_FOR = {"15min": _("15 min"), "1h": _("1 h"), "9:00": _("until 9:00")}
+
+
+def end_of(pause_for: str, now: int) -> int:
+    """Return when (ms) a pause of this length (a key of PAUSE_FOR) ends.  "9:00" is the next one in the current time
+    zone."""
+    if pause_for != "9:00":
+        return now + (15 if pause_for == "15min" else 60) * 60_000
+    at = timezone.localtime(datetime.fromtimestamp(now / 1000, UTC))
+    nine = at.replace(hour=9, minute=0, second=0, microsecond=0)
+    return int((nine if nine > at else nine + timedelta(days=1)).timestamp() * 1000)
+
+
 class PauseForm(forms.Form):
-    """The reason for a pause, and its end."""
+    """The reason for a pause, and its end: a time, or what a button says."""
 
     name = forms.CharField(label=_("Job type"), max_length=200, required=False)
     reason = forms.CharField(label=_("Reason"), max_length=500, required=False)
     until = MomentField(label=_("Until"), required=False, help_text=_("Leave it empty to pause until it is resumed."))
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Its name is a keyword of Python.
+        self.fields["for"] = forms.ChoiceField(choices=list(PAUSE_FOR.items()), required=False)
 
     def clean_until(self) -> int:
         until = int(self.cleaned_data["until"])

@@ -14,7 +14,7 @@ from django_jobs.admin.jobs import actions
 from django_jobs.admin.jobs.rows import columns, row
 from django_jobs.browse import Match
 from django_jobs.core import registry
-from django_jobs.core.values import FINISHED, State
+from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.operations import searching
 from django_jobs.stores import get_store
 
@@ -115,13 +115,8 @@ def paged(console: Console, state: State, match: Match, query: QueryDict) -> dic
 
 def searched(console: Console, state: State, match: Match) -> dict[str, Any]:
     """Return what a search has found so far, and the job whose id was typed."""
-    found = searching.search(state, match, console.counted)
-    first, jobs = found.found[: browse.SHOWN], found.jobs
-    if len(jobs) < len(first):
-        jobs = []
-        for queue in dict.fromkeys(queue for queue, _id in first):
-            jobs += get_store().get_many(queue, [id for each, id in first if each == queue])
-        jobs = [info for info in jobs if info.state is state]
+    found = searching.search([state], match, console.counted)
+    jobs = jobs_of(found)
     if state in FINISHED:
         jobs = sorted(jobs, key=lambda info: -info.at)
     exact = browse.find(match.text, [match.queue] if match.queue else console.counted.names) if match.text else None
@@ -134,6 +129,16 @@ def searched(console: Console, state: State, match: Match) -> dict[str, Any]:
         "total": found.matches,
         "error": actions.shown_error(console, state, match),
     }
+
+
+def jobs_of(found: browse.Search) -> list[JobInfo]:
+    """Return the first jobs that a search has found and that are still in one of its states."""
+    first, jobs = found.found[: browse.SHOWN], found.jobs
+    if len(jobs) < len(first):
+        jobs = []
+        for queue in dict.fromkeys(queue for queue, _id in first):
+            jobs += get_store().get_many(queue, [id for each, id in first if each == queue])
+    return [info for info in jobs if info.state in found.states]
 
 
 def groups(console: Console, state: State, match: Match) -> dict[str, Any]:

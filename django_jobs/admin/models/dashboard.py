@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.jobs import bulk, listing
+from django_jobs.admin.jobs import bulk, everywhere, listing
 from django_jobs.admin.jobs import page as job_page
 from django_jobs.admin.pages import history, overview, queues, schedules, workers, workflows
 from django_jobs.exceptions import StoreError
@@ -29,6 +29,7 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("queues/", queues.queue_list, "queues", READ),
     ("queues/<str:queue>/", queues.queue_page, "queue", CHANGE),
     ("jobs/<str:state>/", listing.job_list, "jobs", CHANGE),
+    ("search/", everywhere.search_page, "search", READ),
     ("job/<str:queue>/<str:id>/", job_page.job_page, "job", CHANGE),
     ("job/<str:queue>/<str:id>/edit/", job_page.edit_page, "edit", CHANGE),
     ("workflows/", workflows.workflow_list, "workflows", READ),

@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from django_jobs import alarms, browse
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.pages.charts import Chart, stacked
-from django_jobs.admin.pages.worker_rows import worker_rows
+from django_jobs.admin.pages.worker_rows import longest_running, worker_rows
 from django_jobs.core.values import QueueStats
 from django_jobs.formatting import duration
 from django_jobs.formatting import number as grouped
@@ -44,6 +44,7 @@ def overview_context(console: Console) -> dict[str, Any]:
         "queue_number": len(counted.names),
         "workers": worker_rows(workers[:LINES], store.now()),
         "worker_number": len(workers),
+        "longest": longest_running(workers, LINES),
         "counted_at": counted.at,
         "missing": counted.missing,
     }

@@ -12,7 +12,7 @@ from django_jobs import browse, operations
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.jobs.forms import PauseForm
+from django_jobs.admin.jobs.forms import PAUSE_FOR, PauseForm, end_of
 from django_jobs.admin.jobs.listing import number
 from django_jobs.admin.pages import overview
 from django_jobs.browse.counts import LIVE_QUEUES
@@ -20,7 +20,9 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import QueueStats
 from django_jobs.exceptions import JobsError
+from django_jobs.formatting import exact
 from django_jobs.models.audit import Kind, pause_details
+from django_jobs.stores import get_store
 
 #: Maximum job types with totals on the page of a queue.
 TYPES = 50
@@ -44,6 +46,7 @@ def queue_list(console: Console) -> HttpResponse:
         "page": at,
         "pages": range(1, pages + 1) if pages > 1 else [],
         "may_pause": console.may(permissions.PAUSE),
+        "pause_for": PAUSE_FOR.items(),
     }
     return console.render("queues.html", _("Queues"), context, here="queues")
 
@@ -75,6 +78,7 @@ def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
         "names": registry.names(),
         "form": form,
         "may_pause": console.may(permissions.PAUSE),
+        "pause_for": PAUSE_FOR.items(),
     }
     return console.render("queue.html", queue, context, here="queues")
 
@@ -100,14 +104,12 @@ def post(console: Console, queue: str) -> HttpResponse:
         return HttpResponseBadRequest(_("There is no such action for queues."), content_type="text/plain")
     if not form.is_valid():
         return show(console, queue, form)
-    name = form.cleaned_data["name"] or None
+    name, reason, until = form.cleaned_data["name"] or None, form.cleaned_data["reason"], form.cleaned_data["until"]
+    if pause_for := form.cleaned_data["for"]:
+        until = end_of(pause_for, get_store().now())
     try:
         if data["do"] == "pause":
-            by, reason, until = (
-                console.request.user.get_username(),
-                form.cleaned_data["reason"],
-                form.cleaned_data["until"],
-            )
+            by = console.request.user.get_username()
             operations.pause(queue, name=name, reason=reason, until=until, by=by)
             console.log("pause", Kind.QUEUE, queue, job_type=name, reason=reason, until=until)
         else:
@@ -118,4 +120,6 @@ def post(console: Console, queue: str) -> HttpResponse:
         return show(console, queue, form)
     what = _("%(name)s in %(queue)s") % {"name": name, "queue": queue} if name else queue
     said = _("Paused: %(what)s") if data["do"] == "pause" else _("Resumed: %(what)s")
-    return console.back(console.url("queue", queue), messages.SUCCESS, said % {"what": what})
+    if data["do"] == "pause" and until:
+        said = _("Paused until %(time)s: %(what)s")
+    return console.back(console.url("queue", queue), messages.SUCCESS, said % {"what": what, "time": exact(until)})

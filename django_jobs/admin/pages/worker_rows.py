@@ -36,6 +36,18 @@ def worker_rows(workers: Iterable[WorkerInfo], now: int) -> list[WorkerRow]:
     return [worker_row(worker) for worker in sorted(workers, key=lambda worker: worker.name)]
 
 
+def longest_running(workers: Iterable[WorkerInfo], most: int) -> list[dict[str, Any]]:
+    """Return the jobs that have been running longest, as far as workers report them: the first started comes first."""
+    found = [
+        job_row(job) | {"worker": worker.name}
+        for worker in workers
+        for child in listed(worker.info.get("children") if isinstance(worker.info, dict) else None)
+        for job in listed(child.get("jobs") if isinstance(child, dict) else None)
+    ]
+    known = [job for job in found if job["id"] and job["queue"] and job["since"]]
+    return sorted(known, key=lambda job: job["since"])[:most]
+
+
 def worker_row(worker: WorkerInfo) -> WorkerRow:
     """Return the row of one worker; missing values are left empty."""
     info = worker.info if isinstance(worker.info, dict) else {}

@@ -158,6 +158,7 @@ def test_zero_bytes_and_endless_filters_find_nothing_and_break_nothing(memory_co
     fill_typical(memory_console)
     for value in ("%00", "x" * 5_000, "%F0%9F%92%A9", "' OR 1=1 --", "*", "["):
         assert root.get(f"{BASE}jobs/dead/?q={value}&name={value}&error={value}").status_code == 200
+        assert root.get(f"{BASE}search/?q={value}").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_pages_over_20_000_jobs_cost_as_many_commands_as_over_none(
     pages = ["", "?period=day", "queues/", "queues/default/", "jobs/dead/", "jobs/scheduled/"]
     pages += [f"jobs/dead/?p={last}", f"jobs/scheduled/?p={last}", f"jobs/dead/?queue=default&p={last // 2}"]
     pages += ["jobs/dead/?group=1", "jobs/dead/?q=nothing", "jobs/dead/?q=d00007", "job/default/d00007/"]
+    pages += ["search/?q=nothing", "search/?q=d00007"]
     with shop_jobs():
         fill(store, "default", EACH, State.DEAD)
         fill(store, "default", EACH, State.SCHEDULED)
@@ -119,7 +120,7 @@ def test_pages_over_many_queues_cost_30_commands_at_most(
         assert publish_snapshot() is (queues > 20)
         paths = ["", "?period=day", "queues/", "queues/tenant-07/", "workers/", "schedules/", "bulk/", "history/"]
         paths += [f"jobs/{state}/" for state in State]
-        paths += ["jobs/dead/?q=timed", "jobs/dead/?group=1", "jobs/queued/?q=01J000000001"]
+        paths += ["jobs/dead/?q=timed", "jobs/dead/?group=1", "jobs/queued/?q=01J000000001", "search/?q=timed"]
         for page in paths:
             sent.commands.clear()
             assert root.get(BASE + page).status_code == 200, page

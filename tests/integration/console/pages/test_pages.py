@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -149,3 +151,14 @@ def test_numbers_have_separators_of_thousands(console_store: Store, filler: Fill
     for page in ("", "queues/", "queues/default/", "jobs/queued/"):
         assert "1,234" in root.get(BASE + page).text, page
         assert ">1234<" not in root.get(BASE + page).text, page
+
+
+def test_the_overview_has_the_jobs_that_have_been_running_longest(console_store: Store, root: Client) -> None:
+    assert "Running longest" not in root.get(BASE).text
+    jobs = [{"id": f"j{n:02}", "name": f"n{n:02}", "queue": "mail", "since": 1_000_000 - n} for n in range(14)]
+    jobs += [{"id": "", "name": "no id", "queue": "mail", "since": 1}, {"id": "x", "queue": "", "since": 1}, "x", None]
+    console_store.publish_worker("web-1:1", worker_info(children=[{"jobs": jobs[:7]}]), 60_000)
+    console_store.publish_worker("web-2:2", worker_info(children=[{"jobs": jobs[7:]}, "x", {"jobs": 7}]), 60_000)
+    shown = root.get(BASE).text.partition("Running longest")[2]
+    assert re.findall(r"/job/mail/(j\d\d)/", shown) == [f"j{n:02}" for n in range(13, 3, -1)]
+    assert "no id" not in shown

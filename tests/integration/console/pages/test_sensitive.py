@@ -170,7 +170,7 @@ def test_without_the_permission_there_are_no_arguments(
     filler = Filler(console_store)
     id = filler.make(State.DEAD, "order 4242 is unknown", call=[[4242], {"email": "bob@example.com"}])
     viewer, reader = person("view_jobs"), person("view_jobs", "view_arguments")
-    for page in (f"job/default/{id}/", "jobs/dead/", "jobs/dead/?group=1"):
+    for page in (f"job/default/{id}/", "jobs/dead/", "jobs/dead/?group=1", "search/?q=shop."):
         assert ("order … is unknown" if "group" in page else "4242") in reader.get(BASE + page).text, page
         text = viewer.get(BASE + page).text
         assert "4242" not in text, page
@@ -178,6 +178,8 @@ def test_without_the_permission_there_are_no_arguments(
     assert "TimeoutError" in viewer.get(f"{BASE}job/default/{id}/").text
     assert id in reader.get(f"{BASE}jobs/dead/?q=bob@example.com").text
     assert id not in viewer.get(f"{BASE}jobs/dead/?q=bob@example.com").text
+    assert id in reader.get(f"{BASE}search/?q=bob@example.com").text
+    assert id not in viewer.get(f"{BASE}search/?q=bob@example.com").text
     editor = person("view_jobs", "retry_jobs")
     assert editor.get(f"{BASE}job/default/{id}/edit/").status_code == 403
 

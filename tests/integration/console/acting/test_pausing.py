@@ -1,0 +1,65 @@
+"""The buttons that pause a queue for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from django_jobs.admin.jobs.forms import end_of
+from django_jobs.models.audit import AuditEntry
+from django_jobs.stores.contract.store import Store
+from tests.integration.console.conftest import BASE
+from tests.support.console_data import Filler
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(("value", "length"), [("15min", 15 * 60_000), ("1h", 3_600_000)])
+def test_a_queue_is_paused_for_as_long_as_the_button_says(
+    value: str, length: int, console_store: Store, filler: Filler, root: Client
+) -> None:
+    filler.add()
+    before = console_store.now()
+    assert "Paused until " in root.post(f"{BASE}queues/default/", {"do": "pause", "for": value}, follow=True).text
+    paused = console_store.stats(["default"])[0].paused
+    assert paused is not None
+    assert before + length <= paused.until <= console_store.now() + length, "by the clock of the store"
+    assert AuditEntry.objects.latest("pk").details["until"] == paused.until
+    assert "until " in root.get(f"{BASE}history/").text
+
+
+def test_a_time_that_no_button_has_is_refused(console_store: Store, filler: Filler, root: Client) -> None:
+    filler.add()
+    assert root.post(f"{BASE}queues/default/", {"do": "pause", "for": "a year"}).status_code == 200
+    assert console_store.stats(["default"])[0].paused is None
+
+
+@pytest.mark.parametrize("page", ["queues/", "queues/default/"])
+def test_only_those_who_may_pause_have_the_buttons(
+    page: str, console_store: Store, filler: Filler, root: Client, person: Callable[..., Client]
+) -> None:
+    filler.add()
+    assert 'name="for" value="1h"' in root.get(BASE + page).text
+    assert 'name="for"' not in person("view_jobs", "retry_jobs").get(BASE + page).text
+    console_store.pause("default")
+    text = root.get(BASE + page).text
+    assert 'name="for"' not in text
+    assert 'value="resume"' in text
+
+
+@pytest.mark.parametrize(
+    ("now", "end"),
+    [
+        ("2026-03-27T07:59:59", "2026-03-27T08:00:00"),
+        ("2026-03-27T08:00:00", "2026-03-28T08:00:00"),
+        ("2026-03-28T17:00:00", "2026-03-29T07:00:00"),  # in the night, clocks are put forward
+    ],
+)
+def test_until_nine_is_the_next_nine_of_the_clock_on_the_wall(now: str, end: str) -> None:
+    at, until = (int(datetime.fromisoformat(each).replace(tzinfo=UTC).timestamp() * 1000) for each in (now, end))
+    with timezone.override("Europe/Berlin"):
+        assert end_of("9:00", at) == until
