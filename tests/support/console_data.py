@@ -137,7 +137,7 @@ def fill_typical(store: Store, number: int = 12) -> Filler:
 
 def worker_info(**more: Any) -> dict[str, Any]:
     """What a worker says of itself."""
-    job = {"id": "01J000000029", "name": "shop.send_receipt", "queue": "default", "since": 0}
+    job = {"id": "01J000000029", "name": "shop.send_receipt", "queue": "default", "since": 1_760_000_000_000}
     child = {"name": "web-1:4711/1", "pid": 4712, "lane": "shared", "memory": 48_000_000, "claimed": 3, "jobs": [job]}
     about = {"host": "web-1", "pid": 4711, "state": "running", "queues": ["default"], "processes": 2, "threads": 8}
     return {**about, "started_at": 0, "children": [child], **more}
