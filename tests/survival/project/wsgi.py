@@ -1,0 +1,5 @@
+"""The web site of remote workers."""
+
+from django.core.wsgi import get_wsgi_application
+
+application = get_wsgi_application()
