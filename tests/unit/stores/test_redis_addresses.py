@@ -167,6 +167,21 @@ def test_values_have_the_types_that_redis_py_gives_them() -> None:
     assert kwargs["ssl_min_version"] is ssl.TLSVersion.TLSv1_2
 
 
+def test_without_a_certificate_that_is_checked_no_name_is_compared() -> None:
+    """redis-py 6.0 cannot connect with `ssl_cert_reqs=none` alone."""
+    assert kwargs_of("rediss://h?ssl_cert_reqs=none")["ssl_check_hostname"] is False
+    assert kwargs_of("rediss://h?ssl_cert_reqs=required").get("ssl_check_hostname", True) is True
+    for options, primary, sentinel in (
+        ("ssl_cert_reqs=none", False, False),
+        ("ssl_cert_reqs=none&sentinel_ssl_cert_reqs=required", False, True),
+        ("sentinel_ssl_cert_reqs=none", True, False),
+    ):
+        pool = pool_from_setting(f"rediss+sentinel://h/m?{options}")
+        (asked,) = pool.sentinel_manager.sentinels
+        kwargs = (pool.connection_kwargs, asked.connection_pool.connection_kwargs)
+        assert [each.get("ssl_check_hostname", True) for each in kwargs] == [primary, sentinel], options
+
+
 @pytest.mark.accepts("G23")
 def test_sentinels_have_users_and_certificates_of_their_own() -> None:
     setting = "rediss+sentinel://me:a%2Fb@one,two:5/orders/4?sentinel_username=s&sentinel_password=p%26w"

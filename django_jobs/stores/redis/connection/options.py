@@ -65,7 +65,19 @@ def read_options(setting: str) -> dict[str, Any]:
             shown = "" if is_secret(name) or "@" in query else f" {text!r}"
             wrong = f"has the option {name!r} with the bad value{shown} after the ?"
             raise BadOption(wrong, f"Use {error.args[0]}.") from None
+    _compare_no_names(found)
     return found
+
+
+def _compare_no_names(found: dict[str, Any]) -> None:
+    """Without a certificate that is checked, no name is compared: redis-py 6.0 asks Python for both, which refuses."""
+    names = found.get("ssl_check_hostname", True)
+    if found.get("ssl_cert_reqs") == "none":
+        found["ssl_check_hostname"] = False
+        if found.get(f"{FOR_SENTINELS}ssl_cert_reqs", "none") != "none":
+            found.setdefault(f"{FOR_SENTINELS}ssl_check_hostname", names)
+    if found.get(f"{FOR_SENTINELS}ssl_cert_reqs") == "none":
+        found[f"{FOR_SENTINELS}ssl_check_hostname"] = False
 
 
 def is_secret(name: str) -> bool:
