@@ -15,7 +15,7 @@ from django_jobs.core.queue_stats import QueueStats as QueueStats
 
 
 class State(StrEnum):
-    """The nine states; a job is in exactly one (described in docs/contributing/internals.md)."""
+    """The nine states of jobs; a job is in exactly one."""
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"

@@ -105,7 +105,7 @@ def job(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     The options, with their defaults; durations are seconds or a timedelta:
 
-    - `name` ("module.function"): the name on the wire; `aliases` ([]): older names that still work
+    - `name` ("module.function"): the name that is stored; `aliases` ([]): older names that still work
     - `queue` ("default"), `priority` (0; -100 to 100, higher first)
     - `max_attempts` (10), `backoff` (growing pauses; a list, or callable(attempt, error) -> seconds)
     - `retry_on` ((Exception,)), `discard_on` (()), `on_exhausted` ("dead", or "discard")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from argparse import ArgumentParser
 from dataclasses import fields
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from django_jobs.core.options import JobOptions
 from django_jobs.core.values import State
 from django_jobs.management.commands.runworkers import Command as RunWorkers
 from django_jobs.management.jobs_commands import SUBCOMMANDS
+from django_jobs.models import Dashboard
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS as REDIS_KEYS
 from tests.docs.pages import PAGES, ROOT, blocks, column, links, name
@@ -97,6 +99,30 @@ def test_every_system_check_is_in_the_reference() -> None:
     code = "".join(path.read_text() for path in (ROOT / "django_jobs").rglob("*.py"))
     found = re.findall(r'id=(?:_id\(")?"?(?:django_jobs\.)?([EW]\d{3})\b', code)
     assert column("reference/checks.md", "id") == {f"django_jobs.{id}" for id in found}
+
+
+@pytest.mark.parametrize("page", ["howto/admin.md", "howto/security.md"])
+def test_every_permission_is_on_the_page(page: str) -> None:
+    known = {name for name, _ in Dashboard._meta.permissions}
+    assert {name.removeprefix("django_jobs.") for name in column(page, "permission")} == known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_option_of_a_jobs_command_exists(page: Path) -> None:
+    """Wherever a page writes `jobs NAME … --option`, and in the table of commands."""
+    lines = re.findall(r"(?:manage\.py |`)(jobs [^`\n|#;]*)", page.read_text())
+    if page.name == "commands.md":
+        rows = [row.split("|")[1] for row in page.read_text().splitlines() if row.startswith("| `")]
+        lines += [f"jobs {code}" for row in rows for code in re.findall(r"`([a-z]+ ?[^`]*)`", row)]
+    unknown = []
+    for line in lines:
+        words = line.split()
+        if len(words) > 1 and words[1] in SUBCOMMANDS:
+            parser = ArgumentParser()
+            SUBCOMMANDS[words[1]].arguments(parser)
+            known = {option for action in parser._actions for option in action.option_strings} | {"--json"}
+            unknown += [line for option in re.findall(r"--[a-z-]+", line) if option not in known]
+    assert unknown == []
 
 
 def test_every_subcommand_of_jobs_is_in_the_reference() -> None:

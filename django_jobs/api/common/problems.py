@@ -32,7 +32,7 @@ class Kind(Enum):
     NOT_SET_UP = "not-set-up", 403, "The API is not set up"
     HTTPS_REQUIRED = "https-required", 403, "Only https is answered"
     CSRF_FAILED = "csrf-failed", 403, "The CSRF check failed"
-    SCOPE_MISSING = "scope-missing", 403, "The token has not this scope"
+    SCOPE_MISSING = "scope-missing", 403, "The token does not have this scope"
     JOB_NOT_ALLOWED = "job-not-allowed", 403, "The token is for other job types"
     NO_ADDRESS = "no-address", 404, "There is nothing at this address"
     NO_JOB = "no-job", 404, "There is no such job"

@@ -75,7 +75,7 @@ def listed() -> Answer:
         (token.name, " ".join(token.scopes), " ".join(token.jobs) or "all", token.last_used_at or "never", state(token))
         for token in tokens
     ]
-    text = table(("NAME", "SCOPES", "JOBS", "LAST USED", ""), rows) if rows else "There are no tokens."
+    text = table(("NAME", "SCOPES", "JOBS", "LAST USED", "VALID"), rows) if rows else "There are no tokens."
     return Answer([described(token) for token in tokens], text)
 
 
