@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from argparse import SUPPRESS, ArgumentParser
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 
 from django_jobs.exceptions import JobsError
+from django_jobs.formatting import migrate_hint
 from django_jobs.management.jobs_commands import SUBCOMMANDS
 from django_jobs.management.jobs_commands.base import as_json
 from django_jobs.models import audit
@@ -23,14 +26,30 @@ class Command(BaseCommand):
             subparser = subparsers.add_parser(name, help=subcommand.help, description=subcommand.help)
             subcommand.arguments(subparser)
             subparser.add_argument("--json", action="store_true", help="print JSON")
+            djangos_options(subparser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             answer = SUBCOMMANDS[options["subcommand"]].run(options)
         except (JobsError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
+        except DatabaseError as error:
+            if hint := migrate_hint(error):
+                raise CommandError(f"{error}{hint}.") from error
+            raise
         for act in answer.acts:
             audit.record(audit.Actor(audit.shell_user(), audit.Source.COMMAND), act)
         self.stdout.write(as_json(answer.data) if options["json"] else answer.text)
         if answer.code:
             sys.exit(answer.code)
+
+
+def djangos_options(parser: ArgumentParser) -> None:
+    """Accept Django's own options after the subcommand, too: `manage.py jobs stats --settings shop.production`.
+
+    Without a default: it would replace what was given before the subcommand."""
+    for option in ("--settings", "--pythonpath"):
+        parser.add_argument(option, default=SUPPRESS, help=SUPPRESS)
+    for option in ("--traceback", "--no-color", "--force-color", "--skip-checks"):
+        parser.add_argument(option, action="store_true", default=SUPPRESS, help=SUPPRESS)
+    parser.add_argument("--verbosity", "-v", type=int, choices=[0, 1, 2, 3], default=SUPPRESS, help=SUPPRESS)

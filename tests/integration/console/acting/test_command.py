@@ -8,7 +8,8 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
+from django.db import connection, transaction
 from django.test import override_settings
 
 from django_jobs import archive
@@ -307,6 +308,26 @@ def test_a_store_out_of_reach_is_a_clear_error(memory_console: Store) -> None:
     with pytest.raises(SystemExit) as ended:
         jobs("doctor")
     assert ended.value.code == 1
+
+
+def test_a_missing_table_is_a_clear_error_that_names_migrate(memory_console: Store) -> None:
+    for table, words in (("auditentry", ["history"]), ("apitoken", ["token", "list"])):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"DROP TABLE django_jobs_{table}")
+            with pytest.raises(CommandError, match=rf"{table}.*Run `manage.py migrate`\.$"):
+                jobs(*words)
+            transaction.set_rollback(True)
+
+
+def test_djangos_own_options_stand_before_and_after_the_subcommand() -> None:
+    parser = load_command_class("django_jobs", "jobs").create_parser("manage.py", "jobs")
+    for words in (
+        ["--settings", "shop.production", "--traceback", "-v", "0", "stats"],
+        ["stats", "--settings", "shop.production", "--traceback", "-v", "0"],
+    ):
+        options = parser.parse_args(words)
+        assert (options.settings, options.traceback, options.verbosity) == ("shop.production", True, 0)
+    assert (parser.parse_args(["stats"]).settings, parser.parse_args(["stats"]).verbosity) == (None, 1)
 
 
 # -- what could be misunderstood -------------------------------------------------
