@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -72,3 +74,18 @@ def test_every_job_counts_once_a_child_stays_small_and_is_faster_than_single_wri
         if rates[-1][0] > rates[-1][1]:
             return
     pytest.fail(f"in every round a job cost more than one write of a value, each second: {rates}")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["memory", "--jobs", "300"], "dead, no traceback"),
+        (["workers", "--queues", "2", "--workers", "3"], "heartbeats of all"),
+        (["drain", "--jobs", "600"], "bare claim + complete"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_jobs_workers_and_queues_cost_is_measured(words: list[str], found: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "bench.scale", *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert found in done.stdout
