@@ -1,10 +1,11 @@
-"""What an idle worker costs, and how soon it begins a job.
+"""What idle workers cost, and how soon they begin a job.
 
     python -m bench.idle --queues 3 100 1000              # one server
     python -m bench.idle --nodes 3 --queues 5 100         # a Redis Cluster
+    python -m bench.idle --workers 5 --queues 5           # several workers: an idle server takes some time, too
 
-Starts its own servers.  Prints for each number of queues: the commands that the worker sends per second, divided by
-the number of its processes (those called by scripts are not counted); the processor time of the servers in that time;
+Starts its own servers.  Prints for each number of queues: the commands that the workers send per second, divided by
+the number of all processes (those called by scripts are not counted); the processor time of the servers before that;
 and the time from enqueueing to the start of jobs that come one by one, each in a random queue.
 """
 
@@ -26,8 +27,8 @@ import redis
 from bench.monitor import sent_by_name
 from bench.running import environment, workers
 
-#: Seconds that a worker has to become idle, and for which its commands are counted.
-CALM, COUNTED = 15.0, 20.0
+#: Seconds that a worker has to become idle, over which the servers' time is taken, and for which commands are counted.
+CALM, QUIET, COUNTED = 15.0, 20.0, 20.0
 #: Jobs before the first that is timed: the worker has imported everything by then.
 WARM = 5
 #: One parent, two children that run many jobs at a time, one that runs jobs alone, and the maintenance process.
@@ -38,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.idle", description=__doc__)
     parser.add_argument("--queues", type=int, nargs="+", default=[3, 100, 1000])
     parser.add_argument("--nodes", type=int, default=1, choices=(1, 3))
+    parser.add_argument("--workers", type=int, default=1, help="workers that idle beside each other (default 1)")
     parser.add_argument("--jobs", type=int, default=60, help="jobs whose start is timed (default 60)")
     parser.add_argument("--details", action="store_true", help="show which commands were sent")
     parser.add_argument("--store", help=argparse.SUPPRESS)  # measures the worker of a server that runs
@@ -61,9 +63,8 @@ def measure(given: argparse.Namespace) -> None:
     django.setup()
     servers = servers_of(given.store)
     with ExitStack() as stack:
-        stack.enter_context(
-            workers([[sys.executable, "-m", "django", "runworkers", "--processes", "2"]], dict(os.environ))
-        )
+        command = [sys.executable, "-m", "django", "runworkers", "--processes", "2"]
+        stack.enter_context(workers([command] * given.workers, dict(os.environ)))
         clients = [
             stack.enter_context(
                 redis.Redis(unix_socket_path=where)
@@ -74,12 +75,14 @@ def measure(given: argparse.Namespace) -> None:
         ]
         time.sleep(CALM)
         busy = sum(map(busy_seconds, clients))
+        time.sleep(QUIET)
+        busy = sum(map(busy_seconds, clients)) - busy  # before MONITOR, which takes time itself
         sent = sent_by_name(servers, COUNTED)
-        busy = sum(map(busy_seconds, clients)) - busy
         times = pick_up(given.jobs)
     print(
         f"{len(servers)} server(s), {os.environ['BENCH_QUEUES']:>5} queues: "
-        f"{sent.total() / COUNTED / PROCESSES:6.2f} commands/s/process, server {busy / COUNTED * 1000:6.1f} ms/s, "
+        f"{sent.total() / COUNTED / PROCESSES / given.workers:6.2f} commands/s/process, "
+        f"server {busy / QUIET * 1000:6.1f} ms/s, "
         f"pick-up p50 {median(times) * 1000:6.1f} ms, p99 {quantiles(times, n=100)[98] * 1000:6.1f} ms",
         flush=True,
     )
