@@ -18,6 +18,9 @@ from django_jobs.formatting import duration, exact, moment, number
 
 register = template.Library()
 
+#: Length of the longest name that a job can have.
+LONGEST_NAME = 200
+
 
 register.filter(moment)
 register.filter(exact)
@@ -51,6 +54,12 @@ def state_label(state: str) -> Any:
 def console_url(context: template.Context, name: str, *parts: str) -> str:
     """Return the address of a page of the console; its parts may contain any character."""
     return str(context["console"].url(name, *parts))
+
+
+@register.simple_tag(takes_context=True)
+def type_url(context: template.Context, name: str) -> str:
+    """Return the address of the page of a job type; "" for a text that cannot be the name of one."""
+    return str(context["console"].url("type", name)) if 0 < len(name) <= LONGEST_NAME else ""
 
 
 @register.simple_tag(takes_context=True)

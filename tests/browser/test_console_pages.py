@@ -26,6 +26,8 @@ PATHS = {
     "dead-groups": "jobs/dead/?group=1",
     "dead-search": "jobs/dead/?q=timed",
     "search": "search/?q=timed",
+    "type": "types/shop.send_receipt/",
+    "type-of-one-queue": "types/shop.charge_card/?queue=default",
     "workers": "workers/",
     "bulk": "bulk/",
     "history": "history/",

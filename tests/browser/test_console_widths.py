@@ -92,7 +92,10 @@ def test_that_a_queue_is_paused_stands_beside_its_name(
     assert "the disk is full" in page.locator(".jobs-queues tbody th").first.inner_text()
 
 
-@pytest.mark.parametrize("path", ["schedules/", "bulk/", "jobs/dead/", "queues/", "history/", "search/?q=receipt"])
+@pytest.mark.parametrize(
+    "path",
+    ["schedules/", "bulk/", "jobs/dead/", "queues/", "history/", "search/?q=receipt", "types/shop.send_receipt/"],
+)
 def test_no_table_scrolls_sideways_on_a_phone(
     path: str, console_store: SqliteStore, open_page: Callable[..., Page]
 ) -> None:

@@ -16,7 +16,7 @@ from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs import bulk, everywhere, listing
 from django_jobs.admin.jobs import page as job_page
-from django_jobs.admin.pages import history, overview, queues, schedules, workers, workflows
+from django_jobs.admin.pages import history, overview, queues, schedules, types, workers, workflows
 from django_jobs.exceptions import StoreError
 
 View = Callable[..., HttpResponse]
@@ -28,6 +28,7 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("", overview.overview, "dashboard_changelist", READ),
     ("queues/", queues.queue_list, "queues", READ),
     ("queues/<str:queue>/", queues.queue_page, "queue", CHANGE),
+    ("types/<str:name>/", types.type_page, "type", READ),
     ("jobs/<str:state>/", listing.job_list, "jobs", CHANGE),
     ("search/", everywhere.search_page, "search", READ),
     ("job/<str:queue>/<str:id>/", job_page.job_page, "job", CHANGE),

@@ -30,6 +30,8 @@ PAGES = [
     "jobs/dead/?q=x&name=y&queue=default&error=z",
     "search/",
     "search/?q=x",
+    "types/shop.send_receipt/",
+    "types/nobody.knows/?queue=default",
     "workers/",
     "bulk/",
     "history/",

@@ -29,6 +29,7 @@ SMALL = (
     "totals",
     "minutes",
     "fired",
+    "timed",
     "workers",
     "seen",
     "document:snapshot",
@@ -82,7 +83,7 @@ def test_pages_over_20_000_jobs_cost_as_many_commands_as_over_none(
     pages = ["", "?period=day", "queues/", "queues/default/", "jobs/dead/", "jobs/scheduled/"]
     pages += [f"jobs/dead/?p={last}", f"jobs/scheduled/?p={last}", f"jobs/dead/?queue=default&p={last // 2}"]
     pages += ["jobs/dead/?group=1", "jobs/dead/?q=nothing", "jobs/dead/?q=d00007", "job/default/d00007/"]
-    pages += ["search/?q=nothing", "search/?q=d00007"]
+    pages += ["search/?q=nothing", "search/?q=d00007", "types/shop.send_receipt/"]
     with shop_jobs():
         fill(store, "default", EACH, State.DEAD)
         fill(store, "default", EACH, State.SCHEDULED)
@@ -121,6 +122,7 @@ def test_pages_over_many_queues_cost_30_commands_at_most(
         paths = ["", "?period=day", "queues/", "queues/tenant-07/", "workers/", "schedules/", "bulk/", "history/"]
         paths += [f"jobs/{state}/" for state in State]
         paths += ["jobs/dead/?q=timed", "jobs/dead/?group=1", "jobs/queued/?q=01J000000001", "search/?q=timed"]
+        paths += ["types/shop.send_receipt/", "types/shop.send_receipt/?queue=tenant-07"]
         for page in paths:
             sent.commands.clear()
             assert root.get(BASE + page).status_code == 200, page
