@@ -25,15 +25,19 @@ PAGE = f"{BASE}types/shop.send_receipt/"
 
 
 def test_it_has_the_totals_of_each_queue_and_of_one(console_store: Store, filler: Filler, root: Client) -> None:
-    for queue, dead in (("mail", 1), ("default", 3)):
+    for queue, dead in (("mail", 1), ("default", 3), ("posts", 0)):
         filler.make(State.SUCCEEDED, queue=queue)
         for _ in range(dead):
             filler.make(State.DEAD, queue=queue)
     filler.make(State.DEAD, name="shop.charge_card", queue="cards")
     text = root.get(PAGE).text
     rows = re.findall(r'<tr><th scope="row"><a href="[^"]*/queues/(\w+)/">(.*?)</tr>', text, re.DOTALL)
-    numbers = {queue: re.findall(r">([\d.,]+(?: %)?)[ <]", row) for queue, row in rows}
-    assert numbers == {"default": ["4", "1", "3", "75.0 %", "3"], "mail": ["2", "1", "1", "50.0 %", "1"]}
+    numbers = {queue: re.findall(r">\(?([\d.,]+(?: %)?)[ <)]", row) for queue, row in rows}
+    assert numbers == {
+        "default": ["4", "1", "3", "75.0 %", "3"],
+        "mail": ["2", "1", "1", "50.0 %", "1"],
+        "posts": ["1", "1", "0", "0.0 %", "0"],
+    }
     assert re.findall(r"/jobs/dead/\?name=shop.send_receipt\">.*?</span> (\d+)</a>", text) == ["4"]
     one = root.get(f"{PAGE}?queue=mail").text
     assert "/jobs/dead/?queue=mail&amp;name=shop.send_receipt" in one
