@@ -12,8 +12,8 @@ Each signal has arguments of its own:
     job_succeeded    run_ms, wait_ms
     job_failed       error (exception, or text where it happened in another process), run_ms; for each failed attempt
     job_retried      error, delay_ms
-    job_dead         error, outcome ("failed", "retried" (it raised Retry in its last attempt), "timeout", "worker_lost",
-                     "misplaced" (a fault of the store lost its state), "corrupt", "killed")
+    job_dead         error, outcome ("failed", "retried" (it raised Retry in its last attempt), "timeout",
+                     "worker_lost", "misplaced" (a fault of the store lost its state), "corrupt", "killed")
     job_cancelled    error (the reason)
 
 worker_started and worker_stopped have the worker's name as `name`; the parent process sends them with sender None.
