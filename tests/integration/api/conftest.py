@@ -8,6 +8,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -20,6 +21,7 @@ from django_jobs import remote
 from django_jobs.core.values import Lane
 from django_jobs.execution.executor import Executor
 from django_jobs.models import ApiToken
+from django_jobs.remote import type_cache
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
 from tests.integration.api import work
@@ -89,6 +91,13 @@ ALL = ("enqueue", "read", "manage", "work")
 def api(store: Store) -> Api:
     """A client that may do everything."""
     return Api(*ALL)
+
+
+@pytest.fixture
+def types_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job types that were read are not read again because of the time: less than REFRESH passes in a whole test."""
+    began, moments = type_cache._known.clock(), count()
+    monkeypatch.setattr(type_cache._known, "clock", lambda: began + next(moments) / 1_000_000)
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ class TestEnqueue:
         assert answers[1]["job"] == api.get("v1/jobs/there").json()
         assert queued(store) == 4
 
+    @pytest.mark.usefixtures("types_stay_known")
     def test_a_thousand_are_one_call_to_the_store_and_two_queries(
         self, api: Api, store: Store, monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: Any
     ) -> None:

@@ -123,6 +123,7 @@ def test_a_token_opens_until_it_expires(monkeypatch: pytest.MonkeyPatch) -> None
     assert api.get("v1/queues").status_code == 401
 
 
+@pytest.mark.usefixtures("types_stay_known")
 def test_the_use_of_a_token_is_remembered_at_most_once_a_minute(django_assert_num_queries: Any) -> None:
     api = Api("read")
     api.get("v1/stats")

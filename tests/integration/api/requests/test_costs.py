@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ def on_another_request(get_next: Callable[[NewJobRequest], JobHandle]) -> Callab
     return lambda request: get_next(replace(request, priority=7))
 
 
+@pytest.mark.usefixtures("types_stay_known")
 @pytest.mark.parametrize(("archive", "queries"), [(None, 1), ({"DAYS": 1}, 2)])
 def test_a_new_job_is_one_call_to_the_store_and_a_query_for_token_and_history_each(
     api: Api, store: Store, settings: Any, archive: Any, queries: int, django_assert_num_queries: Any,
@@ -44,14 +44,11 @@ def test_a_new_job_is_one_call_to_the_store_and_a_query_for_token_and_history_ea
     assert made.json() == api.get("v1/jobs/tests.greet/2").json() | signal_outbox
 
 
+@pytest.mark.usefixtures("types_stay_known")
 def test_a_thousand_unknown_names_in_one_call_read_the_types_once(
     api: Api, store: Store, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type_cache._known, "missed", {})
-    began, moments = type_cache._known.clock(), count()
-    monkeypatch.setattr(
-        type_cache._known, "clock", lambda: began + next(moments) / 1_000_000
-    )  # less than REFRESH in all
     api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
     jobs: list[dict[str, Any]] = [{"name": f"unknown.{number}", "id": "x"} for number in range(MOST_IN_BULK - 1)]
     jobs.append({"name": "tests.greet", "id": "2", "data": ["Ada"]})
