@@ -17,6 +17,8 @@ SUM := $(shell cksum < pyproject.toml | cut -d ' ' -f 1)
 STORE ?= embedded
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The tests start hundreds of processes, and each would compile the project again.
+unexport PYTHONDONTWRITEBYTECODE
 ifdef REDIS_URL
 export REDIS_URL
 endif
