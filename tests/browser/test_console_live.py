@@ -8,8 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
+from django_jobs.operations import searching
 from django_jobs.stores.sqlite import SqliteStore
-from tests.support.console_data import Filler
+from tests.support.console_data import Filler, search_in_small_steps
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -46,12 +47,7 @@ def test_a_job_that_moves_on_leaves_no_old_button(console_store: SqliteStore, op
 def test_a_search_that_goes_on_shows_its_progress_and_ends(
     console_store: SqliteStore, open_page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_jobs.browse import search
-    from django_jobs.operations import searching
-
-    monkeypatch.setattr(search, "FIRST_READ", 2)
-    monkeypatch.setattr(search, "READ_MORE", 1)
-    monkeypatch.setattr(searching, "FIRST_STRETCH", 0)
+    search_in_small_steps(monkeypatch)
     filler = Filler(console_store)
     for i in range(12):
         filler.make(State.DEAD, "needle" if i == 3 else "hay", queue=f"q{i % 4}")

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
+from django_jobs.browse import search
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Attempt, Claim, Controls, Done, Job, NewJob, Options, State
+from django_jobs.operations import searching
 from django_jobs.serialization.record import encode
 from django_jobs.stores.contract.store import Store
 
@@ -32,6 +36,13 @@ def send_receipt(order_id: int, email: str = "") -> None:
 
 def charge_card(order_id: int, card_number: str) -> None:
     """A job with a sensitive argument."""
+
+
+def search_in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a search of a few jobs go on in the background, as one of very many does."""
+    monkeypatch.setattr(search, "FIRST_READ", 2)
+    monkeypatch.setattr(search, "READ_MORE", 1)
+    monkeypatch.setattr(searching, "FIRST_STRETCH", 0)
 
 
 @contextmanager

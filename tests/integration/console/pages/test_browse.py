@@ -13,7 +13,7 @@ from django_jobs.core.values import JobInfo, State
 from django_jobs.operations import bulk, searching
 from django_jobs.operations.matching import count_matching
 from django_jobs.stores.contract.store import Store
-from tests.support.console_data import Filler
+from tests.support.console_data import Filler, search_in_small_steps
 
 
 def ids(jobs: list[JobInfo]) -> list[str]:
@@ -128,9 +128,7 @@ def test_what_a_search_finds(match: Match, number: int, filler: Filler) -> None:
 def test_another_page_follows_a_long_search_and_a_worker_drives_it(
     console_store: Store, filler: Filler, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "FIRST_READ", 2)
-    monkeypatch.setattr(search, "READ_MORE", 1)
-    monkeypatch.setattr(searching, "FIRST_STRETCH", 0)
+    search_in_small_steps(monkeypatch)
     for i in range(20):
         filler.make(State.DEAD, "needle", queue=f"q{i % 6}")
         clock.advance(1)
@@ -154,7 +152,7 @@ def test_a_search_that_is_not_stored_any_more_or_is_damaged_begins_again(
 ) -> None:
     filler.make(State.DEAD, "needle")
     match = Match(text="needle")
-    id = searching.id_of(State.DEAD, match)
+    id = searching.id_of([State.DEAD], match)
     for entry in (7, {"at": 1}, {"at": console_store.now(), "state": "x"}, []):
         console_store.update_document(searching.DOCUMENT, {id: entry})
         assert searching.search([State.DEAD], match).matches == 1

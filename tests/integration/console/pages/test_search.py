@@ -13,7 +13,7 @@ from django_jobs.core.values import State
 from django_jobs.operations import searching
 from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
-from tests.support.console_data import Filler
+from tests.support.console_data import Filler, search_in_small_steps
 
 pytestmark = pytest.mark.django_db
 
@@ -79,9 +79,7 @@ def test_a_job_that_moves_on_meanwhile_is_found_once(
 def test_a_long_search_goes_on_in_the_background_and_the_page_follows(
     console_store: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "FIRST_READ", 2)
-    monkeypatch.setattr(search, "READ_MORE", 1)
-    monkeypatch.setattr(searching, "FIRST_STRETCH", 0)
+    search_in_small_steps(monkeypatch)
     made = {(filler.make(state, queue=f"q{n}", **HERS), state.value) for state in MADE for n in range(3)}
     page = root.get(f"{BASE}search/", {"q": "customer-42@"}).text
     assert "<progress" in page
