@@ -16,7 +16,9 @@ from django_jobs.formatting import sentence
 
 T = TypeVar("T")
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
+#: Length of the longest name that a job can have.
+LONGEST_NAME = 200
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.:/-]{{0,{LONGEST_NAME - 1}}}")
 
 
 class _Option(Generic[T]):
@@ -196,7 +198,7 @@ def check_name(name: Any, owner: str) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidJob(
             f"{owner}: the name {name!r} cannot be used. "
-            "Use up to 200 letters, digits and _ . : / - (the first a letter, a digit or _)."
+            f"Use up to {LONGEST_NAME} letters, digits and _ . : / - (the first a letter, a digit or _)."
         )
 
 

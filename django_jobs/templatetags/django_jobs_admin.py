@@ -12,14 +12,12 @@ from django.contrib.admin import AdminSite
 from django.contrib.admin.sites import all_sites, site
 from django.core.exceptions import ImproperlyConfigured
 
+from django_jobs.core.definition import LONGEST_NAME
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
 from django_jobs.formatting import duration, exact, moment, number
 
 register = template.Library()
-
-#: Length of the longest name that a job can have.
-LONGEST_NAME = 200
 
 
 register.filter(moment)
