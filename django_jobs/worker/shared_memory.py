@@ -199,8 +199,9 @@ class SharedMemory:
     def _asked(self) -> Asked | None:
         """Return the claim call that is in progress, if one is."""
         words = self.words
-        if words[_ASKED] and words[_ASKED_QUEUE] < len(self.queues):
-            return Asked(words[_ASKED], self.queues[words[_ASKED_QUEUE]], words[_NEWEST])
+        asked, queue = words[_ASKED], words[_ASKED_QUEUE]
+        if asked and queue < len(self.queues):
+            return Asked(asked, self.queues[queue], words[_NEWEST])
         return None
 
     def thread_of_job(self) -> JobThread | None:

@@ -104,9 +104,8 @@ class ChildHandle:
                 case Yielded():
                     self.has_yielded = True
 
-    @property
-    def job(self) -> StartedJob | None:
-        """The job that an alone child runs now."""
+    def running_job(self) -> StartedJob | None:
+        """Return the job that an alone child runs now.  The child changes it at any moment: two calls may differ."""
         return self.shared.running()
 
     def job_is_over_time(self, now: float) -> bool:
@@ -123,7 +122,7 @@ class ChildHandle:
         """A person killed the job: kill the process.  Its other jobs are handed back and run again, uncharged.
         Do nothing if the attempt is known to have ended (alone children only).  The store says it again until then."""
         self.read()
-        claim, job = ClaimId(queue, id, token), self.job
+        claim, job = ClaimId(queue, id, token), self.running_job()
         if self.lane is Lane.SHARED or (job is not None and ClaimId(job.queue, job.id, job.token) == claim):
             logger.warning("Job %s was killed by a user: its process %s is ended", id, self.name)
             self.kill("killed")

@@ -32,7 +32,7 @@ class Told:
                 continue
             if child.lane is Lane.SHARED:
                 child.check(queue)
-            elif (job := child.job) is not None and job.queue == queue and job.at < asked_at:
+            elif (job := child.running_job()) is not None and job.queue == queue and job.at < asked_at:
                 # The parent asks the store itself, because such a job may block every thread of its process.
                 info = self.store.get(queue, job.id)
                 if info is None or info.state is not State.RUNNING or info.token != job.token:

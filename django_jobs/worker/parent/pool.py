@@ -79,7 +79,7 @@ class ChildPool:
         """Would another process help?  All of these have jobs.
 
         Not if their jobs are short and compute: then as many as there are processors do the most."""
-        jobs = [job for child in alone if (job := child.job) is not None]
+        jobs = [job for child in alone if (job := child.running_job()) is not None]
         long = [job for job in jobs if now - job.at > ALONE_BUSY]
         if len(alone) - len(long) < self.config.processes:
             return bool(long) or any(job.left > 0 for job in jobs)
@@ -124,7 +124,7 @@ class ChildPool:
             left = child.shared.last_batch() if child.lane is Lane.ALONE else LastBatch()
             # Not if the function had just returned or the next job had begun.
             is_over_time = child.killed_for == "timeout" and child.job_is_over_time(now)
-            job = child.job if is_over_time else None
+            job = child.running_job() if is_over_time else None
             if job is not None:
                 logger.warning("Job %s ran longer than its time limit: its process was killed", job.id)
                 self.dead_children.timed_out(child.name, left, job)
@@ -161,7 +161,7 @@ class ChildPool:
             if child.is_busy:
                 if (deadline := child.shared.deadline) is not None and not child.killed_for:
                     moments.append(deadline)
-                job = child.job
+                job = child.running_job()
                 moments.append(max(now if job is None else job.at + ALONE_BUSY, now + ALONE_BUSY / 5))
         return min(moments)
 

@@ -70,7 +70,7 @@ class Suspects:
             self._take_back(holder)
 
     def _is_of_no_use(self, holder: ChildHandle, now: float) -> bool:
-        job = holder.job
+        job = holder.running_job()
         return holder.retiring or (job is not None and not job.suspect and now - job.at > BUSY)
 
     def _others(self, holder: ChildHandle | None) -> list[ChildHandle]:
@@ -80,7 +80,7 @@ class Suspects:
         others = self._others(but_not) if now >= self._rests_until else []
         if others:
             # An idle child, or the one whose job started last: most jobs are short.
-            self._holder = child = max(others, key=lambda child: child.job.at if child.job else float("inf"))
+            self._holder = child = max(others, key=_started_at)
             self._wanted_back = child.has_yielded = False
             child.tell(MayRunSuspects())
 
@@ -112,7 +112,7 @@ class Suspects:
     def _waits(self, holder: ChildHandle) -> bool:
         if holder.pid not in self.child_processes.children or holder.killed_for:
             return False
-        was_revoked = holder.is_frozen and holder.job is None  # see frozen.py
+        was_revoked = holder.is_frozen and holder.running_job() is None  # see frozen.py
         return holder.waits is not None and not was_revoked
 
     def _nothing_else_runs(self, holder: ChildHandle, now: float) -> bool:
@@ -164,3 +164,9 @@ class Suspects:
             if not (self.child_pool.quiet or self.child_pool.fenced):
                 for child in self.child_processes:
                     child.tell(Open())
+
+
+def _started_at(child: ChildHandle) -> float:
+    """Return when its job started (monotonic seconds); infinity for an idle child."""
+    job = child.running_job()
+    return inf if job is None else job.at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -63,14 +64,17 @@ def test_a_new_job_waits_for_the_first_worker_that_knows_it(site: WorkerSite) ->
 
 @pytest.mark.timed
 @pytest.mark.accepts("R04")
-def test_one_that_was_busy_takes_it_as_soon_as_it_is_free(site: WorkerSite, pace: Pace) -> None:
+def test_one_that_was_busy_takes_it_as_soon_as_it_is_free(site: WorkerSite, pace: Pace, tmp_path: Path) -> None:
     site.pool(extra=NEW, threads=1)
     site.pool()
     is_up(site, 2)
-    busy = site.put("brand-new", 3000)
-    site.wait(busy, State.RUNNING)
+    gate = tmp_path / "gate"
+    busy = site.put("brand-new", str(gate))
+    # A claim of the one that does not know it looks like a running job too.
+    wait_until(lambda: any(event.id == busy for event in site.ledger.read()), "it has begun", seconds=10)
     waits = site.put("brand-new")
     site.wait(waits, State.BLOCKED)
+    gate.touch()
     site.wait(busy)
     freed = monotonic()
     site.wait(waits)

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from django.conf import settings
 
@@ -149,6 +150,8 @@ def raises(kind: str) -> None:
 if settings.NEW_JOB:
 
     @job(name=settings.NEW_JOB)
-    def new_job(ms: int = 0) -> None:
+    def new_job(gate: str = "") -> None:
+        """Ends when the file is there, if one is named."""
         with recorded():
-            time.sleep(ms / 1000)
+            while gate and not Path(gate).exists():
+                time.sleep(0.01)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from django_jobs.core.values import Claim, Lane
+from django_jobs.worker.batch_memory import StartedJob
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
+from django_jobs.worker.parent.heartbeat_answers import Told
 from django_jobs.worker.parent.pool import ALONE_BUSY, LOOK, ChildPool
+from django_jobs.worker.parent.suspects import Suspects
 from django_jobs.worker.shared_memory import SharedMemory, Thread
 
 
@@ -122,3 +126,34 @@ def test_a_job_that_is_killed_before_it_begins_ends_no_process(family: Family, m
     assert not killed, "an earlier attempt"
     child.end_attempt("q", f"{child.pid}-0", 7)
     assert killed == [child.pid]
+
+
+def test_a_job_may_end_between_two_looks_of_the_parent(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child writes what the parent reads: whatever the parent decides, it looks at a job once."""
+    children = [family.add(Lane.ALONE) for _ in range(2)]
+    threads = {child.pid: family.runs(child, left=1) for child in children}
+    read = SharedMemory.running
+
+    def running(shared: SharedMemory) -> StartedJob | None:
+        job = read(shared)
+        for child in children:
+            if child.shared is shared:
+                threads[child.pid].memory.runs_nothing()
+        return job
+
+    monkeypatch.setattr(SharedMemory, "running", running)
+    store: Any = SimpleNamespace(get=lambda queue, id: None)
+    suspects = Suspects(family.pool)
+    decisions: list[Callable[[], object]] = [
+        lambda: suspects.step(family.now),
+        lambda: suspects.step(family.now + 1),  # it has a holder now
+        lambda: family.pool.fill_up(family.now),
+        lambda: family.pool.next_moment(family.now),
+        lambda: family.pool.keep_time_limits(family.now),
+        lambda: [child.end_attempt("q", "other", 1) for child in children],
+        lambda: [Told(store, family.processes).holds_nothing(c.name, "other", inf) for c in children],
+    ]
+    for decide in decisions:
+        for thread in threads.values():
+            thread.memory.runs(0, family.now, None)
+        decide()
