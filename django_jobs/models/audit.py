@@ -69,8 +69,8 @@ class Act:
 
     `ids` (pairs of queue and id), `moved`, `asked`, `held` (numbers of jobs), `reason`, `until` and `run_at` (ms),
     `job_type`, `state` and `filter` of a bulk operation, `ended` (ms; 0 = it goes on), `stopped`, `before` and `after`
-    (arguments of a job, masked), `changes` (field → old and new value), `job` (id of an enqueued job), `paused` (the
-    pause that ended)."""
+    (arguments of a job, masked), `changes` (field → old and new value), `job` (queue and id: of the job that
+    a replay or a schedule made, or of the one that a new job is like), `paused` (the pause that ended)."""
 
     verb: str
     kind: Kind

@@ -31,6 +31,7 @@ class Dashboard(models.Model):
             ("view_jobs", _("Can see jobs, queues and workers")),
             ("view_arguments", _("Can see arguments and results of jobs")),
             ("retry_jobs", _("Can retry jobs and edit their arguments")),
+            ("enqueue_jobs", _("Can enqueue jobs")),
             ("delete_jobs", _("Can delete, cancel and kill jobs")),
             ("pause_queues", _("Can pause and resume queues and job types")),
             ("run_schedules", _("Can run and pause schedules")),

@@ -27,14 +27,14 @@ def record_with(job: Job, call: list[Any]) -> bytes | None:
 
     Raises InvalidArguments, PayloadError, UnknownJob."""
     definition = registry.get(job.name)
-    text = _compact(unmask(json.loads(job.args), arguments_of(job), call))
+    text = compact(unmask(json.loads(job.args), arguments_of(job), call))
     if len(text) > (most := get_settings().max_payload):
         size = counted(len(text), "byte")
         raise PayloadError(
             f"The arguments of {job.name} take {size}; MAX_PAYLOAD is {most}. "
             "Store the data and pass its id, or raise DJANGO_JOBS['MAX_PAYLOAD']."
         )
-    if text == _compact(json.loads(job.args)):
+    if text == compact(json.loads(job.args)):
         return None
     definition.check_call(*json.loads(text))
     options = replace(job.options, sensitive=definition.stored_options.sensitive or job.options.sensitive)
@@ -45,20 +45,21 @@ def _controls(definition: JobDefinition, job: Job, text: bytes) -> Controls:
     """Return the job's controls with a new limit key and, if it was made of the arguments, a new unique key."""
     controls = job.controls
     if controls.limit_key is not None and definition.max_concurrency:
-        controls = replace(controls, limit_key=limit_key(definition, *_loaded(text)))
+        controls = replace(controls, limit_key=limit_key(definition, *loaded(text)))
     if controls.unique is not None:
         # A record does not say what its key was made of.  A key that the caller chose stays as it is.
         for only in (definition.unique_on, None):
             try:
-                made_so = controls.unique == digest_of_arguments(definition, *_loaded(job.args), only)
+                made_so = controls.unique == digest_of_arguments(definition, *loaded(job.args), only)
             except InvalidArguments:  # the function has changed since, or a model instance no longer exists
                 continue
             if made_so:
-                return replace(controls, unique=digest_of_arguments(definition, *_loaded(text), only))
+                return replace(controls, unique=digest_of_arguments(definition, *loaded(text), only))
     return controls
 
 
-def _loaded(text: bytes) -> tuple[list[Any], dict[str, Any]]:
+def loaded(text: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a stored call.  Raises InvalidArguments if a model instance is gone, PayloadError."""
     try:
         return arguments.load(text)
     except Signal as error:  # how the job would end if a model instance no longer exists
@@ -81,5 +82,6 @@ def unmask(stored: Any, shown: Any, edited: Any) -> Any:
     return [args, kwargs]
 
 
-def _compact(call: Any) -> bytes:
+def compact(call: Any) -> bytes:
+    """Return a call (JSON values) as it is stored."""
     return json.dumps(call, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -57,6 +57,7 @@ def test_axe_finds_nothing(
     found: list[str] = []
     paths = {**PATHS, **more, "schedules": "schedules/", "job-once": f"job/default/{once}/"}
     paths["edit-once"] = f"job/default/{once}/edit/"
+    paths["another-once"] = f"job/default/{once}/another/"
     for name, path in paths.items():
         page.goto(f"{live_server.url}/admin/django_jobs/dashboard/{path}")
         found += violations(page, script, name)
@@ -65,6 +66,11 @@ def test_axe_finds_nothing(
     page.get_by_role("button", name="Retry now").click()
     found += violations(page, script, "confirm")
     shoot(page, f"axe-confirm-{size}-{scheme}")
+    page.goto(f"{live_server.url}/admin/django_jobs/dashboard/job/default/{once}/another/")
+    page.get_by_label("I have found out").check()
+    page.get_by_role("button", name="Review").click()
+    found += violations(page, script, "confirm-another")
+    shoot(page, f"axe-confirm-another-{size}-{scheme}")
     assert found == []
 
 

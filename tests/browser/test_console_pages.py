@@ -48,6 +48,7 @@ def typical(store: SqliteStore) -> dict[str, str]:
         "job-dead": f"job/default/{dead}/",
         "job-running": f"job/default/{running}/",
         "edit": f"job/default/{dead}/edit/",
+        "another": f"job/default/{dead}/another/",
         "operation": f"bulk/{operation.id}/",
         "gone": "job/default/nothing/",
     }

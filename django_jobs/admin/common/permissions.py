@@ -10,6 +10,7 @@ ARGUMENTS = "view_arguments"
 PAUSE = "pause_queues"
 WORKERS = "manage_workers"
 SCHEDULES = "run_schedules"
+ENQUEUE = "enqueue_jobs"
 #: verb of operations.VERBS → permission.
 VERBS = {
     "revive": "retry_jobs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,8 @@ from django.utils import timezone
 from django.utils.functional import Promise, lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
+
+from django_jobs.core.values import MAX_PRIORITY
 
 #: The latest time allowed: beyond 2⁵³ ms JSON readers lose digits, and no user plans that far ahead.
 LAST_YEAR = 9999
@@ -121,6 +124,21 @@ class ArgumentsForm(forms.Form):
         if not (isinstance(call, list) and len(call) == 2 and isinstance(call[0], list) and isinstance(call[1], dict)):
             raise ValidationError(_("Write a list of two values: [[positional arguments], {keyword arguments}]."))
         return call[0], call[1]
+
+
+class AnotherForm(ArgumentsForm):
+    """A new job like an existing one."""
+
+    queue = forms.ChoiceField(label=_("Queue"))
+    priority = forms.IntegerField(label=_("Priority"), min_value=-MAX_PRIORITY, max_value=MAX_PRIORITY)
+    #: what is sent twice with the same key is enqueued once: see operations.copying.
+    form = forms.CharField(max_length=32, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, queues: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        queue = self.fields["queue"]
+        assert isinstance(queue, forms.ChoiceField)
+        queue.choices = [(name, name) for name in queues]
 
 
 def no_constant(name: str) -> Any:

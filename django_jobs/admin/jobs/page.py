@@ -142,6 +142,9 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
         "meta": [(key, readable(value)) for key, value in (payloads.meta_of(job) or {}).items()],
         "waited": waited(info, job),
         "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
+        "may_enqueue": bool(known and arguments is not None)
+        and console.sees_arguments
+        and console.may(permissions.ENQUEUE),
         "may_edit": bool(known and arguments is not None)
         and info.state in EDITABLE
         and console.sees_arguments

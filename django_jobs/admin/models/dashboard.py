@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.jobs import bulk, everywhere, listing
+from django_jobs.admin.jobs import another, bulk, everywhere, listing
 from django_jobs.admin.jobs import page as job_page
 from django_jobs.admin.pages import history, overview, queues, schedules, types, workers, workflows
 from django_jobs.exceptions import StoreError
@@ -33,6 +33,7 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("search/", everywhere.search_page, "search", READ),
     ("job/<str:queue>/<str:id>/", job_page.job_page, "job", CHANGE),
     ("job/<str:queue>/<str:id>/edit/", job_page.edit_page, "edit", CHANGE),
+    ("job/<str:queue>/<str:id>/another/", another.another_page, "another", CHANGE),
     ("workflows/", workflows.workflow_list, "workflows", READ),
     ("workflows/<str:id>/", workflows.workflow_page, "workflow", CHANGE),
     ("workers/", workers.worker_list, "workers", CHANGE),

@@ -24,6 +24,7 @@ SHOWN = 20
 _LABELS: Mapping[str, Text] = {
     "edit": gettext_lazy("Edit arguments"),
     "replay": gettext_lazy("Replay"),
+    "enqueue": gettext_lazy("Enqueue"),
     "pause": gettext_lazy("Pause"),
     "resume": gettext_lazy("Resume"),
     "run": gettext_lazy("Run now"),
@@ -122,6 +123,10 @@ def _replayed(entry: AuditEntry) -> str:
     return _("The job was enqueued again as job %(id)s.") % {"id": _job(entry)}
 
 
+def _copied(entry: AuditEntry) -> str:
+    return _("%(name)s was enqueued, like job %(id)s.") % {"name": _name(entry), "id": _job(entry)}
+
+
 def _where(entry: AuditEntry) -> str:
     name = _details(entry).get("job_type")
     return _("%(name)s in %(queue)s") % {"name": name, "queue": entry.subject} if name else entry.subject
@@ -139,6 +144,7 @@ def _name(entry: AuditEntry) -> str:
 _SENTENCES: Mapping[tuple[str, str], Callable[[AuditEntry], str]] = {
     (Kind.JOB, "edit"): _edited,
     (Kind.JOB, "replay"): _replayed,
+    (Kind.JOB, "enqueue"): _copied,
     (Kind.BULK, "stop"): lambda entry: _("The operation stops after the current batch."),
     (Kind.QUEUE, "pause"): lambda entry: _("Paused: %(what)s") % {"what": _where(entry)},
     (Kind.QUEUE, "resume"): lambda entry: _("Resumed: %(what)s") % {"what": _where(entry)},

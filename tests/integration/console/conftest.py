@@ -17,6 +17,7 @@ PERMISSIONS = (
     "view_jobs",
     "view_arguments",
     "retry_jobs",
+    "enqueue_jobs",
     "delete_jobs",
     "pause_queues",
     "run_schedules",

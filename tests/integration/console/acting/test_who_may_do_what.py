@@ -53,6 +53,11 @@ CHANGES = [
     ("job/default/dead/", {"verb": "retry"}, "retry_jobs"),
     ("job/default/dead/", {"verb": "delete", "confirmed": "1"}, "delete_jobs"),
     ("job/default/dead/edit/", {"arguments": "[[9], {}]"}, "retry_jobs"),
+    (
+        "job/default/dead/another/",
+        {"arguments": "[[9], {}]", "queue": "default", "priority": "0", "form": "0" * 32, "confirmed": "1"},
+        "enqueue_jobs",
+    ),
     ("queues/default/", {"do": "pause"}, "pause_queues"),
     ("queues/default/", {"do": "pause", "for": "1h"}, "pause_queues"),
     ("queues/default/", {"do": "resume"}, "pause_queues"),
@@ -129,7 +134,8 @@ def test_with_its_permission_a_change_is_made_and_logged(
     memory_console: Store,
     person: Callable[..., Client],
 ) -> None:
-    needed = ("view_jobs", "view_arguments", permission) if "/edit/" in page else ("view_jobs", permission)
+    with_arguments = page.endswith(("/edit/", "/another/"))
+    needed = ("view_jobs", "view_arguments", permission) if with_arguments else ("view_jobs", permission)
     client = person(*needed)
     response = client.post(BASE + page.format(operation=operation), data)
     assert response.status_code in {302, 303}
