@@ -91,7 +91,9 @@ class Known:
         self.types = {kind.name: kind for kind in types}
         self.names = frozenset(self.types)
         self.pull_queues = pull_only(self.types.values())
-        self.definitions = {kind: made for kind, made in self.definitions.items() if self.types.get(kind.name) == kind}
+        # A copy: other threads add definitions meanwhile, and a dict that grows cannot be iterated.
+        made = self.definitions.copy()
+        self.definitions = {kind: each for kind, each in made.items() if self.types.get(kind.name) == kind}
         self.read_at = at
 
     def definition_of(self, name: str) -> JobDefinition | None:
@@ -138,7 +140,7 @@ class Known:
         if now - self.missed.get(name, -MISSED) < MISSED:
             return False
         if len(self.missed) >= MOST_MISSED:
-            self.missed = {name: at for name, at in self.missed.items() if now - at < MISSED}
+            self.missed = {name: at for name, at in self.missed.copy().items() if now - at < MISSED}
         if len(self.missed) >= MOST_MISSED:
             return False
         self.missed[name] = now

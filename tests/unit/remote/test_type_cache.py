@@ -52,6 +52,25 @@ def test_a_name_is_not_there_once_a_reading_that_began_after_the_question_did_no
     assert told.definition_of("php.pushed") is not None
 
 
+def test_a_definition_that_a_thread_makes_while_types_are_learned_spoils_nothing(told: Known) -> None:
+    class Compared(RemoteType):
+        """Two types are compared, and meanwhile another thread needs a definition for the first time."""
+
+        def __eq__(self, other: object) -> bool:
+            told.definitions.setdefault(PUSHED, other_definition)
+            return tuple(self) == other
+
+        __hash__ = RemoteType.__hash__
+
+    told.learn(1.0, [PUSHED, Compared(*PULLED)])
+    assert told.definition_of("php.pulled") is not None
+    other_definition = told.definition_of("php.pushed")
+    assert other_definition is not None
+    del told.definitions[PUSHED]
+    told.learn(2.0, [PUSHED, Compared(*PULLED)])
+    assert told.definition_of("php.pulled") is not None
+
+
 def test_a_flood_of_unknown_names_is_not_remembered_without_bound(told: Known, time: Seconds) -> None:
     told.learn(-1.0, [])
     for number in range(MOST_MISSED):
