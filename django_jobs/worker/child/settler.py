@@ -140,7 +140,8 @@ class Settler:
     def _retry_state(self, queue: str) -> RetryState:
         retry_state = self._retry_states.get(queue)
         if retry_state is None:
-            retry_state = self._retry_states[queue] = RetryState(f"Settling in queue {queue!r}")
+            # All threads must get the same one: a second one would replace the first, whose outage would never end.
+            retry_state = self._retry_states.setdefault(queue, RetryState(f"Settling in queue {queue!r}"))
         return retry_state
 
 
