@@ -12,7 +12,6 @@ import logging
 import mmap
 import os
 import signal
-import struct
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,33 +36,42 @@ logger = logging.getLogger("django_jobs.worker")
 HANGS = 20.0
 #: Seconds between two questions to the store about what waits, and until an answer is too old to be used.
 ASK, STALE = 5.0, 30.0
-_SIZE, _HEAD = 4096, struct.Struct("=qI")
+#: Bytes of one text; two of them follow the first word.
+_TEXT, _WORD = 4096, 8
 
 
 class Board:
-    """What the parent writes and this process reads: memory that both share, made before the fork."""
+    """What the parent writes and this process reads: memory that both share, made before the fork.
+
+    There is no lock, because the parent may be stopped at any line.  The parent writes a new text where the last one is
+    not, and then one word: when it wrote (ms, monotonic), and which of the two texts is the last.  The processor writes
+    a word at once, so a reader has the last word and a text that is complete."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _SIZE)
-        self._written = b""
+        memory = memoryview(mmap.mmap(-1, _WORD + 2 * _TEXT))
+        self._word, self._texts = memory[:_WORD].cast("Q"), memory[_WORD:]
+        self._written, self._place = b"", 0
         self.write([], [])
 
     def write(self, live: list[str], ready: list[str]) -> None:
         """Note a turn of the loop, what should end the worker, and what only keeps it from working now."""
         text = json.dumps([live[:5], ready[:5]]).encode()
-        if len(text) > _SIZE - _HEAD.size:
+        if len(text) >= _TEXT:
             text = json.dumps([["There are problems, with long names."] if live else [], []]).encode()
         if text != self._written:
-            self._memory[_HEAD.size : _HEAD.size + len(text)] = self._written = text
-        _HEAD.pack_into(self._memory, 0, int(monotonic() * 1000), len(text))
+            self._written, self._place = text, 1 - self._place
+            begin = self._place * _TEXT
+            self._texts[begin : begin + len(text) + 1] = text + b"\0"
+        self._word[0] = int(monotonic() * 1000) * 2 + self._place
 
     def read(self) -> tuple[list[str], list[str]]:
         """Return both lists; a parent that hangs is in the first."""
-        turned_at, length = _HEAD.unpack_from(self._memory)
+        turned_at, place = divmod(self._word[0], 2)
+        text = bytes(self._texts[place * _TEXT : (place + 1) * _TEXT]).partition(b"\0")[0]
         try:
-            live, ready = json.loads(self._memory[_HEAD.size : _HEAD.size + length])
-        except ValueError:  # read in the middle of a write
-            live, ready = [], []
+            live, ready = json.loads(text)
+        except ValueError:  # this process was held up here while the parent wrote two texts
+            return self.read()
         silence = monotonic() - turned_at / 1000
         return ([f"The worker has hung for {silence:.0f} s.", *live] if silence > HANGS else live), ready
 
