@@ -50,11 +50,13 @@ class BatchMonitor:
             if not runner.busy:
                 continue
             busy = True
-            if (runner.waiting or runner.offered) and now - runner.batch_since > SLOW:
+            # Read once: the thread may begin its next batch at any line here.
+            seconds = now - runner.batch_since
+            if (runner.waiting or runner.offered) and seconds > SLOW:
                 if (current := runner.current) is not None:
-                    self.sizer.observe(current.claim.queue, now - runner.batch_since, runner.ran + 1)
+                    self.sizer.observe(current.claim.queue, seconds, runner.ran + 1)
                 runner.give_back()
-            if runner.done and now - runner.batch_since > INTERVAL:
+            if runner.done and seconds > INTERVAL:
                 runner.settle_done()
             if (current := runner.current) is not None:
                 current.running.flush_checkin(now)

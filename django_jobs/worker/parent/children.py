@@ -114,9 +114,8 @@ class ChildHandle:
 
     def check(self, queue: str) -> None:
         """Tell it to check whether its claims are still valid.  Not twice: it may be frozen and read nothing."""
-        if queue not in self.in_doubt:
+        if queue not in self.in_doubt and self.tell(CheckClaims(queue)):
             self.in_doubt.add(queue)
-            self.tell(CheckClaims(queue))
 
     def end_attempt(self, queue: str, id: str, token: int) -> None:
         """A person killed the job: kill the process.  Its other jobs are handed back and run again, uncharged.
@@ -142,22 +141,21 @@ class ChildHandle:
             self.pinged_at = monotonic()
         self.tell(Ping(serial))
 
-    def tell(self, message: Message) -> None:
-        self.channel.send(message)
+    def tell(self, message: Message) -> bool:
+        """Send it.  False: it is lost, because the child has not read its messages for long or is gone."""
+        return self.channel.send(message)
 
     def learn(self, types: RemoteTypes) -> None:
         """Send the remote job types, unless the last ones are unconfirmed: the channel of a frozen child must keep room
         for the message that tells it to end."""
         if self.listens:
-            self.listens = False
-            self.tell(types)
+            self.listens = not self.tell(types)
 
     def hold(self, held: Mapping[str, Mapping[int, int]], unasked: Sequence[str]) -> None:
         """Send the claims that the store has for it (queue → token → number of claims), unless the last such message is
         unconfirmed."""
         if self.agrees:
-            self.agrees = False
-            self.tell(ClaimsInStore(held, unasked))
+            self.agrees = not self.tell(ClaimsInStore(held, unasked))
 
     def retire(self) -> None:
         """Tell it to take no more jobs, and to end when its running jobs have ended."""

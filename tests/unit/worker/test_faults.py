@@ -26,6 +26,7 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance.tasks import RECONCILE, MaintenanceTasks
+from django_jobs.worker.messages import Ping, RemoteTypes
 from django_jobs.worker.parent.children import ChildHandle
 from django_jobs.worker.parent.heartbeat_answers import Told
 from django_jobs.worker.parent.pool import ChildPool
@@ -137,6 +138,27 @@ def test_the_process_of_a_killed_job_is_ended_when_the_store_says_so(monkeypatch
     assert killed == []
     told.asked_to_stop("w:1", "q", Killed("a", 7))
     assert killed == [4711]
+    for end in (ours, theirs):
+        end.close()
+
+
+def test_a_question_that_a_child_did_not_get_is_asked_again() -> None:
+    """Its channel is full, because it has not read for long."""
+    ours, theirs = pair()
+    child = ChildHandle("w:1", Lane.SHARED, 4711, ours, SharedMemory(["q"], 1))
+    types = RemoteTypes(1.0, [])
+    while child.tell(Ping(1)):
+        continue
+    child.check("q")
+    child.hold({}, [])
+    child.learn(types)
+    assert (child.in_doubt, child.agrees, child.listens) == (set(), True, True)
+    while not child.tell(Ping(2)):
+        theirs.receive()
+    child.check("q")
+    child.hold({}, [])
+    child.learn(types)
+    assert (child.in_doubt, child.agrees, child.listens) == ({"q"}, False, False)
     for end in (ours, theirs):
         end.close()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from threading import Event
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from math import inf
+from threading import Barrier, Event, Thread
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +37,7 @@ from django_jobs.worker.messages import (
     decode,
     encode,
 )
+from django_jobs.worker.retry import RetryState
 from tests.support.waiting import wait_until
 
 # -- the batch monitor -------------------------------------------------------------------
@@ -79,6 +82,25 @@ def test_what_waits_behind_many_jobs_goes_back_too_though_none_of_them_is_slow()
     _, sizer = look(together)
 
     assert not together.waiting
+    assert sizer.size("q") == 1
+
+
+class NextBatch(FakeRunner):
+    """Its thread begins the next batch after the first look; that one waits for the parent's word."""
+
+    since_of: Iterator[float] = repeat(0.0)
+
+    @property
+    def batch_since(self) -> float:
+        return next(self.since_of)
+
+    @batch_since.setter
+    def batch_since(self, value: float) -> None:
+        self.since_of = chain([value], repeat(inf))
+
+
+def test_a_batch_that_begins_during_a_look_spoils_no_estimate() -> None:
+    _, sizer = look(NextBatch(running=1.0, waiting=3))
     assert sizer.size("q") == 1
 
 
@@ -136,6 +158,24 @@ def test_what_the_store_cannot_take_now_is_settled_later_and_held_up_nobody(
     states = {memory_store.get("default", job.id).state for job in jobs}  # type: ignore[union-attr]
     assert states == {State.SUCCEEDED}
     assert caplog.text.count("does not answer") == 1
+
+
+def test_threads_that_fail_at_the_same_moment_share_one_retry_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one would replace the first, and the outage of that one would never end."""
+    both = Barrier(2)
+
+    def make(who: str) -> RetryState:
+        both.wait(60)
+        return RetryState(who)
+
+    monkeypatch.setattr("django_jobs.worker.child.settler.RetryState", make)
+    settler, found = Settler(SqliteStore(":memory:")), list[RetryState]()
+    threads = [Thread(target=lambda: found.append(settler._retry_state("default"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found[0] is found[1]
 
 
 # -- maintenance tasks ------------------------------------------------------------------------------
