@@ -59,15 +59,15 @@ add_pyenv()
 NEWEST = max((python for python in PYTHONS if shutil.which(f"python{python}")), key=list(PYTHONS).index, default=None)
 
 
-def run(session: nox.Session, django: str, redis_py: str, *more: str, chosen: list[str] = CHOSEN) -> None:
-    """In a new environment; as many processes at a time as the Makefile says."""
+def run(session: nox.Session, django: str, redis_py: str, *more: str, chosen: list[str] = CHOSEN, **env: str) -> None:
+    """In a new environment with these variables; as many processes at a time as the Makefile says."""
     session.install("pip>=25.1")
     wanted = [f"django~={django}.0", f"redis[hiredis]~={redis_py}.0", *more]
     session.install("--group", "test", "-e", ".[api,metrics]", *wanted)
     if django == "5.2":
         session.install("django-tasks")
     workers = os.environ.get("WORKERS", "4")
-    session.run("python", "-m", "pytest", "-q", "-n", workers, *(session.posargs or chosen))
+    session.run("python", "-m", "pytest", "-q", "-n", workers, *(session.posargs or chosen), env=env)
 
 
 @nox.session(python=list(PYTHONS))
@@ -82,8 +82,8 @@ def tests(session: nox.Session, django: str, redis_py: str) -> None:
 
 @nox.session(python="3.11")
 def oldest(session: nox.Session) -> None:
-    """What talks to a server, on the oldest of everything."""
-    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=5.4.0", chosen=OLDEST)
+    """What talks to a server, on the oldest of everything; each worker is a new interpreter."""
+    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=5.4.0", chosen=OLDEST, NEW_INTERPRETERS="1")
 
 
 @nox.session(python=NEWEST)

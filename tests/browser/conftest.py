@@ -95,14 +95,13 @@ def is_problem(message: ConsoleMessage) -> bool:
 
 
 @pytest.fixture
-def shoot(tmp_path: Path) -> Callable[[Page, str], Path]:
-    """Keep a picture of a page, in SCREENSHOTS or where the test ends with it."""
-    folder = Path(os.environ.get("SCREENSHOTS") or tmp_path)
+def shoot() -> Callable[[Page, str], None]:
+    """Keep a picture of a page in the folder SCREENSHOTS; without one nothing is drawn, because nobody would look."""
+    folder = os.environ.get("SCREENSHOTS")
 
-    def take(page: Page, name: str) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{name}.png"
-        page.screenshot(path=path, full_page=True)
-        return path
+    def take(page: Page, name: str) -> None:
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
     return take

@@ -119,7 +119,7 @@ class Site:
         arguments = ["runworkers", *size, *([] if periodic else ["--no-periodic"]), "--verbosity", "0", *options]
         with path.open("wb") as file:
             environment = self.environment(DJANGO_JOBS_CRASH=crash, **(extra or {}))
-            new = bool(crash) or "SURVIVAL_CLOCK" in environment
+            new = "SURVIVAL_CLOCK" in environment
             process = start(arguments, environment, file.fileno(), new=new)
         self.pools.append(Pool(process, path))
         return self.pools[-1]

@@ -5,8 +5,8 @@ Django and its dependencies.  So each process of pytest keeps one process that h
 package, and no settings), and forks it for each worker.  The fork gets the arguments, environment, folder and output
 that a new interpreter would get, and ends as an interpreter ends.
 
-Such a fork does not show that the interpreter starts, nor that each worker has another hash seed.  Continuous
-integration and `DOSE=long` therefore start new interpreters everywhere: see `start`.
+Such a fork does not show that the interpreter starts, nor that each worker has another hash seed.  `DOSE=long` and
+the session `oldest`, which continuous integration runs, therefore start new interpreters everywhere: see `start`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from tests.support.dose import DOSE
 from tests.support.processes import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Is each worker a new interpreter?
+NEW = DOSE == "long" or bool(os.environ.get("NEW_INTERPRETERS"))
 #: Python's options for each worker: a warning in it is an error.
 FLAGS = ("-W", "error")
 #: What a worker imports of other packages.  One that is not installed is left out.
@@ -74,9 +76,9 @@ class Process(Protocol):
 def start(arguments: Sequence[str], environment: dict[str, str], output: int, *, new: bool = False) -> Process:
     """Start `python -m django ARGUMENTS` with exactly this environment and all output in one file.
 
-    `new`: in a new interpreter whatever the dose, for what is read while modules are imported (crash points, a clock
-    that is wrong)."""
-    if new or DOSE in ("ci", "long") or not hasattr(os, "fork"):
+    `new`: in a new interpreter whatever the dose, for settings that change a module of Python (a clock that is
+    wrong)."""
+    if new or NEW or not hasattr(os, "fork"):
         return subprocess.Popen(
             [sys.executable, *FLAGS, "-m", "django", *arguments],
             env=environment,

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import redis
-from redis.client import Pipeline
 
-READERS: dict[bytes, Callable[[Pipeline, bytes], object]] = {
-    b"hash": lambda pipe, key: pipe.hgetall(key),
-    b"zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
-    b"list": lambda pipe, key: pipe.lrange(key, 0, -1),
-    b"string": lambda pipe, key: pipe.get(key),
-    b"stream": lambda pipe, key: pipe.xrange(key),
-    b"set": lambda pipe, key: pipe.smembers(key),
+#: One call, because the laws dump thousands of times.  What has no order in itself gets one.
+SCRIPT = """
+local read = {
+  hash = function(key) return redis.call("HGETALL", key) end,
+  zset = function(key) return redis.call("ZRANGE", key, 0, -1, "WITHSCORES") end,
+  list = function(key) return redis.call("LRANGE", key, 0, -1) end,
+  string = function(key) return redis.call("GET", key) end,
+  stream = function(key) return redis.call("XRANGE", key, "-", "+") end,
+  set = function(key) return redis.call("SMEMBERS", key) end,
 }
+local found = {}
+for _, key in ipairs(redis.call("KEYS", ARGV[1])) do
+  local kind = redis.call("TYPE", key).ok
+  found[#found + 1] = {key, kind, read[kind](key)}
+end
+return found
+"""
 
 
 def dump(client: redis.Redis, pattern: str = "*") -> dict[bytes, Any]:
-    """key → value of every key that matches.  Three round trips: the laws dump thousands of times."""
-    keys = sorted(client.keys(pattern))
-    with client.pipeline(transaction=False) as pipe:
-        for key in keys:
-            pipe.type(key)
-        for key, kind in zip(keys, pipe.execute(), strict=True):
-            READERS[kind](pipe, key)
-        return dict(zip(keys, pipe.execute(), strict=True))
+    """key → value of every key that matches."""
+    return {key: plain(kind, value) for key, kind, value in client.eval(SCRIPT, 0, pattern)}
+
+
+def plain(kind: bytes, value: Any) -> Any:
+    """The fields of a hash and the members of a set come in any order."""
+    if kind == b"hash":
+        return dict(zip(value[::2], value[1::2], strict=True))
+    return set(value) if kind == b"set" else value
 
 
 def difference(before: dict[bytes, Any], after: dict[bytes, Any]) -> dict[bytes, tuple[Any, Any]]:

@@ -16,8 +16,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 
-JOBS = dose(600, ci=10_000, long=20_000)
-KILLS = dose(8, ci=30, long=60)
+JOBS = dose(600, ci=4_000, long=20_000)
+KILLS = dose(8, ci=12, long=60)
 
 
 @pytest.mark.accepts("G60", "R03", "K02", "K29", "G38")

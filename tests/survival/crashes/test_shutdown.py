@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, ci=1800, long=1800))]
 #: How often a worker is told to stop at a random moment.
-STOPS = dose(10, ci=25, long=200)
+STOPS = dose(10, ci=15, long=200)
 
 
 def ready(pool: Pool) -> None:
@@ -56,7 +56,7 @@ def test_told_to_stop_at_random_moments(site: Site, pace: Pace) -> None:
 def test_one_signal_repeats_nothing_that_ends_in_time(site: Site) -> None:
     site.jobs_settings["LEASE"] = 10
     producer = site.producer()
-    rounds = dose(5, ci=10, long=40)
+    rounds = dose(5, ci=7, long=40)
     for turn in range(rounds):
         producer.send("work", 100, 20, prefix=f"turn{turn}")
         pool = site.pool("--drain-timeout", "5")
@@ -124,7 +124,7 @@ def test_rolling_restarts_lose_and_repeat_nothing(site: Site) -> None:
 def test_hand_backs_without_end_bury_nobody(site: Site) -> None:
     producer = site.producer()
     producer.send("work", 1, 2_500)
-    for turn in range(dose(4, ci=10, long=10)):
+    for turn in range(dose(4, ci=6, long=10)):
         pool = site.pool("--drain-timeout", "0.1")
         site.ledger.wait_for(lambda events, n=turn: sum(e.kind == "start" for e in events) > n, "it runs", seconds=20)
         assert pool.stop() == 0

@@ -28,7 +28,7 @@ def test_many_jobs_that_kill_the_whole_worker_bury_nobody_beside_them(site: Site
     innocents = producer.send("work", 5, 2_000, prefix="innocent-long") + producer.send(
         "work", 35, 20, prefix="innocent"
     )
-    poisons = [f"poison-{n}" for n in range(dose(4, ci=8, long=16))]
+    poisons = [f"poison-{n}" for n in range(dose(4, ci=5, long=16))]
     coming = list(poisons)
     running: list[Pool] = []
     met: set[int] = set()

@@ -38,6 +38,11 @@ class Forger:
         self.site, self.rng = site, random.Random(seed)
         self.client, self.slots = site.store.transport.client, site.store.keys.of(Q)["slots"]
         self.forged = self.refused = self.accepted = 0
+        #: How many lines of the ledger these know: the ends, the last of each job, and that of each that runs again.
+        self.seen = 0
+        self.ended: list[Event] = []
+        self.last_end: dict[str, Event] = {}
+        self.runs_again: dict[str, Event] = {}
 
     def forge_a_holder(self) -> None:
         """A job that is gone, or has ended, or still waits: the slots of those that run stay as they are."""
@@ -51,16 +56,17 @@ class Forger:
     def end_again(self) -> None:
         """In a random way, with the token of an attempt whose function has returned; if possible of a job that runs
         again by now."""
-        newest: dict[str, Event] = {}
-        ended = []
-        for event in self.site.ledger.read():
-            if event.kind in ("start", "end"):
-                newest[event.id] = event
+        events = self.site.ledger.read()
+        for event in events[self.seen :]:
             if event.kind == "end":
-                ended.append(event)
-        runs_again = [event for event in ended if newest[event.id].kind == "start"]
-        if ended:
-            event = self.rng.choice(runs_again or ended[-40:])
+                self.ended.append(event)
+                self.runs_again.pop(event.id, None)
+                self.last_end[event.id] = event
+            elif event.kind == "start" and event.id in self.last_end:
+                self.runs_again[event.id] = self.last_end[event.id]
+        self.seen = len(events)
+        if self.ended:
+            event = self.rng.choice([*self.runs_again.values()] or self.ended[-40:])
             if self.rng.choice(ENDS)(self.site.store, self.claim_of(event)):
                 self.accepted += 1
             else:

@@ -40,7 +40,7 @@ def good(id: str, now: int) -> NewJob:
 def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock) -> None:
     """Only errors of ours come out, and after the reconciler a new job runs."""
     client = law_store.transport.client
-    for seed in range(dose(12, ci=200, long=200)):
+    for seed in range(dose(12, ci=80, long=200)):
         client.flushall()
         walk = Walk(law_store, virtual, seed, damaged=True)
         corruptor = Corruptor(client, law_store.keys.of(QUEUE), seed)

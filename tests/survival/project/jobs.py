@@ -37,6 +37,14 @@ def work(ms: int = 0) -> int:
     return ms
 
 
+@job(name="held")
+def held(gate: str) -> None:
+    """Ends when the file is there: for a test that must see it run."""
+    with recorded():
+        while not Path(gate).exists():
+            time.sleep(0.01)
+
+
 @job(name="awork")
 async def awork(ms: int = 0) -> None:
     import asyncio
