@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,6 +11,7 @@ import pytest
 
 from tests.integration.databases import DatabaseSite, Server
 from tests.support.backends.postgres import Postgres
+from tests.support.processes import open_files
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
@@ -30,12 +29,7 @@ def site(postgres: Postgres, redis_server: str, tmp_path: Path) -> Iterator[Data
 
 def sockets(pid: int) -> set[str]:
     """The inodes of a process's sockets; none if it has ended."""
-    found = set()
-    with suppress(FileNotFoundError):
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(FileNotFoundError):
-                found.add(os.readlink(entry))
-    return {name for name in found if name.startswith("socket:")}
+    return {name for name in open_files(pid) if name.startswith("socket:")}
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
