@@ -19,6 +19,10 @@ class WorkerProject(AppConfig):
             from django_jobs.stores.redis import RedisStore
 
             RedisStore.renewed_at_once = 1
+        if seconds := os.environ.get("HANGS"):
+            from django_jobs.worker import health_process
+
+            health_process.HANGS = float(seconds)
         if flag := os.environ.get("NO_ROOM"):
             _refuse_forks(Path(flag))
 
