@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 
 import django_jobs
 from tests.support.backends.servers import running_redis
-from tests.support.processes import die_with_parent
+from tests.support.processes import catches, die_with_parent
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -104,6 +105,7 @@ class Fleet:
         return set(found.values()) == {("succeeded", 0)} and len(found) == len(set(self.ids))
 
     def stop(self, worker: subprocess.Popen[bytes]) -> None:
+        wait_until(lambda: catches(worker.pid, signal.SIGTERM), "it listens to signals")
         worker.terminate()
         assert worker.wait(timeout=60) == 0
 

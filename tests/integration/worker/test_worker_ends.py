@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -12,7 +13,7 @@ from django_jobs.core.values import State
 from tests.integration.workers import WorkerSite, site
 from tests.support.ledger import Event
 from tests.support.pace import Pace
-from tests.support.processes import is_alive, send_signal
+from tests.support.processes import children_of, is_alive, send_signal
 from tests.support.waiting import wait_until
 
 __all__ = ["site"]
@@ -29,9 +30,10 @@ def started(site: WorkerSite, id: str, times: int = 1, seconds: float = 8) -> Ev
 
 def zombies(parent: int) -> list[int]:
     found = []
-    for pid in map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split()):
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            found.append(pid)
+    for pid in children_of(parent):
+        with suppress(OSError):  # it is gone
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                found.append(pid)
     return found
 
 
@@ -97,10 +99,12 @@ def test_one_stop_that_arrives_by_several_ways_is_one_stop(site: WorkerSite) -> 
     pool = site.pool("--drain-timeout", "60")
     id = site.put("work", 700)
     started(site, id)
-    everybody = (pool.pid, *pool.children())
-    for pid in everybody:
-        for number in (signal.SIGTERM, signal.SIGINT):  # at once, also where this process has to wait for its turn
+    # At once, also where this process has to wait for its turn: the parent hears of all when it goes on.
+    send_signal(pool.pid, signal.SIGSTOP)
+    for pid in (pool.pid, *pool.children()):
+        for number in (signal.SIGTERM, signal.SIGINT):
             send_signal(pid, number)
+    send_signal(pool.pid, signal.SIGCONT)
 
     assert pool.process.wait(60) == 0
     assert site.info(id).state is State.SUCCEEDED
