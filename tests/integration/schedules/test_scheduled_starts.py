@@ -144,19 +144,24 @@ def drain(site: WorkerSite, client: redis.Redis, number: int) -> None:
 
 @pytest.mark.timed
 def test_a_scheduled_job_can_be_moved_forward_and_back(site: WorkerSite, pace: Pace) -> None:
-    """Its worker, asleep until the old time, hears of the new one."""
+    """Its worker, asleep until the old time, hears of the new one.
+
+    A round in which the machine stalls says nothing about the worker, as above."""
     pool = site.pool()
     work.enqueue().wait(60)
-    handle = work.enqueue_in(3600)
-    now = site.store.now()
-    assert operations.reschedule(Q, [handle.id], now + 7_200_000).moved == [handle.id]
-    assert site.info(handle.id).at == now + 7_200_000
-    moved_at = site.store.now()
-    assert operations.reschedule(Q, [handle.id], moved_at + 300).moved == [handle.id]
-    handle.wait(60)
-    late = site.info(handle.id).at - moved_at - 300
-    assert late >= 0
-    pace.took(late / 1000, 0.1, "after its new time")
+    for _ in range(10):
+        handle, began = work.enqueue_in(3600), monotonic()
+        now = site.store.now()
+        assert operations.reschedule(Q, [handle.id], now + 7_200_000).moved == [handle.id]
+        assert site.info(handle.id).at == now + 7_200_000
+        moved_at = site.store.now()
+        assert operations.reschedule(Q, [handle.id], moved_at + 300).moved == [handle.id]
+        handle.wait(60)
+        late = site.info(handle.id).at - moved_at - 300
+        assert late >= 0
+        if late <= 100 or pace.longest_stall(began) < 0.033:
+            break
+    assert late <= 100, "ms after its new time"
     assert pool.stop() == 0
 
 
@@ -169,9 +174,9 @@ def test_a_queued_job_can_be_put_off(site: WorkerSite) -> None:
 
 
 def test_a_cancelled_scheduled_job_never_starts(site: WorkerSite) -> None:
-    pool = site.pool()
     handle, other = work.enqueue_in(0.8), work.enqueue_in(1.2)
-    assert handle.cancel() is True
+    assert handle.cancel() is True  # before there is a worker: it may be due by now
+    pool = site.pool()
     assert get_job(handle.id, queue=Q).state == State.CANCELLED
     other.wait(60)
     assert handle.refresh().state == State.CANCELLED
