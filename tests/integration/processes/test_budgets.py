@@ -25,6 +25,7 @@ from django_jobs.worker.child.settler import Settler
 from django_jobs.workflows.watching import Watch
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import running_redis
+from tests.support.dose import dose
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis
@@ -228,7 +229,7 @@ def idle_rate(servers: list[Any], has_started: Callable[[], bool]) -> float:
     wait_until(has_started, "the worker has started")
     while sent_by_name(servers, 6).total() > 6 * 3 * PROCESSES:  # longer than a beat of the leases
         continue  # starting is not idling, and a slow machine starts long
-    seconds = 12
+    seconds = dose(6, long=12)
     return sent_by_name(servers, seconds).total() / seconds / PROCESSES
 
 

@@ -15,6 +15,7 @@ from django_jobs.exceptions import StoreCorrupt, StoreFull, StoreMisconfigured, 
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.errors import is_passing, translate
+from tests.support.backends.redis_process import free_port
 from tests.support.backends.servers import running_redis
 from tests.support.pace import Pace
 
@@ -32,8 +33,7 @@ def black_hole() -> Iterator[str]:
 
 @pytest.mark.accepts("K28")
 def test_an_absent_redis_is_said_at_once(make_job: Any, pace: Pace) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     store, started = store_at(f"redis://:s3cret@127.0.0.1:{port}/0"), time.monotonic()
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}.*cannot be reached.*with the same job_id") as told:
         store.enqueue("default", [make_job()])
@@ -187,8 +187,7 @@ def test_what_a_server_says_is_recognised_in_every_form(word: str, kind: type[Ex
 @pytest.mark.timed
 def test_a_refused_connection_is_told_at_once_to_who_enqueues(make_job: Any, pace: Pace) -> None:
     """1.9 s of further tries help a worker over a restart; a web request has no use for them."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     for setting in (f"redis://127.0.0.1:{port}/0", "unix:///nowhere/redis.sock"):
         store, began = store_at(setting), time.monotonic()
         with pytest.raises(StoreUnavailable, match="safe to enqueue it again with the same job_id"):

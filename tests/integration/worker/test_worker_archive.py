@@ -69,8 +69,9 @@ def test_another_worker_takes_over_when_the_archiver_is_killed_and_no_row_is_los
     wait_until(lambda: archived(archiving), "the first worker archives")
     doomed.kill()
     ids += end_jobs(archiving, 1000)
-    archiving.pool()
-    wait_until(lambda: archiving.store.workers(), "the second worker is up")
+    second = archiving.pool()
+    pids = lambda: {worker.info["pid"] for worker in archiving.store.workers()}  # noqa: E731
+    wait_until(lambda: second.pid in pids(), "the second worker is up")  # the first is still listed
     began = monotonic()
     wait_until(lambda: len(archived(archiving)) == len(ids), "all is archived", seconds=60)
     pace.within(began, LEASE + 5, "the lease of the dead archiver, and the next look")

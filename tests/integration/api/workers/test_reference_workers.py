@@ -24,7 +24,7 @@ from django_jobs.stores.contract.store import Store
 from tests.docs.pages import ROOT
 from tests.support.backends.missing import need_toolchain
 from tests.support.dose import dose
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 Ask = Callable[..., tuple[int, Any]]
 REMOTE = ROOT / "example_project" / "remote"
@@ -150,7 +150,7 @@ def test_a_worker_loses_nothing_and_runs_no_at_most_once_job_twice(
         for worker in workers:
             worker.terminate()
         for worker in workers:
-            worker.wait(30)
+            worker.wait(PATIENCE)
     finally:
         for worker in workers:
             worker.kill()
