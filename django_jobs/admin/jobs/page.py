@@ -16,6 +16,7 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs import actions
 from django_jobs.admin.jobs.forms import ArgumentsForm
 from django_jobs.admin.jobs.rows import checkin
+from django_jobs.admin.jobs.timeline import timeline_of
 from django_jobs.browse import Match
 from django_jobs.core.attempt import counted
 from django_jobs.core.values import FINISHED, WAITING, Job, JobInfo, Pause, State
@@ -140,6 +141,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
         "workflow": job.controls.workflow or browse.workflow_of(job.id),
         "raw_arguments": job.args.decode(errors="backslashreplace") if arguments is None else "",
         "meta": [(key, readable(value)) for key, value in (payloads.meta_of(job) or {}).items()],
+        "timeline": timeline_of(console, info, job),
         "waited": waited(info, job),
         "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
         "may_enqueue": bool(known and arguments is not None)

@@ -9,8 +9,8 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
+from django_jobs.admin.common import acts
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.pages import acts
 from django_jobs.models.audit import AuditEntry, Kind, Source
 
 ENTRIES = 50

@@ -11,7 +11,7 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 
 from django_jobs import browse
-from django_jobs.admin.pages.acts import sentence
+from django_jobs.admin.common.acts import sentence
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_jobs.admin.pages.acts import sentence
+from django_jobs.admin.common.acts import sentence
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.sensitive import HIDDEN

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 
 from django_jobs import operations
+from django_jobs.admin.common.acts import sentence
 from django_jobs.admin.jobs import actions
-from django_jobs.admin.pages.acts import sentence
 from django_jobs.browse import Match
 from django_jobs.core.values import Job, JobInfo, NewJob, State
 from django_jobs.models.audit import AuditEntry

@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import translation
 
 import django_jobs
-from django_jobs.admin.pages.acts import facts, sentence
+from django_jobs.admin.common.acts import facts, sentence
 from django_jobs.core.values import State
 from django_jobs.models import ApiToken, RemoteJobType, Schedule
 from django_jobs.models.audit import Act, Actor, AuditEntry, Kind, Source, record

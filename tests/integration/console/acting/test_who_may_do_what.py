@@ -8,7 +8,7 @@ import pytest
 from django.contrib.admin.utils import quote
 from django.test import Client
 
-from django_jobs.admin.pages.acts import sentence
+from django_jobs.admin.common.acts import sentence
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.models.audit import AuditEntry

@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.test import override_settings
 
 from django_jobs import schedules
-from django_jobs.admin.pages.acts import sentence
+from django_jobs.admin.common.acts import sentence
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.models import Schedule
