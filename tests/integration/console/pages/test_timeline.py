@@ -140,6 +140,8 @@ def test_it_asks_the_database_once_and_lives_without_it(
     assert info is not None
     job = decode(id, "default", info.record)
     for i in range(page.ACTS + 1):
+        record(Actor(f"user{i}", Source.ADMIN), Act("revive", Kind.JOB, "default", {"ids": [["default", "another"]]}))
+    for i in range(page.ACTS + 1):
         record(Actor(f"user{i}", Source.ADMIN), Act("revive", Kind.JOB, "default", {"ids": [["default", id]]}))
     with django_assert_num_queries(3):  # a savepoint of the test's transaction, the entries, its release
         entries, notes = page.acts_on(info, job)
