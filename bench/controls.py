@@ -1,5 +1,5 @@
-"""The cost of limits and unique keys that are set but never reached, and of at-most-once delivery: the same no-ops with
-and without."""
+"""What each kind of job costs: the same no-ops with limits and unique keys that are never reached, at most once, async,
+and failing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAR_AWAY = "1000"
 def limits(env: dict[str, str], number: int = 30_000, processes: int = 2) -> dict[str, float]:
     """Return the jobs per second of one drain of each kind, in one run.  "no limit" is measured before and after the
     others: a machine that becomes slower meanwhile must not look like the cost of limits."""
-    from bench.jobs import limited, limited_by_key, noop, once, single, timed
+    from bench.jobs import coroutine, dies, fails, limited, limited_by_key, noop, once, single, timed
 
     queue_limit = env | {"BENCH_LIMIT": FAR_AWAY}
     before = _drain(noop, number, processes, env)
@@ -33,6 +33,9 @@ def limits(env: dict[str, str], number: int = 30_000, processes: int = 2) -> dic
         "unique": _drain(single, number, processes, env),
         "time limit": _drain(timed, number, processes, env),
         "at most once": _drain(once, number // 3, processes, env),
+        "async": _drain(coroutine, number, processes, env),
+        "failed, to be retried": _drain(fails, number, processes, env),
+        "failed, dead": _drain(dies, number, processes, env),
     }
     return {"no limit": (before + _drain(noop, number, processes, env)) / 2, **with_limits}
 
@@ -48,15 +51,6 @@ def _drain(task: Any, number: int, processes: int, env: dict[str, str], *, keys:
 
 
 def rows(runs: Sequence[dict[str, float]]) -> list[tuple[str, Numbers]]:
-    """Return one row per kind: the median rate, and its share of the rate without any (median of the runs' shares)."""
-    kinds = list(runs[0])
-    return [
-        (
-            kind,
-            {
-                "jobs/s": statistics.median(run[kind] for run in runs),
-                "share": statistics.median(run[kind] / run[kinds[0]] for run in runs),
-            },
-        )
-        for kind in kinds
-    ]
+    """Return one row per kind: the median rate, and its share of the median rate without any."""
+    rates = {kind: statistics.median(run[kind] for run in runs) for kind in runs[0]}
+    return [(kind, {"jobs/s": rate, "share": rate / rates["no limit"]}) for kind, rate in rates.items()]

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 import redis
 
+from bench.measures import busy_seconds
 from bench.monitor import sent_by_name
 from bench.running import environment, workers
 
@@ -96,12 +97,6 @@ def servers_of(store: str) -> list[tuple[str, int] | str]:
         return [urlsplit(store).path]
     hosts = [host.rsplit(":", 1) for host in urlsplit(store).netloc.split(",")]
     return [(host, int(port)) for host, port in hosts]
-
-
-def busy_seconds(client: redis.Redis) -> float:
-    """Return the processor time that the server has taken so far."""
-    used = client.info("cpu")
-    return float(used["used_cpu_user"] + used["used_cpu_sys"])
 
 
 def pick_up(jobs: int) -> list[float]:

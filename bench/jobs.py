@@ -44,6 +44,26 @@ def once(number: int) -> None:
     counter.bump()
 
 
+@job(queue="q0")
+async def coroutine(number: int) -> None:
+    """A no-op that runs in the event loop."""
+    counter.bump()
+
+
+@job(queue="q0", max_attempts=1)
+def dies(number: int) -> None:
+    """Fail for good: a dead job with its traceback."""
+    counter.bump()
+    raise RuntimeError("the bench has it fail")
+
+
+@job(queue="q0", backoff=[3600])
+def fails(number: int) -> None:
+    """Fail, to be tried again when the measuring is over."""
+    counter.bump()
+    raise RuntimeError("the bench has it fail")
+
+
 @job(queue="q0", keep_result=600)
 def stamp(sent: float) -> float:
     """Return the seconds from sending to the start.  One clock: both are on this machine."""

@@ -31,6 +31,12 @@ def bare(url: str) -> Numbers:
     return numbers
 
 
+def busy_seconds(client: redis.Redis) -> float:
+    """Return the processor time that the server has taken so far."""
+    used = client.info("cpu")
+    return float(used["used_cpu_user"] + used["used_cpu_sys"])
+
+
 def drain(module: str, subject: Subject, number: int, processes: int, env: dict[str, str]) -> Numbers:
     """Enqueue, then start the workers, and measure the rate between the first and the last job."""
     redis.Redis.from_url(env["BENCH_STORE"]).flushall()
@@ -40,8 +46,11 @@ def drain(module: str, subject: Subject, number: int, processes: int, env: dict[
     if number > 10_000:
         numbers["bulk"] = send(module, "bulk" if subject.bulk else "enqueue", number - 10_000, env)
         waiting += number - 10_000 + 200
+    client = redis.Redis.from_url(env["BENCH_STORE"])
+    busy = busy_seconds(client)
     with workers(subject.workers(processes), env) as running:
         numbers["drain"] = wait_for(waiting)
+        numbers["Redis µs/job"] = (busy_seconds(client) - busy) / waiting * 1e6
         numbers["child MB"] = heaviest_child(running[0].pid)
     return numbers
 

@@ -26,7 +26,8 @@ from typing import Any
 
 import redis
 
-from bench.idle import CALM, busy_seconds, servers_of
+from bench.idle import CALM, servers_of
+from bench.measures import busy_seconds
 from bench.running import environment, wait_for, workers
 
 #: Queues over which jobs are spread: with these names each of three nodes has some.
