@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -94,8 +95,16 @@ def jitter_ms(schedule: str, scheduled: int, jitter: float) -> int:
     return int.from_bytes(digest[:8], "big") % (int(jitter * 1000) + 1)
 
 
+@lru_cache(maxsize=1024)
+def _parsed(fields: str) -> croniter:
+    return croniter(fields, LONG_AGO, second_at_beginning=True)
+
+
 def _matcher(fields: str, start: datetime) -> croniter:
-    return croniter(fields, start, second_at_beginning=True)
+    # To parse the expression takes longer than to find its next time, which changes nothing that the copies share.
+    matcher = copy(_parsed(fields))
+    matcher.set_current(start, force=True)
+    return matcher
 
 
 def _next_match(cron: Cron, wall: datetime) -> datetime:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from croniter import croniter
 
 from django_jobs.exceptions import InvalidCron
 from django_jobs.schedules.cron import jitter_ms, latest_runs, next_run, parse, runs_between
@@ -216,3 +217,16 @@ class TestJitter:
 
     def test_without_jitter_there_is_none(self):
         assert jitter_ms("settings:report", 1_000_000, 0) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["30 2 * * *", "*/7 * 1,15 * 1", "0 0 l * *", "0 9 * * 1#2", "5 5 29 2 *", "*/20 * * * * *"]
+)
+def test_questions_about_one_expression_do_not_change_each_others_answers(text: str) -> None:
+    """An expression is parsed once, and asked from many moments, in any order."""
+    moments = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=n * 37 % 400, seconds=n * 4321) for n in range(60)]
+    first = {moment: next_run(text, moment, UTC) for moment in moments}
+    assert {moment: next_run(text, moment, UTC) for moment in reversed(moments)} == first
+    for moment, found in first.items():
+        fresh = croniter(parse(text).fields, moment.replace(tzinfo=None), second_at_beginning=True)
+        assert found == fresh.get_next(datetime).replace(tzinfo=UTC)
