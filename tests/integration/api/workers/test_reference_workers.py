@@ -28,7 +28,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 Ask = Callable[..., tuple[int, Any]]
 REMOTE = ROOT / "example_project" / "remote"
-JOBS = dose(60, long=2_000, quick=20)
+JOBS = dose(30, long=2_000, quick=20)
 #: The parts of requests that never arrive, and of answers that are lost after the server has acted.
 LOST_REQUESTS, LOST_ANSWERS = 0.1, 0.3
 
