@@ -188,8 +188,8 @@ def make_redis_store(redis_server: str, clock: Clock) -> Iterator[Callable[..., 
     for store in made:
         store.close()
     with redis.Redis.from_url(redis_server) as client:
-        for key in client.scan_iter(match=f"{{{namespace}*", count=1000):
-            client.delete(key)
+        if keys := list(client.scan_iter(match=f"{{{namespace}*", count=1000)):
+            client.delete(*keys)
 
 
 @pytest.fixture(scope="session")

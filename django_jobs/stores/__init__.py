@@ -87,9 +87,9 @@ def use_store(store: Store | None) -> Store | None:
 
 
 def _reset(*, setting: str, **_: Any) -> None:
-    if setting in {"DJANGO_JOBS", "DEBUG", "CACHES", "BASE_DIR"} and _current is not None:
-        _current.close()
-        use_store(None)
+    # In this order: a thread that asks for the store meanwhile makes a new one, and is not given the closed one.
+    if setting in {"DJANGO_JOBS", "DEBUG", "CACHES", "BASE_DIR"} and (before := use_store(None)) is not None:
+        before.close()
 
 
 setting_changed.connect(_reset)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
@@ -161,12 +162,14 @@ class Channels:
         self._forget()
 
     def _forget(self) -> None:
-        self._pid = os.getpid()
         self._idle: dict[str, list[Channel]] = {}
         #: idle channels whose last request may still be under way: they are used first, so that the next call voids
         #: that request.
         self._doubtful: dict[str, list[Channel]] = {}
         self._unanswered: dict[Hashable, list[Channel]] = {}
+        # Last: a thread that reads this process's id must not find channels of the parent process.  The parent uses
+        # the same numbers, and the server would answer the call with the answer to the parent's.
+        self._pid = os.getpid()
 
     def begin(self, queue: str, name: Name | None = None) -> Channel:
         """Return the channel for a call: the channel of the same call if that was made before and not answered,
@@ -197,8 +200,10 @@ class Channels:
             self._give_up(channel)
             return
         if len(self._unanswered) >= MOST_UNANSWERED:
-            for given_up in self._unanswered.pop(next(iter(self._unanswered)), ()):
-                self._give_up(given_up)
+            # A copy, which other threads do not change while it is iterated.
+            for oldest in islice(self._unanswered.copy(), 1):
+                for given_up in self._unanswered.pop(oldest, ()):
+                    self._give_up(given_up)
         self._unanswered.setdefault(name(), []).append(channel)
 
     def _give_up(self, channel: Channel) -> None:

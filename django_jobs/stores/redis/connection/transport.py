@@ -80,9 +80,10 @@ class Transport:
     @property
     def client(self) -> redis.Redis:
         """An ordinary client on the same pool, for plain reads that are not time-critical."""
-        if self._client is None:
-            self._client = redis.Redis(connection_pool=self.pool)
-        return self._client
+        client = self._client  # read once: `close` in another thread takes it away
+        if client is None:
+            client = self._client = redis.Redis(connection_pool=self.pool)
+        return client
 
     def _held(self) -> _Held:
         held = self._slot.held

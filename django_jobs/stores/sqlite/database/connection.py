@@ -64,11 +64,11 @@ class _Process:
         self.pid = os.getpid()
         self.local = threading.local()
         self.open: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self.listing = threading.Lock()  # of that set: adding to it while another thread iterates it is an error
         #: threads wait for this lock instead of in SQLite, which waits in a series of growing sleeps.
         self.writer = threading.Lock()
         self.changed = threading.Condition()
-        self.changes = 0
-        self.closed = 0
+        self.changes = self.closed = 0
 
 
 class Database:
@@ -135,11 +135,12 @@ class Database:
         """Close this process's connections.  A database in memory stays open, because closing would lose it."""
         process = self._current()
         process.closed += 1
-        for connection in list(process.open):
+        with process.listing:
+            opened, process.open = list(process.open), weakref.WeakSet()
+        for connection in opened:
             with connection.lock:
                 connection.closed = True
                 connection.raw.close()
-        process.open.clear()
 
     def _current(self) -> _Process:
         if self._process.pid != os.getpid():
@@ -177,9 +178,9 @@ class Database:
                 return self._shared
         mine: tuple[int, Connection] | None = getattr(process.local, "connection", None)
         if mine is None or mine[0] != process.closed:
-            generation = process.closed
-            mine = process.local.connection = generation, self._open()
-            process.open.add(mine[1])
+            mine = process.local.connection = process.closed, self._open()
+            with process.listing:
+                process.open.add(mine[1])
         return mine[1]
 
     def _open(self) -> Connection:
