@@ -10,6 +10,21 @@ from django.utils.translation import gettext as _
 from django_jobs.admin.common import labels
 from django_jobs.core.values import State
 
+#: Tab → the key that opens it, after "g": see static/django_jobs/keys.js.
+SHORTCUTS = {
+    "overview": "o",
+    "queues": "q",
+    State.SCHEDULED: "s",
+    State.RUNNING: "r",
+    State.RETRY: "t",
+    State.DEAD: "d",
+    "workflows": "f",
+    "workers": "w",
+    "schedules": "e",
+    "bulk": "b",
+    "history": "h",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -22,6 +37,11 @@ class Section:
     count: int | None = None
     alarm: bool = False
     children: list[Section] = field(default_factory=list)
+
+    @property
+    def shortcut(self) -> str:
+        """The key that opens it, after "g"; "" for none."""
+        return SHORTCUTS.get(self.key, "")
 
 
 def navigation(url: Callable[..., str], counts: Mapping[str, int], here: str) -> list[Section]:

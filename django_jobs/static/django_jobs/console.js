@@ -128,6 +128,7 @@
   function prepare() {
     const all = document.querySelector("[data-jobs-all]");
     if (all) all.hidden = false;
+    document.querySelectorAll("[data-jobs-keys-open]").forEach((each) => { each.hidden = false; });
     if (navigator.clipboard) document.querySelectorAll("[data-jobs-copy]").forEach((each) => { each.hidden = false; });
     count();
   }
