@@ -71,15 +71,17 @@ def test_a_unique_key_is_free_again_soon_after_its_holder_was_killed(site: Site,
     for turn in range(dose(3, ci=5, long=20)):
         pool = site.pool()
         ids = [f"turn{turn}-{n}" for n in range(50)]
-        producer.ask("unique", ids, 300)
+        gate = site.folder / f"gate-{turn}"
+        producer.ask("held_unique", ids, str(gate))
         producer.answer()
         site.ledger.wait("start", turn * 2 + 1)
         began = monotonic()
         pool.kill_all()
+        gate.touch()
         rescuer = site.pool()
         site.wait_drained()
         pace.within(began, 2 + 5, "a lease and the search")
-        producer.send("unique", 1, 0, prefix=f"again{turn}")
+        producer.send("held_unique", 1, str(gate), prefix=f"again{turn}")
         site.ledger.wait_for(
             lambda events, t=turn: any(e.id == f"again{t}-0" and e.kind == "end" for e in events), "the key is free"
         )

@@ -114,20 +114,25 @@ def test_whoever_runs_recovers_what_a_dead_machine_held(site: Site, when: str, p
     """No worker needs to be started for it, and none that starts late may miss it."""
     site.jobs_settings["LEASE"] = 2
     producer = site.producer()
-    doomed = site.pool()
-    producer.send("work", 8, 1_500)
+    doomed, gate = site.pool(), site.folder / "gate"
+    producer.send("held", 8, str(gate))
     site.ledger.wait("start", 4)
     rescuer = site.pool() if when == "already" else None
     if rescuer is not None:
         wait_until(lambda: len(rescuer.children()) >= 2, "it runs")
     doomed.kill_all()
+    gate.touch()
     began = monotonic()
     if rescuer is None:
         wait_until(lambda: monotonic() - began > 3 * 2, "three leases", seconds=10)
         began = monotonic()
         rescuer = site.pool()
-    already = site.ledger.count("start")
-    site.ledger.wait("start", already + 1)
+    held = {event.id for event in site.ledger.read() if event.kind == "start" and event.pid in doomed.seen}
+    assert held
+    site.ledger.wait_for(
+        lambda events: any(e.kind == "start" and e.id in held and e.pid not in doomed.seen for e in events),
+        "what the dead machine ran begins again",
+    )
     pace.within(began, 2 + 5, "a lease and the search")
     site.ledger.wait("end", 8, seconds=20)
     site.wait_drained()

@@ -72,13 +72,15 @@ def test_one_signal_repeats_nothing_that_ends_in_time(site: Site) -> None:
 def test_what_outlasts_the_drain_is_handed_back_when_its_process_is_dead(site: Site, pace: Pace) -> None:
     producer = site.producer()
     first, second = site.pool("--drain-timeout", "1"), None
-    producer.send("work", 4, 3_000)
-    producer.send("once", 1, 3_000, prefix="once")
+    gate = site.folder / "gate"
+    producer.send("held", 4, str(gate))
+    producer.send("held_once", 1, str(gate), prefix="once")
     site.ledger.wait("start", 5)
     second = site.pool()
     children = first.children()
     assert first.stop() == 0
     died = monotonic()
+    gate.touch()
     site.ledger.wait("end", 4, seconds=20)
     pace.within(died, 3 + 1, "handed back, not waited for")
     site.wait_drained()
@@ -123,11 +125,13 @@ def test_rolling_restarts_lose_and_repeat_nothing(site: Site) -> None:
 @pytest.mark.accepts("G04")
 def test_hand_backs_without_end_bury_nobody(site: Site) -> None:
     producer = site.producer()
-    producer.send("work", 1, 2_500)
+    gate = site.folder / "gate"
+    producer.send("held", 1, str(gate))
     for turn in range(dose(4, ci=6, long=10)):
         pool = site.pool("--drain-timeout", "0.1")
         site.ledger.wait_for(lambda events, n=turn: sum(e.kind == "start" for e in events) > n, "it runs", seconds=20)
         assert pool.stop() == 0
+    gate.touch()
     last = site.pool()
     site.ledger.wait("end", 1)
     site.wait_drained()

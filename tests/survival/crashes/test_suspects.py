@@ -63,10 +63,10 @@ def test_many_jobs_that_kill_the_whole_worker_bury_nobody_beside_them(site: Site
 
 
 class Waiting:
-    """A worker with a job that runs for long, and a suspect with one crash left that waits beside it."""
+    """A worker with a job that runs until `end_the_other`, and a suspect with one crash left that waits beside it."""
 
-    def __init__(self, site: Site, *, ms: int = 3_000, timeout: int | None = None) -> None:
-        self.site, store = site, site.store
+    def __init__(self, site: Site, *, timeout: int | None = None) -> None:
+        self.site, store, self._gate = site, site.store, site.folder / "gate"
         producer = site.producer()
         controls = Controls(alone=timeout is not None)
         job = Job("suspect", Q, "work", b"[[50],{}]", 0, options=Options(timeout=timeout), controls=controls)
@@ -76,10 +76,14 @@ class Waiting:
             wait_until(lambda: store.recover(Q), "its lease is over")
         store.reschedule(Q, ["suspect"], store.now() + 86_400_000)
         self.pool = site.pool(processes=1)
-        producer.send("work", 1, ms, prefix="long")
+        producer.send("held", 1, str(self._gate), prefix="long")
         self.started("long-0")
         store.revive(Q, ["suspect"])
         wait_until(lambda: site.state_of("suspect") == "running", "it is claimed")
+
+    def end_the_other(self) -> None:
+        """What runs for long ends, and what waits for it begins."""
+        self._gate.touch()
 
     def started(self, id: str) -> None:
         self.site.ledger.wait_for(lambda events: any(e.id == id and e.kind == "start" for e in events), f"{id} runs")
@@ -96,6 +100,7 @@ class Waiting:
 def test_it_begins_when_the_others_have_ended_and_its_time_limit_counts_from_then(site: Site) -> None:
     waiting = Waiting(site, timeout=2_000)
     site.producer().send("work", 20, 5, prefix="later")
+    waiting.end_the_other()
     site.wait_drained()
     runs = [event for event in site.ledger.read() if event.kind in {"start", "end"}]
     order = [(event.id, event.kind) for event in runs]
@@ -117,7 +122,7 @@ def test_a_stop_hands_it_back(site: Site) -> None:
 @pytest.mark.parametrize(("verb", "state"), [("cancel", "cancelled"), ("kill", "dead")])
 def test_a_person_who_stops_it_need_not_wait_for_the_others(site: Site, verb: str, state: str) -> None:
     site.jobs_settings["LEASE"] = 3  # heartbeats tell of it, six in a lease
-    waiting = Waiting(site, ms=30_000)
+    waiting = Waiting(site)
     if verb == "cancel":
         site.store.cancel(Q, ["suspect"])
     else:
@@ -131,7 +136,7 @@ def test_a_person_who_stops_it_need_not_wait_for_the_others(site: Site, verb: st
 
 def test_the_death_of_its_process_is_not_counted(site: Site) -> None:
     site.jobs_settings["LEASE"] = 3  # the worker describes its processes at heartbeats
-    waiting = Waiting(site, ms=4_000)
+    waiting = Waiting(site)
     info = site.store.get(Q, "suspect")
     assert info is not None
 
@@ -141,6 +146,7 @@ def test_the_death_of_its_process_is_not_counted(site: Site) -> None:
 
     wait_until(pids, "its process is known")
     send_signal(*pids(), signal.SIGKILL)
+    waiting.end_the_other()
     site.wait_drained()
     assert waiting.pool.stop() == 0
     assert site.state_of("suspect") == "succeeded"

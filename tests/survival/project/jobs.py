@@ -37,12 +37,28 @@ def work(ms: int = 0) -> int:
     return ms
 
 
-@job(name="held")
-def held(gate: str) -> None:
-    """Ends when the file is there: for a test that must see it run."""
+def _hold(gate: str) -> None:
     with recorded():
         while not Path(gate).exists():
             time.sleep(0.01)
+
+
+@job(name="held")
+def held(gate: str) -> None:
+    """Ends when the file is there: for a test that must see it run, however slow the machine is."""
+    _hold(gate)
+
+
+@job(name="held_once", delivery="at_most_once")
+def held_once(gate: str) -> None:
+    """As held."""
+    _hold(gate)
+
+
+@job(name="held_unique", unique="running")
+def held_unique(gate: str) -> None:
+    """As held."""
+    _hold(gate)
 
 
 @job(name="awork")
