@@ -66,12 +66,14 @@ def test_axe_finds_nothing(
         found += violations(page, script, name, rules)
         shoot(page, f"axe-{name}-{size}-{scheme}")
     page.goto(f"{live_server.url}/admin/django_jobs/dashboard/job/default/{once}/")
-    page.get_by_role("button", name="Retry now").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Retry now").click()
     found += violations(page, script, "confirm", rules)
     shoot(page, f"axe-confirm-{size}-{scheme}")
     page.goto(f"{live_server.url}/admin/django_jobs/dashboard/job/default/{once}/another/")
     page.get_by_label("I have found out").check()
-    page.get_by_role("button", name="Review").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Review").click()
     found += violations(page, script, "confirm-another")
     shoot(page, f"axe-confirm-another-{size}-{scheme}")
     assert found == []

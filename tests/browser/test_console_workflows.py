@@ -87,10 +87,12 @@ def test_the_pages_fit_and_axe_finds_nothing(
         page.goto(f"{live_server.url}/admin/django_jobs/dashboard/{path}")
         look(name)
     page.goto(f"{live_server.url}/admin/django_jobs/dashboard/{paths['waiting']}")
-    page.get_by_role("button", name="Cancel").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Cancel").click()
     look("confirm")
     page.goto(f"{live_server.url}/admin/django_jobs/dashboard/{paths['held']}")
-    page.get_by_role("button", name="Retry dead steps").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Retry dead steps").click()
     look("confirm-held")
     assert found == []
 
