@@ -46,24 +46,7 @@ def list_schedules(
     return JsonResponse({"schedules": described(page), "cursor": following})
 
 
-@router.post("/v1/schedules/{path:schedule}/pause", response=schemas.Schedule, summary="Pause")
-def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
-    """Stop the schedule until it is resumed.  Jobs that are already enqueued still run."""
-    entry, _ = allowed(request, schedule)
-    schedules.pause(entry)
-    log(request, "pause", AuditKind.SCHEDULE, entry.id)
-    return JsonResponse(described([entry])[0])
-
-
-@router.post("/v1/schedules/{path:schedule}/resume", response=schemas.Schedule, summary="Resume")
-def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
-    """Start the schedule again.  Runs that were missed in the pause do not run later."""
-    entry, _ = allowed(request, schedule)
-    schedules.resume(entry)
-    log(request, "resume", AuditKind.SCHEDULE, entry.id)
-    return JsonResponse(described([entry])[0])
-
-
+# Before the two below: a run may have the id "pause" or "resume", and the first address that fits answers.
 @router.put(
     "/v1/schedules/{path:schedule}/runs/{id}",
     response={200: schemas.Job, 201: schemas.Job},
@@ -92,6 +75,24 @@ def run_schedule(request: HttpRequest, schedule: Id, id: Name, body: schemas.Not
     if handle.added is not Added.ADDED:
         check_run(info, entry)
     return JsonResponse(shown(info, principal), status=201 if handle.added is Added.ADDED else 200)
+
+
+@router.post("/v1/schedules/{path:schedule}/pause", response=schemas.Schedule, summary="Pause")
+def pause_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
+    """Stop the schedule until it is resumed.  Jobs that are already enqueued still run."""
+    entry, _ = allowed(request, schedule)
+    schedules.pause(entry)
+    log(request, "pause", AuditKind.SCHEDULE, entry.id)
+    return JsonResponse(described([entry])[0])
+
+
+@router.post("/v1/schedules/{path:schedule}/resume", response=schemas.Schedule, summary="Resume")
+def resume_schedule(request: HttpRequest, schedule: Id, body: schemas.Nothing | None = None) -> JsonResponse:
+    """Start the schedule again.  Runs that were missed in the pause do not run later."""
+    entry, _ = allowed(request, schedule)
+    schedules.resume(entry)
+    log(request, "resume", AuditKind.SCHEDULE, entry.id)
+    return JsonResponse(described([entry])[0])
 
 
 def allowed(request: HttpRequest, schedule: str) -> tuple[Entry, Principal]:

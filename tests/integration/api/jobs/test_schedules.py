@@ -72,6 +72,11 @@ def test_run_now_under_an_id_runs_once_however_often_it_is_sent(api: Api, work_o
     assert work.ran == [("Ada", "Hello")]
 
 
+@pytest.mark.parametrize("id", ["pause", "resume"])
+def test_a_run_may_have_the_name_of_an_action_as_its_id(api: Api, id: str) -> None:
+    assert api.put(f"{NIGHTLY}/runs/{id}").status_code == 201
+
+
 def test_an_id_that_is_another_jobs_is_409(api: Api) -> None:
     api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
     assert api.put(f"{NIGHTLY}/runs/1").status_code == 409
