@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import statistics
 import sys
 import tempfile
 from importlib import import_module
+
+from bench.table import median
 
 MODULES = ["ours", "saq_", "huey_", "dramatiq_", "celery_", "rq_"]
 #: Slow systems get fewer jobs: their rates are steady long before.
@@ -97,11 +98,6 @@ def show_controls(args: argparse.Namespace, env: dict[str, str]) -> None:
     ours.setup()
     runs = [controls.limits(env) for _ in range(args.repeat)]
     show("kinds of jobs: limits and unique keys are set and never reached", controls.rows(runs))
-
-
-def median(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Return the median of each number."""
-    return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,13 @@
-"""Prints numbers as a Markdown table."""
+"""The median of several runs, and numbers as a Markdown table."""
 
 from __future__ import annotations
+
+import statistics
+
+
+def median(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Return the median of each number."""
+    return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
 def show(title: str, rows: list[tuple[str, dict[str, float]]]) -> None:

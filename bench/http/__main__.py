@@ -13,7 +13,6 @@ without fsync, which is in its favour.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -23,7 +22,7 @@ import psutil
 
 from bench.http import client
 from bench.http.servers import Target, our_path, subjects
-from bench.table import show
+from bench.table import median, show
 
 Numbers = dict[str, float]
 
@@ -42,11 +41,7 @@ def main() -> None:
                 numbers = measure(process, target, args, f"{number}")
                 runs.setdefault(name, []).append(numbers)
                 print(name, numbers, file=sys.stderr, flush=True)
-    show("HTTP", [(name, medians(of_one)) for name, of_one in runs.items()])
-
-
-def medians(runs: list[Numbers]) -> Numbers:
-    return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+    show("HTTP", [(name, median(of_one)) for name, of_one in runs.items()])
 
 
 def measure(process: ProcessPoolExecutor, target: Target, args: argparse.Namespace, run: str) -> Numbers:

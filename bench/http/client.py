@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import statistics
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 #: The name of the remote job type that is enqueued.
@@ -49,21 +49,8 @@ class Connection:
 
 
 def in_threads(number: int, run: Callable[[int], None]) -> None:
-    errors: list[BaseException] = []
-
-    def guarded(n: int) -> None:
-        try:
-            run(n)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(n,)) for n in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(number) as threads:
+        list(threads.map(run, range(number)))  # raises the first error
 
 
 def put_all(

@@ -133,6 +133,7 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
     """Return the part of the context that comes from the record."""
     known = payloads.definition_of(job.name)
     arguments = payloads.named_arguments(job)
+    sees_call = known is not None and arguments is not None and console.sees_arguments
     return {
         "job": job,
         "known": known is not None,
@@ -144,13 +145,8 @@ def readable_part(console: Console, info: JobInfo, job: Job) -> dict[str, Any]:
         "timeline": timeline_of(console, info, job),
         "waited": waited(info, job),
         "made": info.failures + info.crashes + (info.state in {State.RUNNING, State.SUCCEEDED}),
-        "may_enqueue": bool(known and arguments is not None)
-        and console.sees_arguments
-        and console.may(permissions.ENQUEUE),
-        "may_edit": bool(known and arguments is not None)
-        and info.state in EDITABLE
-        and console.sees_arguments
-        and console.may(permissions.VERBS["edit"]),
+        "may_enqueue": sees_call and console.may(permissions.ENQUEUE),
+        "may_edit": sees_call and info.state in EDITABLE and console.may(permissions.VERBS["edit"]),
     }
 
 
