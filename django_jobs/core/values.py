@@ -258,6 +258,20 @@ class Attempt(NamedTuple):
         return self.error_type.removeprefix("builtins.")
 
 
+class Ended(NamedTuple):
+    """One attempt that did not succeed, for `Store.settle`."""
+
+    claim: Claim
+    #: "retry", "snooze", "park", "bury" or "discard": what the method of RunningStore with this name does.
+    verb: str
+    #: the line for the log, of "retry", "bury" and "discard".
+    attempt: Attempt | None = None
+    #: ms, of "retry" and "snooze".
+    delay: int = 0
+    #: the digest of "park".
+    knows: str = ""
+
+
 class Recovered(NamedTuple):
     """One claim that was taken from a lost worker, and where the job went."""
 

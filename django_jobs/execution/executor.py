@@ -9,7 +9,7 @@ from functools import partial
 from time import perf_counter, time
 from typing import Any, NamedTuple
 
-from django_jobs.conf import get_settings, host_settings
+from django_jobs.conf import get_settings, in_debug
 from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.context import RunningJob, StopRequests, running
@@ -258,7 +258,7 @@ class Executor:
         run_ms = -1 if started is None else int((perf_counter() - started) * 1000)
         error = _misfit(plan, prepared.running, error)
         log = self._log(claim, error, "failed", run_ms, scrub_for(job))
-        if host_settings().debug and not isinstance(error, Signal):
+        if in_debug() and not isinstance(error, Signal):
             # In development a failure is seen where the developer looks; elsewhere its text may be private.
             logger.warning("%s %s failed in attempt %d:\n%s", job.name, claim.id, claim.attempt, log.traceback)
         return failed(claim, error, job, plan.definition, log, prepared.running)

@@ -13,12 +13,20 @@ from django_jobs.core.values import Claim
 from django_jobs.events.announce import announce, anybody_listens
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, Fail, JobsError
-from django_jobs.execution.settle import as_done, end, failed_elsewhere, follow_up, settle_successes
+from django_jobs.execution.settle import (
+    as_done,
+    bytes_to_log,
+    end,
+    failed_elsewhere,
+    follow_up,
+    settle_others,
+    settle_successes,
+)
 from django_jobs.serialization.holders import is_unconfirmed
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
-from django_jobs.stores.contract.batches import in_batches
+from django_jobs.stores.contract.batches import SETTLED_AT_ONCE, SETTLED_BYTES, in_batches
 from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.remote")
@@ -84,8 +92,20 @@ def fail(store: Store, claim: Claim, error: str, *, retryable: bool = True) -> b
     """Record that a remote attempt failed.  It is retried like other jobs if `retryable`.  False: the claim was lost.
 
     Raises StoreError."""
+    return not fail_many(store, claim.queue, [(claim, error, retryable)])
+
+
+def fail_many(store: Store, queue: str, ends: Sequence[tuple[Claim, str, bool]]) -> set[str]:
+    """Do `fail` for claims of one queue, each with its error and whether it is `retryable`, with one call to the store
+    for each batch.
+
+    Returns the ids of lost claims.  Raises StoreError."""
+    return _end_many(store, queue, [(claim, _reported(claim, error, again)) for claim, error, again in ends], "failed")
+
+
+def _reported(claim: Claim, error: str, retryable: bool) -> JobsError:
     message = clean(_scrubbed(claim, error) or "The worker gave no reason.", MAX_ERROR)
-    return _fail(store, claim, (RemoteFailure if retryable else PermanentRemoteFailure)(message), "failed")
+    return (RemoteFailure if retryable else PermanentRemoteFailure)(message)
 
 
 def _scrubbed(claim: Claim, error: str) -> str:
@@ -97,10 +117,20 @@ def _scrubbed(claim: Claim, error: str) -> str:
     return scrub(error) if scrub else error
 
 
-def _fail(store: Store, claim: Claim, error: JobsError, kind: str) -> bool:
+def _end_many(store: Store, queue: str, ends: Sequence[tuple[Claim, JobsError]], kind: str) -> set[str]:
+    if not ends:
+        return set()
     now = store.now()
-    attempted = failed_elsewhere(claim, error, kind, now, _held(claim, now))
-    return end(store, attempted, deliver_here) is not None
+    attempts = [failed_elsewhere(claim, error, kind, now, _held(claim, now)) for claim, error in ends]
+    lost = {claim.id for claim, _ in ends}
+    for batch in in_batches(attempts, bytes_to_log, SETTLED_AT_ONCE, SETTLED_BYTES):
+        recorded = settle_others(store, queue, batch)
+        for each in recorded:
+            announce(each, deliver_here)
+        lost.difference_update(each.claim.id for each in recorded)
+        if any(each.controls.workflow is not None for each in recorded):
+            follow_up(store, queue)
+    return lost
 
 
 def _held(claim: Claim, now: int) -> int:
@@ -119,9 +149,12 @@ class RemoteWatch:
         many it ended."""
         failed = 0
         for queue in self.queues():
+            silent: list[Claim] = []
             for claim in self.store.overdue(queue):
                 if is_unconfirmed(claim.worker):
                     failed += not self.store.release(queue, [claim])
                 else:
-                    failed += _fail(self.store, claim, NoReport(), "timeout")
+                    silent.append(claim)
+            lost = _end_many(self.store, queue, [(claim, NoReport()) for claim in silent], "timeout")
+            failed += len(silent) - len(lost)
         return failed

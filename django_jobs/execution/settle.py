@@ -22,7 +22,7 @@ from django_jobs.core.outcome import (
     after_failure,
     failed_attempt,
 )
-from django_jobs.core.values import Attempt, Claim, Done, Job, State
+from django_jobs.core.values import Attempt, Claim, Done, Ended, Job, State
 from django_jobs.events.announce import announce
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import CorruptRecord, StoreError
@@ -30,6 +30,7 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
+from django_jobs.stores.contract.batches import MAX_LOG
 from django_jobs.stores.contract.store import Store
 from django_jobs.workflows import engine
 
@@ -138,37 +139,71 @@ def settle(store: Store, attempted: Attempted) -> Attempted | None:
     Raises StoreError.  May be called again with the same attempt after StoreUnavailable.
     """
     claim, outcome = attempted.claim, attempted.outcome
+    if isinstance(outcome, Succeeded):
+        recorded = settle_successes(store, claim.queue, [attempted], [as_done(attempted)])
+    elif isinstance(outcome, HandedOver):
+        if ACTIVE:
+            crashpoint("fail.before_send")
+        # The new holder may already have reported the end: a lost claim is no error.
+        store.transfer(claim, outcome.holder, outcome.lease)
+        recorded = [attempted]
+        if ACTIVE:
+            crashpoint("fail.after_reply")
+    else:
+        recorded = settle_others(store, claim.queue, [attempted])
+    return recorded[0] if recorded else None
+
+
+def settle_others(store: Store, queue: str, attempts: Sequence[Attempted]) -> list[Attempted]:
+    """Do `settle` for many attempts of one queue in one call; none of them succeeded or was handed over.
+
+    Returns them as recorded, without those whose claims were lost.  Raises StoreError."""
     if ACTIVE:
-        crashpoint("ack.before_send" if isinstance(outcome, Succeeded) else "fail.before_send")
-    match outcome:
-        case Succeeded():
-            held = not store.complete(claim.queue, [as_done(attempted)])
+        crashpoint("fail.before_send")
+    states = store.settle(queue, [_as_ended(attempted) for attempted in attempts])
+    if ACTIVE:
+        crashpoint("fail.after_reply")
+    recorded = []
+    for attempted, state in zip(attempts, states, strict=True):
+        if state is None:
+            report_stale(attempted)
+        elif state is State.CANCELLED and not isinstance(attempted.outcome, Cancelled):
+            recorded.append(attempted._replace(outcome=Cancelled(_line_of(attempted))))
+        else:
+            recorded.append(attempted)
+    return recorded
+
+
+def _as_ended(attempted: Attempted) -> Ended:
+    claim = attempted.claim
+    match attempted.outcome:
         case RetryIn(delay, log):
-            state = store.retry(claim, log, delay)
-            held = state is not None
-            if state is State.CANCELLED:
-                attempted = attempted._replace(outcome=Cancelled(log))
-        case SnoozeFor() | Parked():
-            state = (
-                store.park(claim, outcome.knows) if isinstance(outcome, Parked) else store.snooze(claim, outcome.delay)
-            )
-            held = state is not None
-            if state is State.CANCELLED:
-                attempted = attempted._replace(outcome=Cancelled(Attempt(claim.attempt, "discarded", 0)))
+            return Ended(claim, "retry", log, delay)
+        case SnoozeFor(delay):
+            return Ended(claim, "snooze", delay=delay)
+        case Parked(knows):
+            return Ended(claim, "park", knows=knows)
         case Cancelled(log):
-            held = store.discard(claim, log)
+            return Ended(claim, "discard", log)
         case Dead(log):
-            held = store.bury(claim, log)
-        case HandedOver(holder, lease):
-            # The new holder may already have reported the end: a lost claim is no error.
-            store.transfer(claim, holder, lease)
-            held = True
-    if ACTIVE:
-        crashpoint("ack.after_reply" if isinstance(outcome, Succeeded) else "fail.after_reply")
-    if not held:
-        report_stale(attempted)
-        return None
-    return attempted
+            return Ended(claim, "bury", log)
+        case Succeeded() | HandedOver():
+            raise TypeError(f"settle_others does not take an attempt that ended as {attempted.outcome!r:.200}.")
+
+
+def _line_of(attempted: Attempted) -> Attempt:
+    """Return the line for the log of a job that waits no more because it was asked to stop."""
+    outcome = attempted.outcome
+    return outcome.attempt if isinstance(outcome, RetryIn) else Attempt(attempted.claim.attempt, "discarded", 0)
+
+
+def bytes_to_log(attempted: Attempted) -> int:
+    """Return about how many bytes the store writes into the job's log when it ends the attempt: it adds a line to those
+    of the attempts before."""
+    log = getattr(attempted.outcome, "attempt", None)
+    if not isinstance(log, Attempt):
+        return 0
+    return (len(log.error) + len(log.traceback)) * min(max(log.attempt, 1), MAX_LOG)
 
 
 def settle_successes(store: Store, queue: str, attempts: Sequence[Attempted], done: Sequence[Done]) -> list[Attempted]:

@@ -48,10 +48,12 @@ def shown_call(job: Job, *, arguments: bool = True) -> Call | None:
 
 def scrubber_of(job: Job, *, arguments: bool = True) -> Scrub | None:
     """Return a function that takes the hidden values of the job out of a text; None if it has none."""
+    if arguments and is_open(job.name, job.options.sensitive):
+        return None
     call, shown = call_of(job), shown_call(job, arguments=arguments)
     if call is not None and shown is not None:
         return scrubber(call, shown)
-    return None if is_open(job.name, job.options.sensitive) and arguments else lambda text: HIDDEN if text else text
+    return lambda text: HIDDEN if text else text
 
 
 def scrub_for(job: Job) -> Scrub | None:

@@ -16,6 +16,7 @@ from django_jobs.core.values import (
     Claim,
     Controls,
     Done,
+    Ended,
     Job,
     Killed,
     Lane,
@@ -164,6 +165,39 @@ class StoreMachine(CheckedMachine):
             state = State.CANCELLED
         begun = entry.begun or verb != "release"
         self.model.move(claimed.id, state, failures=failures, due=self.now + 300, begun=begun)
+        self._see_blocked()
+
+    @rule(data=st.data())
+    def settle_many(self, data):
+        """A batch of ends of all kinds, held or not, each of another job."""
+        held = [c for c in self.claims if c.token == getattr(self.model.jobs.get(c.id), "token", None)]
+        some = [each for each in (held, held, self.claims) if each]
+        by_id = {c.id: c for each in some for c in data.draw(st.lists(st.sampled_from(each), max_size=2))}
+        verbs = [data.draw(st.sampled_from(["retry", "snooze", "park", "bury", "discard"])) for _ in by_id]
+        expected, stale = [], []
+        # The last comes first: each parked job goes before those that were parked before it.
+        for claimed, verb in reversed(list(zip(by_id.values(), verbs, strict=True))):
+            entry = self.model.jobs.get(claimed.id)
+            if entry is None or entry.state is not State.RUNNING or entry.token != claimed.token:
+                expected.append(None)
+                stale.append(claimed)
+                continue
+            state = {
+                "retry": State.RETRY, "snooze": State.SCHEDULED, "park": State.BLOCKED, "bury": State.DEAD,
+                "discard": State.CANCELLED,
+            }[verb]  # fmt: skip
+            if entry.stop and verb in {"retry", "snooze", "park"}:
+                state = State.CANCELLED
+            expected.append(state)
+            failures = entry.failures + (verb in {"retry", "bury"})
+            self.model.move(claimed.id, state, failures=failures, due=self.now + 300, begun=True)
+        ended = [
+            Ended(claimed, verb, FAILED if verb in {"retry", "bury", "discard"} else None, 300, "old")
+            for claimed, verb in zip(by_id.values(), verbs, strict=True)
+        ]
+        assert self.store.settle(Q, ended) == expected[::-1]
+        gone = {(claimed.id, claimed.token) for claimed in stale}
+        self._end_killed(lambda id, worker, token: (id, token) in gone)
         self._see_blocked()
 
     @rule(data=st.data())

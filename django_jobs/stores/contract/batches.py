@@ -13,18 +13,26 @@ MAX_BYTES = 4 * 1024 * 1024
 #: Bytes of records in one call that adds jobs; only the last job may exceed it.  A server answers nobody else while it
 #: stores them: 4 MiB of records of 4 KB took it 40 ms.
 ADDED_BYTES = 1024 * 1024
+#: How many attempts that did not succeed one call ends, and bytes of their logs: each costs the server several times as
+#: much as a success, and 2.4 MB of tracebacks took it 22 ms.
+SETTLED_AT_ONCE, SETTLED_BYTES = 200, 1024 * 1024
+#: Lines in the attempts log of a job; the oldest go.  The same as in lua/lib/log.lua.
+MAX_LOG = 25
 #: If the sizes of jobs are not known: how many are read first, and the factor for each further read.
 FIRST_READ, READ_MORE = 16, 8
 
 T = TypeVar("T")
 
 
-def in_batches(items: Iterable[T], size: Callable[[T], int], most: int = MAX_BATCH) -> Iterator[list[T]]:
-    """Yield all items in order, in lists of at most `most` items and few more than MAX_BYTES; `size(item)` in bytes."""
+def in_batches(
+    items: Iterable[T], size: Callable[[T], int], most: int = MAX_BATCH, most_bytes: int = MAX_BYTES
+) -> Iterator[list[T]]:
+    """Yield all items in order, in lists of at most `most` items; only the last item of a list may exceed `most_bytes`.
+    `size(item)` is in bytes."""
     batch: list[T] = []
     total = 0
     for item in items:
-        if batch and (len(batch) >= most or total >= MAX_BYTES):
+        if batch and (len(batch) >= most or total >= most_bytes):
             yield batch
             batch, total = [], 0
         batch.append(item)

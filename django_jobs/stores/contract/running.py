@@ -25,6 +25,7 @@ from django_jobs.core.values import (
     Claim,
     Claimed,
     Done,
+    Ended,
     Lane,
     NewJob,
     Recovered,
@@ -157,33 +158,41 @@ class RunningStore(ABC):
         """running → succeeded.  Returns the ids whose claim was stale.  ValueError for more than MAX_BATCH jobs."""
 
     @abstractmethod
+    def settle(self, queue: str, ended: Sequence[Ended]) -> list[State | None]:
+        """End attempts of one queue that did not succeed, each as the method named by its `verb` says.
+
+        Returns for each of them the job's new state, or None if the claim is stale.  Either all jobs whose claims are
+        held are moved, or the call fails and moves none.  ValueError for more than MAX_BATCH attempts."""
+
     def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
         """running → retry, due in `delay` ms; failures + 1; the attempt is logged.
 
         Returns RETRY, or CANCELLED if the job was asked to stop, or None if the claim is stale.  A unique lock of mode
         "queued" is taken again if it is free."""
+        return self.settle(claim.queue, [Ended(claim, "retry", attempt, delay)])[0]
 
-    @abstractmethod
     def park(self, claim: Claim, knows: str) -> State | None:
-        """running → blocked, not counted as an attempt, at the front of its priority: workers of the digest `knows` do
-        not know the job's name, or the format of its record.  It becomes queued again when a worker with another
-        digest claims, however long that takes; JobInfo.parked_at says since when it waits.
+        """running → blocked, not counted as an attempt, at the front of its priority (several jobs of one call: in
+        their order): workers of the digest `knows` do not know the job's name, or the format of its record.  It becomes
+        queued again when a worker with another digest claims, however long that takes; JobInfo.parked_at says since
+        when it waits.
 
         Returns BLOCKED, or CANCELLED if the job was asked to stop, or None if the claim is stale."""
+        return self.settle(claim.queue, [Ended(claim, "park", knows=knows)])[0]
 
-    @abstractmethod
     def snooze(self, claim: Claim, delay: int) -> State | None:
         """running → scheduled, due in `delay` ms, not counted as a failure.
 
         Returns SCHEDULED, or CANCELLED if the job was asked to stop, or None if the claim is stale."""
+        return self.settle(claim.queue, [Ended(claim, "snooze", delay=delay)])[0]
 
-    @abstractmethod
     def bury(self, claim: Claim, attempt: Attempt) -> bool:
         """running → dead; failures + 1 unless the outcome is "worker_lost".  False if the claim is stale."""
+        return self.settle(claim.queue, [Ended(claim, "bury", attempt)])[0] is not None
 
-    @abstractmethod
     def discard(self, claim: Claim, attempt: Attempt) -> bool:
         """running → cancelled, with the attempt as the reason.  False if the claim is stale."""
+        return self.settle(claim.queue, [Ended(claim, "discard", attempt)])[0] is not None
 
     @abstractmethod
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.times import as_text, slots_of
-from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Recovered, State
+from django_jobs.core.values import PLAIN, Claim, Controls, Done, Ended, Recovered, State
 from django_jobs.serialization.holders import job_of
 from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_ms
 from django_jobs.stores.contract.batches import MAX_BYTES
@@ -15,6 +15,11 @@ from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.entries import attempt_line, read_claim, read_number, read_tries, texts, unsigned_line
 
+#: The letters of lua/settle.lua.
+_LETTERS = {"retry": "r", "snooze": "s", "park": "b", "bury": "d", "discard": "c"}
+_STATES: dict[str, State | None] = {
+    "r": State.RETRY, "s": State.SCHEDULED, "b": State.BLOCKED, "d": State.DEAD, "c": State.CANCELLED, "-": None
+}  # fmt: skip
 _LOST = unsigned_line("worker_lost", "The worker died or lost its lease while it held the job.")
 
 
@@ -46,38 +51,31 @@ class RedisSettling(RedisPart, RunningStore):
             run_ms += run
             wait_ms += wait
         head = (self.options.history, self._archiving, run_ms, wait_ms, as_text(slots_of(times)))
-        stale = self._settle("complete", queue, tuple(ended), *head, *args)
+        stale = self._end("complete", queue, tuple(ended), *head, *args)
         return texts(stale) if stale else []
 
-    def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
-        state = self._end(
-            "retry", claim, attempt_line(attempt), delay, name_of(claim.record), times=_times(claim, attempt)
-        )
-        return State(state.decode()) if state else None
+    def settle(self, queue: str, ended: Sequence[Ended]) -> list[State | None]:
+        if not ended:
+            return []
+        if len(ended) > MAX_BATCH:
+            raise ValueError(f"settle takes at most {MAX_BATCH} jobs a call, not {len(ended)}.")
+        args: list[Argument] = []
+        claims: list[Argument] = []
+        times: list[tuple[str, int, int]] = []
+        for claim, verb, attempt, delay, knows in ended:
+            number = delay
+            if verb == "bury":
+                number = 0 if attempt is not None and attempt.outcome == "worker_lost" else 1
+            text = knows if attempt is None else attempt_line(attempt)
+            args += (claim.id, f"{_LETTERS[verb]}\n{number}\n{_presented(claim)}", text)
+            claims += (claim.id, claim.token)
+            if attempt is not None and attempt.run_ms >= 0 and verb != "discard":
+                waited = waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
+                times.append((name_of(claim.record), waited, attempt.run_ms))
+        answer = self._end("settle", queue, tuple(claims), self._archiving, as_text(slots_of(times)), *args)
+        return [_STATES[letter] for letter in answer.decode()]
 
-    def snooze(self, claim: Claim, delay: int) -> State | None:
-        state = self._end("snooze", claim, delay)
-        return State(state.decode()) if state else None
-
-    def park(self, claim: Claim, knows: str) -> State | None:
-        state = self._end("park", claim, knows)
-        return State(state.decode()) if state else None
-
-    def bury(self, claim: Claim, attempt: Attempt) -> bool:
-        add = 0 if attempt.outcome == "worker_lost" else 1
-        return bool(
-            self._end("bury", claim, attempt_line(attempt), add, name_of(claim.record), times=_times(claim, attempt))
-        )
-
-    def discard(self, claim: Claim, attempt: Attempt) -> bool:
-        return bool(self._end("discard", claim, attempt_line(attempt)))
-
-    def _end(self, name: str, claim: Claim, *args: Argument, times: str | None = None) -> Any:
-        """Run a script that ends one attempt."""
-        last = (self._archiving,) if times is None else (self._archiving, times)
-        return self._settle(name, claim.queue, (claim.id, claim.token), claim.id, _presented(claim), *args, *last)
-
-    def _settle(self, name: str, queue: str, claims: tuple[Argument, ...], *args: Argument) -> Any:
+    def _end(self, name: str, queue: str, claims: tuple[Argument, ...], *args: Argument) -> Any:
         """Do _run_once; a call for the same claims counts as the same call."""
         return self._run_once(name, queue, *args, call=lambda: (name, queue, claims))
 
@@ -190,11 +188,3 @@ def _to_free(claim: Claim, controls: Controls) -> str:
     if plain:
         return "-"
     return "+" if controls is PLAIN or controls.keep_result is not None else "c"
-
-
-def _times(claim: Claim, attempt: Attempt) -> str:
-    """Return the times of a failed attempt for lib/times.lua; "" if it is not known how long it ran."""
-    if attempt.run_ms < 0:
-        return ""
-    waited = waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
-    return as_text(slots_of([(name_of(claim.record), waited, attempt.run_ms)]))

@@ -118,6 +118,12 @@ class RedisUpkeep(RedisPart, UpkeepStore, ArchiveStore):
             "evicted_keys": info.get("evicted_keys", "0"),
             "role": info.get("role", "unknown"),
             "connected_replicas": info.get("connected_slaves", "0"),
+            "primary_link": info.get("master_link_status", ""),
+            "connected_clients": info.get("connected_clients", "unknown"),
+            "blocked_clients": info.get("blocked_clients", "unknown"),
+            "maxclients": info.get("maxclients", "unknown"),
+            "peak_memory": info.get("used_memory_peak", "unknown"),
+            "unsaved_changes": info.get("rdb_changes_since_last_save", "unknown"),
         }
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from django_jobs.core.values import Attempt, Claim, Done, Killed, Recovered, State
+from django_jobs.core.values import Attempt, Claim, Done, Ended, Killed, Recovered, State
 from django_jobs.exceptions import StoreError
 from django_jobs.serialization.record import name_line, waited_ms
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
@@ -67,72 +68,16 @@ class SqliteSettling(SqlitePart, RunningStore):
             trim_succeeded(move, MAX_BATCH)
         return stale
 
-    def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
-        with self.writing(claim.queue) as move:
-            row = _ended(move, claim)
-            if row is None:
-                return None
-            move.log(row, attempt)
-            move.count("failed", row.name)
-            _time(move, row, claim, attempt)
-            if row.stop:
-                move.move(row, State.CANCELLED, failures=row.failures + 1)
-                return State.CANCELLED
-            move.move(row, State.RETRY, at=move.now + delay, failures=row.failures + 1, expires_at=None)
-            move.count("retried", row.name)
-            return State.RETRY
-
-    def park(self, claim: Claim, knows: str) -> State | None:
-        def to_blocked(move: Transaction, row: Row) -> State:
-            name = name_line(claim.record)
-            learn_unknown(move, knows, name)
-            alone = row.alone or row.at_most_once or row.crashes > 0
-            lane = SUSPECT if row.crashes and row.lane == SUSPECT else int(alone)
-            park(move, row._replace(lane=lane, seq=-move.number()), name)
-            return State.BLOCKED
-
-        return self._waits_again(claim, to_blocked)
-
-    def snooze(self, claim: Claim, delay: int) -> State | None:
-        def to_scheduled(move: Transaction, row: Row) -> State:
-            # Only jobs that have not begun expire.
-            move.move(row, State.SCHEDULED, at=move.now + delay, expires_at=None)
-            return State.SCHEDULED
-
-        return self._waits_again(claim, to_scheduled)
-
-    def _waits_again(self, claim: Claim, act: Callable[[Transaction, Row], State]) -> State | None:
-        """running → the state that `act` chooses, unless the job was asked to stop."""
-        with self.writing(claim.queue) as move:
-            row = _ended(move, claim)
-            if row is None:
-                return None
-            if row.stop:
-                move.move(row, State.CANCELLED)
-                return State.CANCELLED
-            return act(move, row)
-
-    def bury(self, claim: Claim, attempt: Attempt) -> bool:
-        with self.writing(claim.queue) as move:
-            row = _ended(move, claim)
-            if row is None:
-                return False
-            move.log(row, attempt)
-            failed = attempt.outcome != "worker_lost"
-            if failed:
-                move.count("failed", row.name)
-            _time(move, row, claim, attempt)
-            move.move(row, State.DEAD, failures=row.failures + failed)
-            return True
-
-    def discard(self, claim: Claim, attempt: Attempt) -> bool:
-        with self.writing(claim.queue) as move:
-            row = _ended(move, claim)
-            if row is None:
-                return False
-            move.log(row, attempt)
-            move.move(row, State.CANCELLED)
-            return True
+    def settle(self, queue: str, ended: Sequence[Ended]) -> list[State | None]:
+        if len(ended) > MAX_BATCH:
+            raise ValueError(f"settle takes at most {MAX_BATCH} jobs a call, not {len(ended)}.")
+        states: list[State | None] = []
+        with self.writing(queue) as move:
+            # Backwards, because each parked job goes before the one that was parked before it.
+            for one in reversed(ended):
+                row = _ended(move, one.claim)
+                states.append(None if row is None else _settle(move, row, one))
+        return states[::-1]
 
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
         stale: list[str] = []
@@ -222,11 +167,39 @@ def _renew(move: Transaction, workers: Sequence[str], lease: int) -> dict[str, R
     return renewed
 
 
-def _time(move: Transaction, row: Row, claim: Claim, attempt: Attempt) -> None:
-    """Count the times of a failed attempt, if it is known how long it ran."""
-    if attempt.run_ms >= 0:
-        waited = waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
-        move.times.append((row.name, waited, attempt.run_ms))
+def _settle(move: Transaction, row: Row, ended: Ended) -> State:
+    """End one attempt that did not succeed, unless the job waits no more because it was asked to stop."""
+    claim, verb, attempt, delay, knows = ended
+    failures = row.failures
+    if attempt is not None:
+        move.log(row, attempt)
+        if verb != "discard" and attempt.run_ms >= 0:
+            waited = waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
+            move.times.append((row.name, waited, attempt.run_ms))
+        if verb == "retry" or (verb == "bury" and attempt.outcome != "worker_lost"):
+            failures += 1
+            move.count("failed", row.name)
+    if verb == "bury":
+        return _to(move, row, State.DEAD, failures=failures)
+    if verb == "discard" or row.stop:
+        return _to(move, row, State.CANCELLED, failures=failures)
+    if verb == "park":
+        name = name_line(claim.record)
+        learn_unknown(move, knows, name)
+        alone = row.alone or row.at_most_once or row.crashes > 0
+        lane = SUSPECT if row.crashes and row.lane == SUSPECT else int(alone)
+        park(move, row._replace(lane=lane, seq=-move.number()), name)
+        return State.BLOCKED
+    state = State.RETRY if verb == "retry" else State.SCHEDULED
+    if verb == "retry":
+        move.count("retried", row.name)
+    # Only jobs that have not begun expire.
+    return _to(move, row, state, at=move.now + delay, failures=failures, expires_at=None)
+
+
+def _to(move: Transaction, row: Row, state: State, **changes: Any) -> State:
+    move.move(row, state, **changes)
+    return state
 
 
 def _ended(move: Transaction, claim: Claim) -> Row | None:

@@ -82,11 +82,13 @@ class Holding:
         claims = [one.claim for one in done]
         self._end(_Ended(claims, lambda store, claim: store.complete(claim.queue, [by_id[claim.id]]), size))
 
-    def settled(self, attempted: Attempted) -> None:
-        """Remember an attempt that ended in another way."""
+    def settled(self, attempts: Sequence[Attempted]) -> None:
+        """Remember attempts that ended in another way."""
         # Without the user's objects: they may be large, and we must not keep them alive.
-        bare = attempted._replace(running=None, definition=None, error=None)
-        self._end(_Ended([bare.claim], lambda store, claim: settle(store, bare), len(bare.claim.record)))
+        bare = {each.claim.id: each._replace(running=None, definition=None, error=None) for each in attempts}
+        claims = [each.claim for each in attempts]
+        size = sum(len(claim.record) for claim in claims)
+        self._end(_Ended(claims, lambda store, claim: settle(store, bare[claim.id]), size))
 
     def released(self, claims: Sequence[Claim]) -> None:
         """Remember that these claims were handed back."""

@@ -12,21 +12,21 @@ from collections.abc import Iterable, Sequence
 from threading import Event, Lock, Thread
 
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.outcome import Succeeded
+from django_jobs.core.outcome import HandedOver, Succeeded
 from django_jobs.events.announce import announce, anybody_listens
 from django_jobs.events.receivers import Telling
 from django_jobs.exceptions import StoreError
-from django_jobs.execution.settle import as_done, follow_up, settle, settle_successes
+from django_jobs.execution.settle import as_done, bytes_to_log, follow_up, settle, settle_others, settle_successes
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import faults_end_process
-from django_jobs.stores.contract.batches import in_batches
+from django_jobs.stores.contract.batches import SETTLED_AT_ONCE, SETTLED_BYTES, in_batches
 from django_jobs.stores.contract.store import MAX_BATCH, Store
 from django_jobs.worker.child.holdings import Holding
 from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")
 
-#: The attempts that one call to the store ends.
+#: The attempts that one call to the store ends: all of them succeeded, or none.
 Call = Sequence[Attempted]
 
 
@@ -115,22 +115,26 @@ class Settler:
 
     def _made(self, call: Call) -> bool:
         """Make one call, and announce the ends it recorded.  False: the call failed."""
-        queue, is_batch = call[0].claim.queue, isinstance(call[0].outcome, Succeeded)
+        queue, outcome = call[0].claim.queue, call[0].outcome
+        succeeded = isinstance(outcome, Succeeded)
         try:
-            if is_batch:
+            if succeeded:
                 done = [as_done(attempted) for attempted in call]
                 recorded = settle_successes(self.store, queue, call, done)
                 self.holding.completed(done)
-            else:
+            elif isinstance(outcome, HandedOver):
                 ended = settle(self.store, call[0])
                 recorded = [ended] if ended else []
-                self.holding.settled(call[0])
+                self.holding.settled(call)
+            else:
+                recorded = settle_others(self.store, queue, call)
+                self.holding.settled(call)
         except StoreError as error:
             self._pause = self._retry_state(queue).failed(error)
             return False
         if (retry_state := self._retry_states.get(queue)) is not None and retry_state.is_on:
             retry_state.worked()
-        if not is_batch or anybody_listens(recorded):
+        if not succeeded or anybody_listens(recorded):
             for attempted in recorded:
                 announce(attempted, self.telling.deliver)
         if any(attempted.controls.workflow is not None for attempted in recorded):
@@ -146,16 +150,22 @@ class Settler:
 
 
 def calls_of(attempts: Iterable[Attempted]) -> list[Call]:
-    """Group attempts into calls: the successes of a queue into one call, or more if their results are too long; every
-    other attempt into a call of its own."""
+    """Group attempts into calls: the successes of a queue into one call, or more if their results are too long; all
+    others likewise; every attempt that was handed over into a call of its own."""
     calls: list[Call] = []
     successes: dict[str, list[Attempted]] = {}
+    others: dict[str, list[Attempted]] = {}
     for attempted in attempts:
-        if isinstance(attempted.outcome, Succeeded):
-            successes.setdefault(attempted.claim.queue, []).append(attempted)
-        else:
+        if isinstance(attempted.outcome, HandedOver):
             calls.append((attempted,))
-    return [*calls, *(batch for of in successes.values() for batch in in_batches(of, _bytes_of))]
+        else:
+            of = successes if isinstance(attempted.outcome, Succeeded) else others
+            of.setdefault(attempted.claim.queue, []).append(attempted)
+    for some in others.values():
+        calls += in_batches(some, bytes_to_log, SETTLED_AT_ONCE, SETTLED_BYTES)
+    for some in successes.values():
+        calls += in_batches(some, _bytes_of)
+    return calls
 
 
 def _bytes_of(attempted: Attempted) -> int:

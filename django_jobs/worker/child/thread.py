@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TypeVar
 
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.outcome import Succeeded
+from django_jobs.core.outcome import HandedOver, Succeeded
 from django_jobs.core.values import Claim, Claimed
 from django_jobs.exceptions import StoreError
 from django_jobs.execution.executor import Prepared
@@ -27,6 +27,10 @@ from django_jobs.worker.shared_memory import Thread as Notes
 
 logger = logging.getLogger("django_jobs.worker")
 T = TypeVar("T")
+
+#: How many attempts that did not succeed may wait to be settled: each keeps its exception, and with it the local
+#: variables of the job.
+MOST_FAILURES = 100
 
 
 class Runner:
@@ -44,8 +48,10 @@ class Runner:
         self.waiting: deque[tuple[int, Claim]] = deque()
         #: claims whose return the store did not confirm: it may have taken them back, so their jobs are never begun.
         self.offered: deque[Claim] = deque()
-        #: attempts that succeeded and are not settled.
+        #: attempts that ended and are not settled.
         self.done: deque[Attempted] = deque()
+        #: how many of these did not succeed: about so many, as two threads count.
+        self.failures = 0
         self._settling, self._giving_back = Lock(), Lock()
         #: how many jobs of the batch have run.
         self.ran = 0
@@ -172,15 +178,19 @@ class Runner:
             self.current = None
             if reports is not None:
                 reports.returned()
+        if isinstance(attempted.outcome, HandedOver):  # the new holder may report the end at once
+            child.settler.settle_now([attempted])
+            return
+        self.done.append(attempted)
         if isinstance(attempted.outcome, Succeeded):
             noted = reports is None or self.notes.memory.has_returned(
                 number, attempted.run_ms, attempted.outcome.result
             )
-            self.done.append(attempted)
-            if not noted:  # if the next job is killed, this one must not run again
-                self.settle_done()
         else:
-            child.settler.settle_now([attempted])
+            self.failures += 1
+            noted = reports is None and self.failures < MOST_FAILURES
+        if not noted:  # if the next job is killed, this one must not run again
+            self.settle_done()
 
     # -- also called by the batch monitor --------------------------------------------
 
@@ -206,11 +216,12 @@ class Runner:
         self.notes.gave_back(batch, [number for number, _ in waiting])
 
     def settle_done(self) -> None:
-        """Settle the attempts that have succeeded so far.
+        """Settle the attempts that have ended so far.
 
         A second caller waits for the first call to end: otherwise a thread whose results are being sent would look
         idle, and its process could end before they are sent."""
         with self._settling:
+            self.failures = 0
             if self.done:
                 self.child.settler.settle_now(_take_all(self.done))
 

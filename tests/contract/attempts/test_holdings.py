@@ -166,7 +166,7 @@ class TestAgreement:
         claims = {claim.id: claim for claim in worker.claim() + worker.claim(Lane.ALONE)}
         # As if they had been recorded, before the store lost its last second:
         worker.holding.completed([done(claims["a"]), done(claims["b"])])
-        worker.holding.settled(Attempted(claims["c"], RetryIn(5000, FAILED)))
+        worker.holding.settled([Attempted(claims["c"], RetryIn(5000, FAILED))])
         worker.holding.released([claims["d"]])
         worker.beat()
         assert {id: str(state_of(store, id)) for id in "abcd"} == {

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from bench.monitor import sent_by_name
-from django_jobs import Batch, browse, group, job
+from django_jobs import Batch, Discard, Fail, Snooze, browse, group, job
 from django_jobs.core.values import Done
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
@@ -192,6 +192,29 @@ def test_jobs_without_a_workflow_make_no_call_for_one(redis_store: RedisStore, c
     calls.clear()
     drain(redis_store)
     assert calls == ["claim", "complete", "claim"]
+
+
+@job(name="tests.budgets.fails", max_attempts=2, backoff=[60])
+def fails(how: str) -> None:
+    """End in that way."""
+    raise {"retry": ValueError, "bury": Fail, "snooze": Snooze, "discard": Discard}[how]("no")
+
+
+@pytest.mark.accepts("G42")
+def test_jobs_that_fail_in_any_way_are_settled_in_one_round_trip(
+    redis_store: RedisStore, calls: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("CRITICAL")
+    use_store(redis_store)
+    fails.enqueue_many([(how,) for how in ("retry", "bury", "snooze", "discard") * 40])
+    calls.clear()
+    drain(redis_store)
+    assert calls == ["claim", "settle", "claim"]
+    fails.enqueue_many([("retry",)] * 500)
+    nothing.enqueue_many([()] * 500)
+    calls.clear()
+    drain(redis_store)
+    assert calls == ["claim", "settle", "settle", "settle", "complete", "claim"]
 
 
 def drain(store: RedisStore) -> None:

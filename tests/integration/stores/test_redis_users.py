@@ -11,11 +11,12 @@ import redis
 
 from django_jobs.core.values import Added, Done, NewJob, State
 from django_jobs.exceptions import StoreError, StoreMisconfigured
+from django_jobs.stores.contract.lists import Span
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
 from tests.conftest import Clock
-from tests.contract.acts import FAILED, Q, claim, complete, enqueue, state_of
+from tests.contract.acts import FAILED, Q, claim, complete, done, enqueue, state_of
 from tests.docs.pages import ROOT, blocks
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import running_redis, server_program
@@ -264,3 +265,31 @@ def test_who_may_not_run_scripts_sees_the_same_latency(redis_store: RedisStore, 
         assert store.stats([Q])[0] == by_script
         seen.append(by_script.latency)
     assert len(set(seen)) > 4, seen
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_who_may_not_run_scripts_sees_the_same_stretch_of_time(
+    redis_store: RedisStore, make_job: Any, clock: Clock, reverse: bool
+) -> None:
+    store, began, queues = redis_store, clock.now, ["a", "b", "c"]
+    for n in range(24):
+        queue = queues[n % 3]
+        store.enqueue(queue, [make_job(f"{n:02}", keep_result=60_000 if n % 4 == 3 else None)])
+        (claimed,) = store.claim(queue, "w", 1, lease=30_000).claims
+        if n % 2:
+            store.complete(queue, [done(claimed)])
+        else:
+            store.bury(claimed, FAILED)
+        clock.advance(1)
+    span, groups = Span(began + 5, began + 17), store.failure_groups(queues, State.DEAD)
+    for state, chosen, number in [(State.DEAD, None, 6), (State.DEAD, groups, 6), (State.SUCCEEDED, None, 3)]:
+        for refused in (False, True):
+            store._scripts_refused = refused
+            found, mark = [], None
+            while True:
+                infos, mark = store.listed(queues, state, 2, mark, groups=chosen, reverse=reverse, span=span)
+                found += [info.at - began for info in infos]
+                if mark is None:
+                    break
+            assert found == sorted(found, reverse=reverse)
+            assert len(found) == store.count_within(queues, state, span, chosen) == number

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Job, Lane, NewJob, State
+from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Job, Lane, NewJob, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.contract.workflows import DELETED, End
@@ -56,7 +56,7 @@ class Walk:
         """The verbs, as often as they shall come up."""
         return (
             *(self.enqueue, self.claim, self.complete) * 4,
-            *(self.retry, self.wait, self.extend) * 2,
+            *(self.retry, self.settle, self.wait, self.extend) * 2,
             *(self.snooze, self.park, self.bury, self.discard, self.release, self.begin, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
@@ -128,6 +128,22 @@ class Walk:
 
     def retry(self) -> object:
         return (claim := self._take()) and self.store.retry(claim, FAILED, 400)
+
+    def settle(self) -> object:
+        """A batch of ends of all kinds, some of them of claims that are not held any more."""
+        claims = [claim for _ in range(self.rng.choice((1, 3, 5))) if (claim := self._take())]
+        if self.past and self.rng.random() < 0.3:
+            claims.insert(0, self.rng.choice(self.past))
+        return self.store.settle(QUEUE, [self._end_of(claim) for claim in claims])
+
+    def _end_of(self, claim: Claim) -> Ended:
+        match verb := self.rng.choice(("retry", "snooze", "park", "bury", "discard")):
+            case "retry" | "snooze":
+                return Ended(claim, verb, FAILED if verb == "retry" else None, self.rng.choice((0, 300)))
+            case "park":
+                return Ended(claim, verb, knows=self.rng.choice(DIGESTS))
+            case _:
+                return Ended(claim, verb, FAILED)
 
     def snooze(self) -> object:
         return (claim := self._take()) and self.store.snooze(claim, 300)

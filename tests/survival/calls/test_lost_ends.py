@@ -10,7 +10,7 @@ import pytest
 from django_jobs import signals
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Cancelled, Dead, Outcome, RetryIn, SnoozeFor, Succeeded
-from django_jobs.core.values import Attempt, Claim, Done, Job, NewJob, State
+from django_jobs.core.values import Attempt, Claim, Done, Ended, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
@@ -77,6 +77,11 @@ def go_deaf(proxy: Proxy, near: RedisStore, script: str) -> None:
     proxy.lose_replies(10**9, containing=scripts.load(script).sha)
 
 
+def script_of(verb: str) -> str:
+    """The script of a verb that ends attempts."""
+    return "complete" if verb == "complete" else "settle"
+
+
 def in_a_thread(do: Callable[[], object]) -> object:
     answers: list[object] = []
     thread = Thread(target=lambda: answers.append(do()))
@@ -91,7 +96,7 @@ def test_an_end_made_again_by_another_thread_after_other_calls_gets_its_first_an
     far: RedisStore, near: RedisStore, proxy: Proxy, verb: str
 ) -> None:
     claims, others = claimed(near, 3), claimed(near, 2, "other")
-    go_deaf(proxy, near, verb)
+    go_deaf(proxy, near, script_of(verb))
     with pytest.raises(StoreUnavailable):
         ENDS[verb](far, claims)
     assert near.get("q", "job-0").state is not State.RUNNING  # type: ignore[union-attr]
@@ -126,6 +131,31 @@ def test_a_claim_that_was_lost_is_stale_however_often_it_is_offered(
     proxy.heal()
     assert ENDS["complete"](far, claims) == ["job-1"]
     assert ENDS["complete"](far, claims) == ["job-0", "job-1"], "answered once: this is another call"
+
+
+@pytest.mark.accepts("K06", "G04")
+def test_a_batch_of_ends_made_again_gets_its_first_answers_and_a_later_copy_changes_nothing(
+    far: RedisStore, near: RedisStore, proxy: Proxy
+) -> None:
+    claims, others = claimed(near, 5), claimed(near, 2, "other")
+    near.kill("q", ["job-2"], "by hand")
+    verbs = ("retry", "snooze", "retry", "bury", "discard")
+    batch = [
+        Ended(claim, verb, None if verb == "snooze" else FAILED, 5_000)
+        for claim, verb in zip(claims, verbs, strict=True)
+    ]
+    go_deaf(proxy, near, "settle")
+    with pytest.raises(StoreUnavailable):
+        far.settle("q", batch)
+    proxy.heal()
+    before = [near.get("q", claim.id) for claim in claims]
+    assert far.settle("q", [Ended(others[0], "bury", FAILED)]) == [State.DEAD]
+    answers = [State.RETRY, State.SCHEDULED, None, State.DEAD, State.CANCELLED]
+    assert in_a_thread(lambda: far.settle("q", batch)) == answers
+    assert far.settle("q", batch) == [None] * 5, "answered once: this is another call"
+    assert far.settle("q", [batch[3], Ended(others[1], "bury", FAILED), batch[0]]) == [None, State.DEAD, None]
+    assert [near.get("q", claim.id) for claim in claims] == before
+    assert near.stats(["q"])[0].totals["failed"] == 4, "two of this batch, and two others"
 
 
 OUTCOMES: dict[str, tuple[Outcome, list[str]]] = {
@@ -166,7 +196,7 @@ def test_each_end_is_told_once_and_nobody_is_said_to_have_lost_a_claim(
 ) -> None:
     outcome, expected = OUTCOMES[verb]
     claims, settler = claimed(near, 3), Settler(far)
-    go_deaf(proxy, near, verb)
+    go_deaf(proxy, near, script_of(verb))
     settler.settle_now([Attempted(claim, outcome, "shop.work", error="no") for claim in claims])
     assert near.stats(["q"])[0].counts["running"] == 0
     assert told == []

@@ -8,18 +8,20 @@ from contextlib import suppress
 
 import pytest
 
-from django_jobs.core.values import PLAIN, Claim, Controls, Done, Job, Lane, NewJob, State
+from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Job, Lane, NewJob, State
 from django_jobs.exceptions import StoreCorrupt
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.fsck import fsck
+from tests.support.faults.dumps import difference, dump
 from tests.survival.conftest import Clock
 
 pytestmark = pytest.mark.redis
 
 QUEUE = "broken"
 LEASE = 2_000
+FAILED = Attempt(1, "failed", 0, 12, "w", "ValueError", "no")
 ONCE = Controls(at_most_once=True, unique="u" * 64, unique_mode="queued", limit_key="one", limit=1)
 Prepare = Callable[[RedisStore, Clock], None]
 
@@ -148,3 +150,55 @@ def test_a_broken_key_that_no_job_needs_stops_nobody(law_store: RedisStore, virt
     put(law_store, virtual, "plain", PLAIN)
     law_store.transport.client.set(law_store.keys.of(QUEUE)["unique"], "junk")
     assert [each.id for each in claim(law_store)] == ["plain"]
+
+
+def settled(store: RedisStore, claims: list[Claim]) -> list[State | None]:
+    """End them in one call, each in another way."""
+    verbs = ("retry", "snooze", "park", "bury", "discard", "retry")
+    lines = {"retry", "bury", "discard"}
+    return store.settle(
+        QUEUE,
+        [
+            Ended(claim, verb, FAILED if verb in lines else None, 500, "old")
+            for claim, verb in zip(claims, verbs, strict=True)
+        ],
+    )
+
+
+STATES = [State.RETRY, State.SCHEDULED, State.BLOCKED, State.DEAD, State.CANCELLED, State.CANCELLED]
+
+
+@pytest.mark.parametrize("key", sorted(QUEUE_KEYS))
+def test_a_key_of_another_type_keeps_all_jobs_of_a_batch_or_none_from_ending(
+    law_store: RedisStore, virtual: Clock, key: str
+) -> None:
+    """What is settled for one job and not for another would be lost, or would come twice."""
+    store = law_store
+    client, name = store.transport.client, store.keys.of(QUEUE)[key]
+    shapes = [
+        Controls(unique=f"{n}" * 64, unique_mode="running", limit_key="one", limit=6, expires_at=virtual() + 9_000)
+        for n in range(8)
+    ]
+    for n, shape in enumerate(shapes):
+        put(store, virtual, f"job-{n}", shape)
+    claims = claim(store)
+    assert len(claims) == 6, "two are blocked"
+    store.cancel(QUEUE, [claims[5].id])
+    store.watch_ends(QUEUE, [claims[3].id])
+    was = client.dump(name)
+    client.delete(name)
+    client.set(name, "foreign") if QUEUE_KEYS[key] != "string" else client.rpush(name, "foreign")
+    before = dump(client)
+    try:
+        answer = settled(store, claims)
+    except StoreCorrupt:
+        assert not difference(before, dump(client)), "some were settled, or something of them"
+        client.delete(name)
+        if was:
+            client.restore(name, 0, was)
+        answer = settled(store, claims)
+    assert answer == STATES
+    assert settled(store, claims) == [None] * 6
+    if client.type(name).decode() != QUEUE_KEYS[key]:
+        client.delete(name)  # it kept nobody from ending, and would keep us from looking
+    assert [store.get(QUEUE, claim.id).state for claim in claims] == STATES  # type: ignore[union-attr]

@@ -145,13 +145,38 @@ def test_a_long_foreign_text_in_the_index_does_not_stop_the_server(
     assert raw.info("commandstats")["cmdstat_evalsha"]["usec_per_call"] < 20_000
 
 
-def test_when_the_numbers_of_groups_are_used_up_free_ones_are_given_again(
-    law_store: RedisStore, raw: redis.Redis
+@pytest.mark.parametrize("used", ["-1e300", "1e300", "inf", "nan", "many", "1.5"])
+def test_a_count_of_groups_that_another_hand_wrote_gives_numbers_that_are_free(
+    law_store: RedisStore, raw: redis.Redis, used: str
 ) -> None:
+    groups = law_store.keys.of(QUEUE)["groups"]
     fail(law_store, 6)
-    raw.hset(law_store.keys.of(QUEUE)["groups"], "", 99_999)
+    raw.hset(groups, "", used)
     fail(law_store, 6, retry=True)
+    numbers = [value.split(b":")[0] for field, value in raw.hgetall(groups).items() if field]
+    assert len(set(numbers)) == len(numbers)
     assert sum(map(len, of_groups(law_store).values())) == 12
+
+
+@pytest.mark.parametrize("used", [99_999, 100_003, 1_000_000])
+def test_when_the_numbers_of_groups_are_used_up_free_ones_are_given_again(
+    law_store: RedisStore, raw: redis.Redis, used: int
+) -> None:
+    """Not those of groups that exist, wherever among the free ones these are."""
+    groups = law_store.keys.of(QUEUE)["groups"]
+    free = used % 99_999
+    fail(law_store, 6)
+    raw.hset(groups, "", free + 8)
+    fail(law_store, 6, retry=True)
+    raw.hset(groups, "", used)
+    ids = [f"k{n}" for n in range(20)]
+    law_store.enqueue(QUEUE, [NewJob(id, encode(Job(id, QUEUE, "shop.other", b"[[],{}]", 1))) for id in ids])
+    for id in ids:
+        law_store.kill(QUEUE, [id], f"because of {id.replace('k', 'x' * int(id[1:]))}")
+    numbers = [value.split(b":")[0] for field, value in raw.hgetall(groups).items() if field]
+    assert len(numbers) == len(set(numbers)) >= 13
+    assert sorted(map(len, of_groups(law_store).values()))[-1] <= 20
+    assert sum(map(len, of_groups(law_store).values())) == 32
     assert fsck(law_store, QUEUE) == []
 
 

@@ -67,9 +67,9 @@ def test_a_lost_answer_to_the_end_of_a_job_runs_nothing_again(far_site: Site, pr
     ("script", "job", "argument", "line"),
     [
         ("complete", "work", 1, "succeeded, attempt 1,"),
-        ("retry", "flaky", 1, "retry, attempt 1,"),
-        ("bury", "raises", "surrogate", "dead, attempt 1,"),
-        pytest.param("bury", "endless", "sleep", "dead, attempt 1,", id="time limit"),
+        ("settle", "flaky", 1, "retry, attempt 1,"),
+        ("settle", "raises", "surrogate", "dead, attempt 1,"),
+        pytest.param("settle", "endless", "sleep", "dead, attempt 1,", id="time limit"),
     ],
 )
 def test_an_end_whose_answer_never_came_is_told_of_once_when_the_store_is_back(

@@ -13,8 +13,8 @@ import pytest
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.outcome import Succeeded
-from django_jobs.core.values import Claim, Killed, Lane
+from django_jobs.core.outcome import HandedOver, Outcome, RetryIn, Succeeded
+from django_jobs.core.values import Attempt, Claim, Killed, Lane
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.child.event_loop import EventLoop
@@ -90,6 +90,44 @@ def test_what_could_not_be_handed_back_is_offered_again_before_the_next_claim(ru
     store.away = False
     runner._turn()
     assert store.released == [("one", ["a"])]
+
+
+def run_failing(runner: Runner, number: int, outcome: Outcome) -> list[list[str]]:
+    """Run so many jobs that end in that way.  Returns the ids that were settled, by call."""
+    settled: list[list[str]] = []
+    claims = [Claim(str(n), "one", 1, b"") for n in range(number)]
+    runner.child.settler = SimpleNamespace(  # type: ignore[assignment]
+        settle_now=lambda attempts: settled.append([each.claim.id for each in attempts])
+    )
+    runner.child.executor = SimpleNamespace(  # type: ignore[assignment]
+        prepare=lambda claim, store, begins: Attempted(claim, outcome)
+    )
+    for n, claim in enumerate(claims):
+        runner._run_one(n, claim)
+    return settled
+
+
+FAILURE = RetryIn(1000, Attempt(1, "failed", 0))
+
+
+@pytest.mark.accepts("G42")
+def test_attempts_that_failed_wait_for_those_that_follow_but_not_for_too_many(runner: Runner) -> None:
+    """Each keeps what its exception refers to."""
+    settled = run_failing(runner, 99, FAILURE)
+    assert (settled, len(runner.done)) == ([], 99)
+    settled = run_failing(runner, 1, FAILURE)
+    assert ([len(each) for each in settled], len(runner.done)) == ([100], 0)
+    assert run_failing(runner, 99, FAILURE) == []
+
+
+def test_a_failed_attempt_of_a_process_that_runs_one_job_is_settled_before_the_next_begins(runner: Runner) -> None:
+    """The next job may be killed by its time limit: then the parent counts only what it knows to have ended."""
+    runner.child.reports = SimpleNamespace(returned=lambda: None, started=lambda number, job: None)  # type: ignore[assignment]
+    assert run_failing(runner, 3, FAILURE) == [["0"], ["1"], ["2"]]
+
+
+def test_a_job_that_was_handed_over_is_settled_at_once(runner: Runner) -> None:
+    assert run_failing(runner, 2, HandedOver("remote:0", 1000)) == [["0"], ["1"]]
 
 
 def test_a_thread_is_not_done_before_its_results_are_settled_whoever_took_them(runner: Runner) -> None:

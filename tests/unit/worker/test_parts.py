@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from django_jobs.core.attempt import Attempted
-from django_jobs.core.outcome import Succeeded
-from django_jobs.core.values import Claim, NewJob, Recovered, State
+from django_jobs.core.outcome import HandedOver, RetryIn, SnoozeFor, Succeeded
+from django_jobs.core.values import Attempt, Claim, NewJob, Recovered, State
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.contract.batches import MAX_BYTES
+from django_jobs.stores.contract.batches import MAX_BYTES, SETTLED_AT_ONCE
 from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.child.batch_monitor import INTERVAL, SLOW, BatchMonitor
@@ -382,6 +382,24 @@ def test_a_message_comes_out_as_it_went_in() -> None:
         ClaimsInStore({"_": {"7": 2}, "Drain": {}}, ["other"]),
     ):
         assert decode(encode(message)) == message
+
+
+def test_failures_are_told_in_calls_of_bounded_size_and_what_was_handed_over_by_itself() -> None:
+    """A log grows with every attempt, and is written as a whole."""
+
+    def failing(number: int, attempt: int, traceback: str = "") -> list[Attempted]:
+        line = Attempt(attempt, "failed", 0, error="no", traceback=traceback)
+        return [Attempted(Claim(str(n), "q", 1, b""), RetryIn(5, line)) for n in range(number)]
+
+    def sizes(attempts: list[Attempted]) -> list[int]:
+        return [len(call) for call in calls_of(attempts)]
+
+    assert sizes(failing(500, 1)) == [SETTLED_AT_ONCE, SETTLED_AT_ONCE, 100]
+    assert sizes(failing(200, 1, "x" * 12_000)) == [88, 88, 24]
+    assert sizes(failing(10, 24, "x" * 12_000)) == [4, 4, 2]
+    over = Attempted(Claim("a", "q", 1, b""), HandedOver("remote:a", 5))
+    snoozed = Attempted(Claim("b", "other", 1, b""), SnoozeFor(5))
+    assert sizes([*failing(3, 1), over, snoozed]) == [1, 3, 1]
 
 
 def test_long_results_are_told_in_several_calls() -> None:

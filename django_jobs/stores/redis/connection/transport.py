@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from time import monotonic, sleep
 from typing import Any
 
@@ -19,6 +21,11 @@ from redis.sentinel import SentinelConnectionPool
 from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
 from django_jobs.stores.redis.connection.replies import Argument, abandon, in_order, read_reply
 from django_jobs.stores.redis.connection.scripts import Script
+
+#: Packs a command; None: redis-py does it.
+pack_command: Callable[[tuple[Argument, ...]], bytes] | None = None
+with suppress(ImportError):
+    from hiredis import pack_command  # type: ignore[assignment]  # its types say a tuple of one
 
 #: Seconds after which a call has ended, with or without success: no try starts later than LAST_TRY.
 DEADLINE = 5.0
@@ -114,7 +121,7 @@ class Transport:
                 if wait and not connection.can_read(wait):
                     raise driver.TimeoutError(f"no answer after {wait:g} s")
                 return connection.read_response()
-            connection.send_command(b"EVALSHA", script.sha, len(keys), *keys, *args)
+            connection.send_packed_command([packed(connection, script, keys, args)])
             try:
                 return connection.read_response()
             except driver.NoScriptError:
@@ -139,8 +146,7 @@ class Transport:
         connection = held.connection
         try:
             held.mend()
-            packed = [(b"EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
-            connection.send_packed_command(connection.pack_commands(packed))
+            connection.send_packed_command([b"".join(packed(connection, *call) for call in calls)])
             replies = [read_reply(connection) for _ in calls]
         except BaseException:
             held.drop()
@@ -187,6 +193,37 @@ class Transport:
     def abandon(self) -> None:
         """See Store.abandon."""
         abandon(self.pool)
+
+
+# -- packing -----------------------------------------------------------------------
+
+#: The beginnings of this many calls are kept, about 1.5 kB each.  Calls with more keys than MOST_KEYS, over many queues
+#: at once, are too rare and too long to be kept.
+KEPT = 512
+MOST_KEYS = 64
+
+
+def packed(connection: redis.Connection, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> bytes:
+    """Return EVALSHA with this script, these keys and these arguments, as it is sent to the server.
+
+    Up to the last key it is the same for each call with the same keys, and kept: packing 40 keys again costs 25 µs, a
+    quarter of the processor time of a claim."""
+    if pack_command is None:
+        return b"".join(connection.pack_command(b"EVALSHA", script.sha, len(keys), *keys, *args))
+    rest = pack_command(tuple(args))
+    begin = _beginning if len(keys) <= MOST_KEYS else _beginning.__wrapped__
+    return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), begin(script.sha, tuple(keys)), _without_count(rest))
+
+
+@lru_cache(KEPT)
+def _beginning(sha: bytes, keys: tuple[str, ...]) -> bytes:
+    assert pack_command is not None
+    return _without_count(pack_command((b"EVALSHA", sha, len(keys), *keys)))
+
+
+def _without_count(command: bytes) -> bytes:
+    """Return a packed command without its first line, the number of its arguments."""
+    return command[command.index(b"\n") + 1 :]
 
 
 # -- sending again -----------------------------------------------------------------

@@ -2,7 +2,8 @@
 --
 -- KEYS  the keys below of each queue
 -- ARGV  1 clock (not used)   2 state   3 limit   4 "reverse": from the highest score down
---       5 score, 6 queue and 7 member of the last one ("" = from the beginning)   8 "groups": only jobs of these groups
+--       5 score, 6 queue and 7 member of the last one ("" = from the beginning)   8 "groups": only jobs of these groups;
+--       "timed": leave out `kept`, whose scores are not the ends of the jobs
 --       then for each queue its name, and with "groups" the numbers of the groups in it, separated by spaces
 -- Returns queue, score, member of each, flat, in the order of score, queue, member.
 --! keys scheduled queued alone claims retry blocked succeeded kept dead cancelled expired jobs attempts groups chunks members
@@ -10,6 +11,7 @@
 local EACH = 16 -- keys of a queue
 local MOST_RUNNING = 10000
 local state, limit, reverse, grouped = ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'reverse', ARGV[8] == 'groups'
+local timed = ARGV[8] == 'timed'
 local after = ARGV[5] ~= '' and {score = ARGV[5], value = tonumber(ARGV[5]), queue = ARGV[6], member = ARGV[7]}
 
 -- Does one entry come before the other in the list?
@@ -174,7 +176,7 @@ for i = 0, #KEYS / EACH - 1 do
         unpack(KEYS, i * EACH + 1, i * EACH + EACH)
     PLACES = {
         scheduled = {scheduled}, queued = {queued, alone}, retry = {retry}, blocked = {blocked}, dead = {dead},
-        succeeded = {succeeded, kept}, cancelled = {cancelled}, expired = {expired},
+        succeeded = timed and {succeeded} or {succeeded, kept}, cancelled = {cancelled}, expired = {expired},
     }
     local queue = ARGV[9 + i * (grouped and 2 or 1)]
     if state == 'running' then

@@ -14,14 +14,13 @@ from typing import Any
 from django_jobs.core.signature import signature
 from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Controls, State
 from django_jobs.serialization.record import name_of
+from django_jobs.stores.contract.batches import MAX_LOG
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.sqlite.database.lookup import Lookup
 from django_jobs.stores.sqlite.database.remembered import remember_end
 from django_jobs.stores.sqlite.database.rows import SUSPECT, Row, control_columns
 from django_jobs.stores.sqlite.database.times import add_times
 
-#: attempts kept in a job's log.
-MAX_LOG = 25
 #: jobs that one call lets in after a limit or a pause is freed.
 ADMIT = 100
 MINUTE = 60_000

@@ -167,14 +167,19 @@ class TestReport:
     def test_each_report_is_answered_by_itself(
         self, api: Api, store: Store, held: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        calls: list[int] = []
-        real = store.complete
+        calls: list[tuple[str, int]] = []
 
-        def complete(queue: str, done: Any) -> Any:
-            calls.append(len(done))
-            return real(queue, done)
+        def counted(verb: str) -> Callable[[str, Any], Any]:
+            real = getattr(store, verb)
 
-        monkeypatch.setattr(store, "complete", complete)
+            def call(queue: str, ends: Any) -> Any:
+                calls.append((verb, len(ends)))
+                return real(queue, ends)
+
+            return call
+
+        for verb in ("complete", "settle"):
+            monkeypatch.setattr(store, verb, counted(verb))
         held[1] |= {"status": "failed", "error": "no memory"}
         held[2] |= {"status": "failed", "retryable": False}
         held[3] |= {"token": held[3]["token"] + 1_000}
@@ -185,7 +190,7 @@ class TestReport:
         states = [store.get("pull", str(number)).state.value for number in range(6)]  # type: ignore[union-attr]
         assert states == ["succeeded", "retry", "dead", "running", "running", "succeeded"]
         assert api.get("v1/jobs/5").json()["result"] == "5"
-        assert calls == [2], "all successes of a queue are one call"
+        assert calls == [("complete", 2), ("settle", 2)], "all successes of a queue are one call, and all failures"
         assert statuses(report(api, *held, unknown)) == statuses(answers)
 
     def test_a_report_counts_once_whichever_call_brings_it(

@@ -42,9 +42,11 @@ function failed.chunk_after(number, chunk)
     return redis.call('ZRANGEBYLEX', chunks, '(' .. chunk, '(' .. number .. ';', 'LIMIT', 0, 1)[1]
 end
 
-local function put_chunk(chunk, text)
+local function put_chunk(chunk, text, known)
     redis.call('HSET', members, chunk, text)
-    redis.call('ZADD', chunks, 0, chunk)
+    if not known then
+        redis.call('ZADD', chunks, 0, chunk)
+    end
 end
 
 local function drop_chunk(chunk)
@@ -53,8 +55,19 @@ local function drop_chunk(chunk)
 end
 
 -- Where in the text this position belongs: the byte at which its line begins or would begin, and whether it is there.
-local function find_line(text, position)
-    local at = 1
+-- `from`: a byte at which a line begins that comes before it.
+local function find_line(text, position, from)
+    local at, behind = from or 1, #text + 1
+    while behind - at > 200 do -- halve what is left, until it has a few lines
+        local first = (string.find(text, '\n', math.floor((at + behind) / 2), true) or #text) + 1
+        if first >= behind then
+            break
+        elseif failed.comes_before(position, string.sub(text, first, (string.find(text, '\n', first, true) or behind) - 1)) then
+            behind = first
+        else
+            at = first
+        end
+    end
     while at <= #text do
         local last = string.find(text, '\n', at, true) or #text + 1
         local line = string.sub(text, at, last - 1)
@@ -68,30 +81,50 @@ local function find_line(text, position)
     return at, false
 end
 
--- Returns false if it was there already.
-local function add_line(number, position)
-    local chunk = failed.chunk_with(number, position) or number .. ':'
-    local text = redis.call('HGET', members, chunk) or ''
-    local at, known = find_line(text, position)
-    if known then
-        return false
-    end
-    local behind = string.sub(text, at)
-    text = string.sub(text, 1, at - 1) .. position .. '\n'
-    if #text + #behind <= FULL then
-        put_chunk(chunk, text .. behind)
-    elseif behind == '' and at > 1 then -- as a rule the latest comes last: chunks stay full
-        put_chunk(number .. ':' .. position, position .. '\n')
-    else
-        text = text .. behind
-        local middle = string.find(text, '\n', math.floor(#text / 2), true) or #text
-        local second = string.sub(text, middle + 1)
-        if second ~= '' then
-            put_chunk(number .. ':' .. string.match(second, '^[^\n]*'), second)
+-- Write the lines of a chunk, divided if they are too many.  `known`: this chunk is there.  `at_end`: only lines behind
+-- its own are new; as a rule the latest comes last, so chunks are filled.  Otherwise, all parts have the same size.
+local function write_lines(number, chunk, text, known, at_end)
+    local most = at_end and FULL or math.ceil(#text / (math.floor(#text / FULL) + 1))
+    local from = 1
+    while from <= #text do
+        local last = #text
+        if last - from >= FULL and at_end then
+            local lines = string.match(string.sub(text, from, from + most - 1), '^.*\n')
+            last = lines and from + #lines - 1 or string.find(text, '\n', from, true)
+        elseif last - from >= most and #text > FULL then
+            last = string.find(text, '\n', from + most - 1, true) or last
         end
-        put_chunk(chunk, string.sub(text, 1, middle))
+        put_chunk(chunk or number .. ':' .. string.match(text, '^[^\n]*', from), string.sub(text, from, last), known)
+        chunk, from, known = nil, last + 1, false
     end
-    return true
+end
+
+-- Add lines at these positions, which are sorted.  Returns how many were not there already.
+local function add_lines(number, positions)
+    local added, i = 0, 1
+    while positions[i] do
+        local chunk = failed.chunk_with(number, positions[i])
+        local text = chunk and redis.call('HGET', members, chunk) or ''
+        chunk = chunk or number .. ':'
+        local following = positions[i + 1] and failed.chunk_after(number, chunk)
+        local ends = following and string.sub(following, #number + 2)
+        local parts, from, kept = {}, 1, nil
+        repeat
+            local at, there = find_line(text, positions[i], from)
+            if not there then
+                kept = kept or at - 1
+                parts[#parts + 1] = string.sub(text, from, at - 1)
+                parts[#parts + 1] = positions[i] .. '\n'
+                from, added = at, added + 1
+            end
+            i = i + 1
+        until not positions[i] or (ends and not failed.comes_before(positions[i], ends))
+        if kept then
+            parts[#parts + 1] = string.sub(text, from)
+            write_lines(number, chunk, table.concat(parts), text ~= '', kept == #text)
+        end
+    end
+    return added
 end
 
 -- Returns false if it was not there.
@@ -116,7 +149,7 @@ function failed.remove_line(number, position)
         drop_chunk(following)
         rest = rest .. more
     end
-    put_chunk(chunk, rest)
+    put_chunk(chunk, rest, true)
     return true
 end
 
@@ -130,36 +163,38 @@ function failed.write_group(field, number, jobs_in, first, last)
     redis.call('HSET', groups, field, string.format('%s:%.0f:%.0f:%.0f', number, jobs_in, first, last))
 end
 
--- A number that no group has.  The field '' of `groups` has the last one that was given.
+-- A number that no group has.  The field '' of `groups` counts how many were given: after LAST_NUMBER they are given
+-- again from 1, without those of groups that still exist.
 local function next_group_number()
-    local last = tonumber(redis.call('HGET', groups, '') or 0) or 0
-    local taken = {}
-    if last >= LAST_NUMBER then
+    local given, taken = tonumber(redis.call('HGET', groups, '') or 0), {}
+    if not (given and given >= 0 and given < 2 ^ 52 and given % 1 == 0) then -- another hand wrote it
+        given = LAST_NUMBER
+    end
+    if given >= LAST_NUMBER then
         for _, value in ipairs(redis.call('HVALS', groups)) do
             taken[tonumber((failed.read_group(value))) or 0] = true
         end
-        last = 0
     end
+    local number
     repeat
-        last = last + 1
-    until not taken[last]
-    redis.call('HSET', groups, '', last)
-    return string.format('%05.0f', last)
+        given = given + 1
+        number = (given - 1) % LAST_NUMBER + 1
+    until not taken[number]
+    redis.call('HSET', groups, '', string.format('%.0f', given))
+    return string.format('%05.0f', number)
 end
 
--- The fields of `groups` in which a job may be: by its signature, by the class of its error, by its name alone.
-local function fields_of_group(state, id, record)
-    local signature, class, seen = signature_of(last_line(redis.call('HGET', attempts, id)))
+-- The fields of `groups` in which a job may be: by its signature, by the class of its error, by its name alone.  `line`:
+-- the last one of its log, if the caller has it.
+local function fields_of_group(state, id, record, line)
+    local signature, class, seen = signature_of(line or last_line(redis.call('HGET', attempts, id)))
     local prefix = LETTERS[state] .. string.match(name_of(record), '^[^\t]*') .. '\n'
     return {prefix .. signature, prefix .. class, prefix .. '…'}, seen
 end
 
-local function try_to_enter(state, id, at, record)
-    if string.find(id, '\n', 1, true) then
-        return
-    end
-    local fields, seen = fields_of_group(state, id, record)
-    local size = redis.call('HLEN', groups)
+-- The group of a job that enters, with its `field`.  `new`: how many groups of this call are not written yet.
+local function group_for(fields, new)
+    local size = redis.call('HLEN', groups) + new
     local field, value
     for i, each in ipairs(fields) do
         value = redis.call('HGET', groups, each)
@@ -169,12 +204,33 @@ local function try_to_enter(state, id, at, record)
         end
     end
     local number, jobs_in, first, last = failed.read_group(value)
-    seen = math.max(0, math.min(seen or now, now))
-    if not number then
-        number, jobs_in, first, last = next_group_number(), 0, seen, seen
+    return {field = field, number = number, jobs_in = jobs_in or 0, first = first, last = last, positions = {}}
+end
+
+local function try_to_enter(state, entries)
+    local found, by_field, new = {}, {}, 0 -- signature's field → group; field of the group → the same group
+    for _, entry in ipairs(entries) do
+        if not string.find(entry.id, '\n', 1, true) then
+            local fields, seen = fields_of_group(state, entry.id, entry.record, entry.line)
+            local group = found[fields[1]]
+            if not group then
+                group = group_for(fields, new)
+                new = new + ((group.number or by_field[group.field]) and 0 or 1)
+                group = by_field[group.field] or group
+                found[fields[1]], by_field[group.field] = group, group
+            end
+            seen = math.max(0, math.min(seen or now, now))
+            group.number = group.number or next_group_number()
+            group.first, group.last = math.min(group.first or seen, seen), math.max(group.last or seen, seen)
+            group.positions[#group.positions + 1] = failed.position_of(entry.at, entry.id)
+        end
     end
-    if add_line(number, failed.position_of(at, id)) then
-        failed.write_group(field, number, jobs_in + 1, math.min(first, seen), math.max(last, seen))
+    for field, group in pairs(by_field) do
+        table.sort(group.positions, failed.comes_before)
+        local added = add_lines(group.number, group.positions)
+        if added > 0 then
+            failed.write_group(field, group.number, group.jobs_in + added, group.first, group.last)
+        end
     end
 end
 
@@ -218,9 +274,17 @@ function failed.drop_empty_groups()
     pcall(try_to_drop_empty_groups)
 end
 
--- The job has gone into `dead` or `retry`, with this score, and the line of its last attempt is in its log.
+-- These jobs have gone into `dead` or `retry`: for each `id`, `at` (its score), `record`, and `line`, the last line of its
+-- log.
+function failed.enter_all(state, entries)
+    if #entries > 0 then
+        pcall(try_to_enter, state, entries)
+    end
+end
+
+-- One job has.  The line of its last attempt is in its log.
 function failed.enter(state, id, at, record)
-    pcall(try_to_enter, state, id, tonumber(at), record or redis.call('HGET', jobs, id) or '')
+    failed.enter_all(state, {{id = id, at = tonumber(at), record = record or redis.call('HGET', jobs, id) or ''}})
 end
 
 -- The job has left `dead` or `retry`, where it had this score; its record and its log are still there.

@@ -1,19 +1,26 @@
 -- The attempts log and the counts of failures and crashes.
 --! keys attempts tries
 
--- `line` is a JSON object made by Python; the time is the server's.
-local function log_attempt(id, line)
+-- A JSON object made by Python, with the server's time.
+local function signed(line)
+    return '{"at":' .. string.format('%.0f', now) .. ',' .. string.sub(line, 2)
+end
+
+-- The log of a job (false: it has none) with this line at its end.
+local function with_line(log, line)
     local KEPT_LINES = 25
-    local entry = '{"at":' .. string.format('%.0f', now) .. ',' .. string.sub(line, 2)
-    local old = redis.call('HGET', attempts, id)
-    if old then
-        local _, lines = string.gsub(old, '\n', '')
-        if lines >= KEPT_LINES - 1 then
-            old = string.sub(old, (string.find(old, '\n', 1, true)) + 1)
-        end
-        entry = old .. '\n' .. entry
+    if not log then
+        return line
     end
-    redis.call('HSET', attempts, id, entry)
+    local _, lines = string.gsub(log, '\n', '')
+    if lines >= KEPT_LINES - 1 then
+        log = string.sub(log, (string.find(log, '\n', 1, true)) + 1)
+    end
+    return log .. '\n' .. line
+end
+
+local function log_attempt(id, line)
+    redis.call('HSET', attempts, id, with_line(redis.call('HGET', attempts, id), signed(line)))
 end
 
 -- The line of an attempt whose worker did not report its end, with the attempt's number and its worker.
@@ -37,9 +44,13 @@ end
 
 -- The crashes of a suspect begin with a zero, and so do the failures of a job that has begun (a job that was only
 -- parked has not).  A reader that needs only the numbers can ignore the zeros.
-local function set_tries(id, failures, crashes, parked, suspect, only_parked)
+local function text_of_tries(failures, crashes, parked, suspect, only_parked)
     local begun, suspected = only_parked and '' or '0', suspect and '0' or ''
-    redis.call('HSET', tries, id, string.format('%s%.0f:%s%.0f:%.0f', begun, failures, suspected, crashes, parked))
+    return string.format('%s%.0f:%s%.0f:%.0f', begun, failures, suspected, crashes, parked)
+end
+
+local function set_tries(id, ...)
+    redis.call('HSET', tries, id, text_of_tries(...))
 end
 
 local function has_begun(tried)

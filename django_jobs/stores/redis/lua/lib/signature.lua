@@ -87,21 +87,49 @@ local function short_form(text)
     return without_spaces_behind(cut(without_spaces_before(text)))
 end
 
--- The signature of a job whose attempts log ends with this line (nil: it has none), that of all errors of its class, and
--- when it failed (ms, or nil).
-local function signature_of(line)
-    if not line then
-        return NO_ERROR, NO_ERROR, nil
-    end
-    local ok, attempt = pcall(cjson.decode, line)
-    if not ok or type(attempt) ~= 'table' then
-        attempt = {outcome = 'corrupt', error = line}
-    end
+local function signature_in(attempt)
     local kind = string.gsub(text_of(attempt.error_type), '^builtins%.', '')
     kind = short_form(kind ~= '' and kind or text_of(attempt.outcome))
     kind = kind ~= '' and kind or NO_ERROR
     local first = string.match(without_spaces_before(text_of(attempt.error)), '^[^\n]*')
     local message = without_spaces_behind(cut(first))
     local text = message ~= '' and kind .. ': ' .. without_varying(message) or kind
-    return short_form(text), short_form(kind .. ': ' .. ELLIPSIS), tonumber(attempt.at)
+    return short_form(text), short_form(kind .. ': ' .. ELLIPSIS)
+end
+
+-- The part of a line that names an error, as entries.py writes it, without the outcome and the traceback; and the time.
+-- Nothing inside of a JSON text looks like these ends: it has no quotation mark without a backslash before it.
+local function error_in(line)
+    local from = string.find(line, ',"error_type":"', 1, true)
+    local to = from and string.find(line, ',"traceback":"', from, true)
+    local at = to and string.match(line, '^{"at":(%d+),')
+    -- With an empty error_type, the outcome counts.
+    if at and string.byte(line, from + 15) ~= 34 and string.sub(line, -2) == '"}' then
+        return string.sub(line, from + 1, to - 1), tonumber(at)
+    end
+end
+
+local known = {} -- error → its signatures: many jobs of one call fail by the same error
+-- The signature of a job whose attempts log ends with this line (nil: it has none), that of all errors of its class, and
+-- when it failed (ms, or nil).
+local function signature_of(line)
+    if not line then
+        return NO_ERROR, NO_ERROR, nil
+    end
+    local text, at = error_in(line)
+    local found = text and known[text]
+    if found then
+        return found[1], found[2], at
+    end
+    local whole = line
+    line = text and '{' .. text .. '}' or line
+    local ok, attempt = pcall(cjson.decode, line)
+    if not ok or type(attempt) ~= 'table' then
+        text, attempt = nil, {outcome = 'corrupt', error = whole}
+    end
+    local signature, class = signature_in(attempt)
+    if text then
+        known[text] = {signature, class}
+    end
+    return signature, class, at or tonumber(attempt.at)
 end

@@ -1,0 +1,56 @@
+"""How scripts are put together and sent."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_jobs.stores.redis.connection import scripts, transport
+
+ARGUMENT = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.binary(),
+    st.integers(-(2**63), 2**63),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@given(
+    keys=st.lists(st.text("abc{}:", min_size=1), max_size=transport.MOST_KEYS + 2),
+    args=st.lists(ARGUMENT, min_size=1, max_size=9),
+)
+def test_a_call_is_packed_as_redis_py_packs_it(keys: list[str], args: list[str | bytes | int | float]) -> None:
+    """With the beginning that is kept, and with one that is not."""
+    connection, script = redis.Connection(), scripts.load("begin")
+    expected = b"".join(connection.pack_command(b"EVALSHA", script.sha, len(keys), *keys, *args))
+    for _ in range(2):
+        assert transport.packed(connection, script, keys, args) == expected
+
+
+def test_a_call_is_packed_without_hiredis(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, script = redis.Connection(), scripts.load("begin")
+    with_it = transport.packed(connection, script, ["k"], [0, "id", b"5"])
+    monkeypatch.setattr(transport, "pack_command", None)
+    assert transport.packed(connection, script, ["k"], [0, "id", b"5"]) == with_it
+
+
+def test_long_lists_of_keys_are_not_kept() -> None:
+    connection, script = redis.Connection(), scripts.load("stats")
+    before = transport._beginning.cache_info().currsize
+    transport.packed(connection, script, [f"key {i}" for i in range(transport.MOST_KEYS + 1)], [0])
+    assert transport._beginning.cache_info().currsize == before
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_a_script_has_no_function_and_no_key_that_it_does_not_use(name: str) -> None:
+    script = scripts.load(name)
+    code = re.sub(r"--[^\n]*", "", script.source.decode())
+    functions = re.findall(r"^ *(?:local )?function (\w+)", code, re.M)
+    assert [one for one in functions if len(re.findall(rf"\b{one}\b", code)) == 1] == []
+    _, rest = code.split("\n", 1)
+    if "KEYS" not in rest:
+        assert [key for key in script.keys if not re.search(rf"\b{key}\b", rest)] == []
