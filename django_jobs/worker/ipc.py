@@ -9,7 +9,8 @@ from threading import Lock
 
 from django_jobs.worker.messages import Message, decode, encode
 
-#: Bytes of unread messages that a socket holds for a child that does not read: further messages are dropped.
+#: Bytes of unread messages that a socket holds for a child that does not read.  Further messages are dropped, or kept
+#: until there is room if they must arrive.
 _BUFFER = 1 << 18
 
 
@@ -29,7 +30,10 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._lock = Lock()
-        self._rest = self._unsent = b""
+        self._rest = b""
+        #: the end of a message that was sent in part, and the messages that are kept until there is room.
+        self._unsent = b""
+        self._kept: list[bytes] = []
         self.is_open = True
         #: the last `receive` found nothing although the other end is open (a process that a job forked may hold it).
         self.is_dry = False
@@ -38,16 +42,21 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Message) -> bool:
-        """Send one message.  False: the other end is gone or (only in the parent) does not read."""
+        """Send one message.  False: the other end is gone or (only in the parent) does not read.
+
+        A message that must arrive is sent later then, before the next message for which there is room."""
         data = encode(message)
         with self._lock:
             try:
-                if self._unsent:
+                while self._unsent or self._kept:
+                    self._unsent = self._unsent or self._kept.pop(0)
                     self._unsent = self._unsent[self._socket.send(self._unsent) :]
-                if self._unsent:
-                    return False
                 # A message sent in part must be completed before the next, or both are unreadable.
                 self._unsent = data[self._socket.send(data) :]
+            except BlockingIOError:
+                if message.must_arrive and data not in self._kept[-1:]:
+                    self._kept.append(data)
+                return False
             except OSError:
                 return False
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 #: Names a message's class in its JSON object.  No name of a queue or a job may begin with it.
 _CLASS = "@"
@@ -15,6 +15,15 @@ class Message:
     """Any message."""
 
     __slots__ = ()
+    #: Must it arrive, however late?  The sender says most messages again; it sends these once.
+    must_arrive: ClassVar[bool] = False
+
+
+class Order(Message):
+    """A message that changes what a child does from now on."""
+
+    __slots__ = ()
+    must_arrive = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +39,22 @@ class ClaimId:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain(Message):
+class Drain(Order):
     """Claim nothing more, hand back what has not begun, ask the running jobs to stop, and end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Retire(Message):
+class Retire(Order):
     """Take no more jobs, and end when the running jobs have ended.  To the maintenance process: start no more tasks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Close(Message):
+class Close(Order):
     """Claim nothing until `Open`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Open(Message):
+class Open(Order):
     """Claim again."""
 
 
@@ -85,17 +94,17 @@ class ClaimsInStore(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class MayRunSuspects(Message):
+class MayRunSuspects(Order):
     """From now on, this child may run suspects."""
 
 
 @dataclass(frozen=True, slots=True)
-class YieldSuspects(Message):
+class YieldSuspects(Order):
     """Run no more suspects, and answer with `Yielded`."""
 
 
 @dataclass(frozen=True, slots=True)
-class MayBegin(Message):
+class MayBegin(Order):
     """The answer to `Waits`: whether the job may begin, or is handed back."""
 
     claim: ClaimId
