@@ -57,7 +57,7 @@ ABSTRACT_METHODS = {
     "QueueStore": 9,
     "UpkeepStore": 3,
     "FleetStore": 4,
-    "ListStore": 2,
+    "ListStore": 3,
     "DocumentStore": 2,
     "ArchiveStore": 4,
     "WorkflowStore": 17,

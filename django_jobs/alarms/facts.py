@@ -90,6 +90,7 @@ def measure(
     counted: browse.JobCounts | None = None,
     workers: Sequence[WorkerInfo] | None = None,
     hour: browse.Series | None = None,
+    server: Mapping[str, str] | None = None,
 ) -> Facts:
     """Check everything; what the caller has read already is not read again.  Raises StoreUnavailable."""
     store = get_store()
@@ -118,7 +119,7 @@ def measure(
         workers=workers,
         unknown=look("names", lambda: browse.unknown_names(counted, list(workers))),
         hour=look("failures", lambda: browse.series("hour", counted.names) if hour is None else hour),
-        server=look("server", store.describe),
+        server=look("server", store.describe) if server is None else server,
         archive=look("archive", lambda: archive_waiting(counted)),
         pull_queues=look("names", remote.pull_queues) or frozenset(),
     )

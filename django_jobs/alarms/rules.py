@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -135,8 +135,14 @@ def latency(facts: Facts) -> Iterator[Alarm]:
 
 
 def server(facts: Facts) -> Iterator[Alarm]:
-    """The state of Redis: a replica, full, evicting, or not saving; the disk of an embedded store."""
-    about = facts.server or {}
+    """What is wrong with the server."""
+    yield from server_alarms(facts.server or {})
+
+
+def server_alarms(about: Mapping[str, str]) -> Iterator[Alarm]:
+    """The state of Redis: a replica, full, evicting, or not saving; the disk of an embedded store.
+
+    `about`: as Store.describe."""
     if about.get("kind") == "embedded" and about.get("writable") == "no":
         yield Alarm("read_only", CRITICAL, detail=about.get("address", ""))
     if about.get("kind") == "embedded" and about.get("disk_full") == "yes":

@@ -126,6 +126,21 @@ PLAIN: dict[str, Callable[[], str]] = {
 }
 
 
+#: What to do about the server, where the text of the alarm does not say it.
+REMEDIES: dict[str, Callable[[], str]] = {
+    "read_only": lambda: _("Let STORE name a primary server, or a file that every process may write."),
+    "disk_full": lambda: _("Make room on the disk."),
+    "not_saved": lambda: _("Look into the log of Redis, and make room on its disk."),
+    "full": lambda: _("Raise `maxmemory`, delete dead jobs, or keep less HISTORY."),
+    "nearly_full": lambda: _("Raise `maxmemory`, delete dead jobs, or keep less HISTORY."),
+}
+
+
+def remedy_of(alarm: Alarm) -> str:
+    """Return what to do, in the language that is active; "" if the text of the alarm says it."""
+    return REMEDIES[alarm.kind]() if alarm.kind in REMEDIES else ""
+
+
 def unchecked_text(each: Unchecked) -> str:
     """Return one sentence about something that could not be checked."""
     if each.what == "counts":
@@ -164,6 +179,8 @@ def link_of(alarm: Alarm) -> tuple[str, tuple[str, ...], str]:
             return "jobs", ("blocked",), f"?{urlencode(here | {'name': alarm.detail.partition(chr(9))[0]})}"
         case "schedule_missed" | "schedule_broken" | "schedules_idle":
             return "schedules", (), ""
+        case "read_only" | "disk_full" | "not_saved" | "not_persistent" | "evicts" | "full" | "nearly_full":
+            return "store", (), ""
         case _ if alarm.queue:
             return "queue", (alarm.queue,), ""
         case _:

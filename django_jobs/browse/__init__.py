@@ -7,7 +7,7 @@ from django_jobs.browse.groups import GROUPED, ErrorGroup, error_groups, matchin
 from django_jobs.browse.health import unknown_names
 from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.match import Match, error_key
-from django_jobs.browse.pages import PAGE, Page, page, queue_names
+from django_jobs.browse.pages import PAGE, Page, newest_first, page, queue_names
 from django_jobs.browse.search import MOST_FOUND, SHOWN, Search, find, is_exact, selected
 from django_jobs.browse.snapshot import publish_snapshot
 from django_jobs.browse.why import ASKED, reason_payload, why
@@ -53,6 +53,7 @@ __all__ = [
     "jobs_of",
     "listing",
     "matching_groups",
+    "newest_first",
     "page",
     "publish_snapshot",
     "queue_names",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
 from django.utils.crypto import salted_hmac
 
@@ -11,6 +12,7 @@ from django_jobs.core.signature import signature
 from django_jobs.core.values import JobInfo
 from django_jobs.serialization import payloads
 from django_jobs.serialization.record import name_of
+from django_jobs.stores.contract.lists import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +27,40 @@ class Match:
     error: str = ""
     #: False: the user may not see arguments, so they are not searched.
     arguments: bool = True
+    #: ms: the time of the state, as in Span; 0 = no limit.
+    since: int = 0
+    before: int = 0
 
     @property
     def needs_scan(self) -> bool:
-        """Return whether anything other than the queue is searched for."""
+        """Return whether anything is searched for that is no place in a list: other than the queue and the time."""
         return bool(self.name or self.text or self.error)
 
+    @property
+    def span(self) -> Span | None:
+        """The stretch of time; None for any time."""
+        return Span(self.since, self.before) if self.since or self.before else None
+
+    def stored(self) -> dict[str, Any]:
+        """Return the fields as they are stored.  What older versions do not know is left out where it chooses nothing:
+        they cannot read a filter that has it, and leave it to others."""
+        ways = {"arguments": True, "since": 0, "before": 0}
+        return {key: value for key, value in asdict(self).items() if key not in ways or value != ways[key]}
+
     def accepts(self, info: JobInfo) -> bool:
-        """Return whether this job matches.  Masked arguments are not searched, so searching cannot reveal them."""
+        """Return whether this job, which is in the state that is listed, matches.  Masked arguments are not searched,
+        so searching cannot reveal them."""
         if self.name and name_of(info.record) != self.name:
             return False
         if self.error and not self.accepts_error(signature(info.attempts[-1] if info.attempts else None)):
             return False
-        return self.accepts_text(info)
+        return self.accepts_rest(info)
 
-    def accepts_text(self, info: JobInfo) -> bool:
-        """Return whether the text is in this job, as it is shown."""
+    def accepts_rest(self, info: JobInfo) -> bool:
+        """Return whether this job, which matches by queue, job type and error, has the text and the time."""
+        return Span(self.since, self.before).has(info.at) and self._has_text(info)
+
+    def _has_text(self, info: JobInfo) -> bool:
         return not self.text or self.text.casefold() in self._text(info).casefold()
 
     def accepts_error(self, text: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django_jobs.browse.counts import JobCounts, job_counts, queue_names
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import FailureGroup, Mark
+from django_jobs.stores.contract.lists import FailureGroup, Mark, Span
 
 __all__ = ["PAGE", "Page", "newest_first", "page", "page_after", "queue_names"]
 
@@ -37,39 +37,66 @@ def newest_first(state: State) -> bool:
     return state in FINISHED
 
 
-def page(
-    state: State, queue: str | None = None, number: int = 1, after: str = "", *, counted: JobCounts | None = None
-) -> Page:
-    """Return a page of the jobs in `state`.
+def backwards(state: State, reverse: bool | None) -> bool:
+    """Return this direction of a list, or the usual one of the state if it is None."""
+    return newest_first(state) if reverse is None else reverse
 
-    Of one queue: page `number`, the last page if the number is too high.  Of several queues: the page that begins at
-    `after` (`Page.following` of the page before it)."""
+
+def page(
+    state: State,
+    queue: str | None = None,
+    number: int = 1,
+    after: str = "",
+    *,
+    counted: JobCounts | None = None,
+    span: Span | None = None,
+    reverse: bool | None = None,
+) -> Page:
+    """Return a page of the jobs in `state`; `span`: only those of this stretch of time; `reverse`: as in `Store.page`,
+    None for `newest_first`.
+
+    Of one queue and any time: page `number`, the last page if the number is too high.  Of several queues, or of a
+    stretch of time: the page that begins at `after` (`Page.following` of the page before it)."""
+    if span is not None:
+        names = [queue] if queue is not None else (counted or job_counts()).names
+        return page_after(state, names, after, get_store().count_within(names, state, span), span=span, reverse=reverse)
     if queue is not None:
-        return page_of_queue(state, queue, number)
+        return page_of_queue(state, queue, number, reverse=reverse)
     counted = counted or job_counts()
     holding = counted.holding(state)
     if len(holding) == 1 and not after:
-        return page_of_queue(state, holding[0], number, counted.queues[holding[0]].counts[state])
+        total = counted.queues[holding[0]].counts[state]
+        return page_of_queue(state, holding[0], number, total, reverse=reverse)
     # A queue that was not counted, or got its first job since, is asked too.
-    return page_after(state, counted.names, after, counted.counts[state])
+    return page_after(state, counted.names, after, counted.counts[state], reverse=reverse)
 
 
-def page_of_queue(state: State, queue: str, number: int, total: int | None = None) -> Page:
+def page_of_queue(
+    state: State, queue: str, number: int, total: int | None = None, *, reverse: bool | None = None
+) -> Page:
     """Return a page of one queue; every page costs the same."""
     if total is None:
         total = get_store().stats([queue])[0].counts.get(state, 0)
     pages = max(1, -(-total // PAGE))
     number = min(max(1, number), pages)
-    jobs = get_store().page(queue, state, (number - 1) * PAGE, PAGE, reverse=newest_first(state))
+    jobs = get_store().page(queue, state, (number - 1) * PAGE, PAGE, reverse=backwards(state, reverse))
     return Page(jobs, total, number, pages)
 
 
 def page_after(
-    state: State, queues: Sequence[str], after: str, total: int, groups: Sequence[FailureGroup] | None = None
+    state: State,
+    queues: Sequence[str],
+    after: str,
+    total: int,
+    groups: Sequence[FailureGroup] | None = None,
+    *,
+    span: Span | None = None,
+    reverse: bool | None = None,
 ) -> Page:
     """Return the page of several queues, or of these groups of failed jobs, that begins at `after`."""
+    backward = backwards(state, reverse)
     jobs, mark = get_store().listed(
-        queues, state, PAGE, read_mark(after), groups=groups, reverse=newest_first(state)
+        queues, state, PAGE, read_mark(after), groups=groups, reverse=backward, span=span
     )  # fmt: skip
     return Page(jobs, total, following=write_mark(mark) if mark else "")
 

@@ -36,10 +36,26 @@ def is_exact(state: State, match: Match) -> bool:
     return state in GROUPED and not match.text
 
 
-def selected(state: State, match: Match, after: str = "", found: Sequence[FailureGroup] | None = None) -> Page:
-    """Return the page of failed jobs of this type and error, of all queues, that begins at `after`; see `is_exact`."""
+def selected(
+    state: State,
+    match: Match,
+    after: str = "",
+    found: Sequence[FailureGroup] | None = None,
+    *,
+    reverse: bool | None = None,
+) -> Page:
+    """Return the page of failed jobs of this type, error and time, of all queues, that begins at `after`; see
+    `is_exact`."""
     groups = matching_groups(state, match, found=found)
-    return page_after(state, list({group.queue for group in groups}), after, sum(each.jobs for each in groups), groups)
+    queues, total = list({group.queue for group in groups}), number_in(state, match, groups)
+    return page_after(state, queues, after, total, groups, span=match.span, reverse=reverse)
+
+
+def number_in(state: State, match: Match, groups: Sequence[FailureGroup]) -> int:
+    """Return how many jobs of these groups belong to the stretch of time."""
+    if match.span is None:
+        return sum(group.jobs for group in groups)
+    return get_store().count_within(list({group.queue for group in groups}), state, match.span, groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +103,7 @@ def begin(states: Sequence[State], match: Match, counted: JobCounts | None = Non
     for state in states:
         numbers = {name: counts.get(state, 0) for name, counts in queues.items()}
         parts += [(state, some) for some in together(names, numbers)]
-        total += sum(numbers.values())
+        total += get_store().count_within(names, state, match.span) if match.span else sum(numbers.values())
     return Search(list(states), match, parts, total)
 
 
@@ -114,9 +130,15 @@ def go_on(search: Search, seconds: float) -> Search:
         state, queues = search.parts[search.index]
         mine = [group for group in groups[state] if group.queue in queues] if state in groups else None
         jobs, mark = get_store().listed(
-            queues, state, size, read_mark(search.after), groups=mine, reverse=newest_first(state)
+            queues,
+            state,
+            size,
+            read_mark(search.after),
+            groups=mine,
+            reverse=newest_first(state),
+            span=search.match.span,
         )
-        accepts, known = search.match.accepts if mine is None else search.match.accepts_text, set(search.found)
+        accepts, known = search.match.accepts if mine is None else search.match.accepts_rest, set(search.found)
         found = [info for info in jobs if accepts(info) and (info.queue, info.id) not in known]
         search = replace(
             search,

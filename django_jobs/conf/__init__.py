@@ -170,10 +170,15 @@ def settings_module() -> str:
     return os.environ.get("DJANGO_SETTINGS_MODULE", "")
 
 
+def in_debug() -> bool:
+    """Return Django's own setting DEBUG."""
+    return bool(django_settings.DEBUG)
+
+
 def host_settings() -> HostSettings:
     """Return those of Django's own settings that the checks need."""
     return HostSettings(
-        debug=bool(django_settings.DEBUG),
+        debug=in_debug(),
         caches=dict(getattr(django_settings, "CACHES", {})),
         databases=frozenset(django_settings.DATABASES) | {"default"},
         use_tz=bool(django_settings.USE_TZ),

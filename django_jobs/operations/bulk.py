@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from threading import get_native_id
 from time import monotonic
@@ -24,6 +24,7 @@ from django_jobs.browse.counts import job_counts, queue_names
 from django_jobs.browse.groups import GROUPED, matching_groups
 from django_jobs.browse.match import Match
 from django_jobs.browse.pages import read_mark, write_mark
+from django_jobs.browse.search import number_in
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
@@ -118,7 +119,7 @@ def start(
     task: dict[str, Any] = {
         "verb": operations.word_of(verb),
         "state": state.value,
-        "match": _filters(match),
+        "match": match.stored(),
         "queues": queues,
         "user": user,
     }
@@ -126,7 +127,9 @@ def start(
     # An older version does not read an operation with this entry, and so cannot leave it out.
     task |= {"start_again": True} if start_again else {}
     if state in GROUPED and (match.name or match.error):
-        task |= {"indexed": True, "total": sum(group.jobs for group in matching_groups(state, match, queues))}
+        task |= {"indexed": True, "total": number_in(state, match, matching_groups(state, match, queues))}
+    elif match.span:
+        task |= {"total": store.count_within(queues, state, match.span)}
     store.update_document(DOCUMENT, {id: task} | forget_old(store.get_document(DOCUMENT), store.now()))
     return _read(id, {id: task})
 
@@ -223,7 +226,7 @@ def step(operation: Operation, me: str) -> None:
         return
     queue = operation.queues[operation.index]
     ids, cursor = next_ids(operation, queue)
-    accepts = operation.match.accepts_text if operation.indexed else operation.match.accepts
+    accepts = operation.match.accepts_rest if operation.indexed else operation.match.accepts
     chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and accepts(info)]
     doing, by = f"{id}/doing/{me}", f"{id}/by/{me}"
     store.update_document(DOCUMENT, {doing: [queue, chosen]})
@@ -248,11 +251,14 @@ def step(operation: Operation, me: str) -> None:
 
 def next_ids(operation: Operation, queue: str) -> tuple[Sequence[str], str]:
     """Return the ids of the next batch, and where the batch after it begins ("" = there is none)."""
-    if not operation.indexed:
+    span = operation.match.span
+    if not operation.indexed and span is None:
         return get_store().ids(queue, operation.state, operation.cursor, BATCH)
-    groups = matching_groups(operation.state, operation.match, [queue])
+    groups = matching_groups(operation.state, operation.match, [queue]) if operation.indexed else None
     after = read_mark(operation.cursor)
-    jobs, mark = get_store().listed([queue], operation.state, INDEXED_BATCH, after, groups=groups, reverse=True)
+    jobs, mark = get_store().listed(
+        [queue], operation.state, INDEXED_BATCH, after, groups=groups, reverse=True, span=span
+    )  # fmt: skip
     return [info.id for info in jobs], write_mark(mark) if mark else ""
 
 
@@ -295,8 +301,8 @@ def look_at(queue: str, ids: Sequence[str]) -> Iterator[JobInfo]:
 
 def belongs(operation: Operation, info: JobInfo) -> bool:
     """Return whether this job was in the state when the operation started.  A moved job may have come back since."""
-    if info.state is not operation.state:
-        return False
+    if info.state is not operation.state or (operation.run_at and info.at == operation.run_at):
+        return False  # one that was rescheduled to a time of the same list is met again
     if info.state in FINISHED:
         return info.at <= operation.started
     return not info.attempts or info.attempts[-1].at <= operation.started
@@ -311,20 +317,14 @@ def read(id: str, document: dict[str, Any]) -> Operation | None:
     return operation if _is_sound(operation) else None
 
 
-def _filters(match: Match) -> dict[str, Any]:
-    """Return the search as it is stored.  An older worker cannot read one that must not look into arguments, and leaves
-    that operation to others."""
-    return {key: value for key, value in asdict(match).items() if value is not True}
-
-
 def _is_sound(operation: Operation) -> bool:
     kinds = {"str": str, "int": int, "bool": bool}
     fields = [(field.type, getattr(operation, field.name)) for field in dataclass_fields(operation)]
+    filters = [(field.type, getattr(operation.match, field.name)) for field in dataclass_fields(operation.match)]
     return (
         all(type(value) is kinds[str(kind)] for kind, value in fields if kind in kinds)
-        and all(type(value) is str for key, value in asdict(operation.match).items() if key != "arguments")
+        and all(type(value) is kinds[str(kind)] for kind, value in filters)
         and all(type(value) is str for value in operation.queues)
-        and type(operation.match.arguments) is bool
         and operation.state in operations.VERBS.get(operation.verb, ())
         and operation.index >= 0
     )

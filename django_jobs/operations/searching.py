@@ -70,7 +70,7 @@ def tick(seconds: float = 0.25) -> bool:
 
 def id_of(states: Sequence[State], match: Match) -> str:
     """Return the name of a search: the same search of two users who may see the same is one."""
-    return sha256(dumps([list(states), asdict(match)]).encode()).hexdigest()[:32]
+    return sha256(dumps([list(states), match.stored()]).encode()).hexdigest()[:32]
 
 
 def is_young(entry: Any, now: int, age: int = KEEP) -> bool:
@@ -82,7 +82,7 @@ def is_young(entry: Any, now: int, age: int = KEEP) -> bool:
 def write(id: str, found: Search) -> None:
     """Store how far a search is.  Does nothing if the store takes no changes: the page then shows what it has."""
     store = get_store()
-    entry = {**asdict(replace(found, jobs=[])), "at": store.now()}
+    entry = {**asdict(replace(found, jobs=[])), "match": found.match.stored(), "at": store.now()}
     try:
         document = store.get_document(DOCUMENT)
         others = sorted(

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from playwright.sync_api import Page
 
 from django_jobs.core.values import Controls, Lane
+from django_jobs.models import SavedFilter
 from django_jobs.stores.sqlite import SqliteStore
 from tests.browser.test_console_pages import PATHS, typical
 from tests.support.backends.missing import missing
@@ -57,6 +59,8 @@ def test_axe_finds_nothing(
     console_store.pause("default", reason="the disk is full")
     console_store.pause("default", name="shop.send_receipt", reason="no paper")
     page = open_page("", size, scheme)
+    owner, query = str(User.objects.get(username="ada").pk), "queue=default"
+    SavedFilter.objects.create(owner=owner, state="dead", name="Only the default queue", query=query)
     found: list[str] = []
     paths = {**PATHS, **more, "schedules": "schedules/", "job-once": f"job/default/{once}/"}
     paths["edit-once"] = f"job/default/{once}/edit/"

@@ -25,10 +25,12 @@ PATHS = {
     **{state.value: f"jobs/{state.value}/" for state in State},
     "dead-groups": "jobs/dead/?group=1",
     "dead-search": "jobs/dead/?q=timed",
+    "dead-times": "jobs/dead/?from=2020-01-01T08:30&until=2100-01-01&order=asc",
     "search": "search/?q=timed",
     "type": "types/shop.send_receipt/",
     "type-of-one-queue": "types/shop.charge_card/?queue=default",
     "workers": "workers/",
+    "store": "store/",
     "bulk": "bulk/",
     "history": "history/",
 }

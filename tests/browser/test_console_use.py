@@ -35,7 +35,7 @@ def test_tabbing_reaches_filters_actions_and_rows_in_reading_order(
     page = open_page("jobs/dead/")
     page.locator("#jobs-q").focus()
     met: list[str] = []
-    for _ in range(16):
+    for _ in range(18):
         page.keyboard.press("Tab")
         met.append(page.evaluate("document.activeElement.name || document.activeElement.textContent.trim()"))
     places = [met.index(each) for each in ("queue", "name", "Filter", "verb", "scope", "job", "shop.send_receipt")]

@@ -175,6 +175,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SideBySide |
     """`--dist` with another value than the usual one means the scheduler of that name."""
     if config.getvalue("dist") != "load":
         return None
+    for named in config.args:
+        if not Path(path(named)).exists():  # the processes would only say that they found nothing
+            raise pytest.UsageError(f"There is no file or folder {path(named)}.")
     return SideBySide(config, _list(config), len(parse_tx_spec_config(config)))
 
 

@@ -98,7 +98,7 @@ def _report(entry: AuditEntry) -> str:
 def _bulk(entry: AuditEntry) -> str:
     details = _details(entry)
     match = details.get("filter")
-    chosen = [f"{key}={value}" for key, value in match.items()] if isinstance(match, dict) else []
+    chosen = [_filter(str(key), value) for key, value in match.items()] if isinstance(match, dict) else []
     state = details.get("state")
     known = State(state) if state in set(State) else None
     began = _("%(verb)s: jobs in state “%(state)s”, %(filter)s (operation %(id)s).") % {
@@ -111,6 +111,12 @@ def _bulk(entry: AuditEntry) -> str:
         return f"{began} {_('It goes on in the background; a second entry will say what it did.')}"
     stopped = _("It was stopped.") if details.get("stopped") else ""
     return f"{began} {_report(entry)} {stopped}".strip()
+
+
+def _filter(key: str, value: Any) -> str:
+    if key in ("since", "before") and isinstance(value, int):
+        return (_("from %(time)s") if key == "since" else _("until %(time)s")) % {"time": exact(value)}
+    return f"{key}={value}"
 
 
 def _edited(entry: AuditEntry) -> str:

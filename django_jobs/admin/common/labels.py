@@ -46,6 +46,16 @@ STEP_STATES: dict[str, Text] = {
 #: How urgent an alarm is.
 SEVERITIES: dict[str, Text] = {"critical": _("critical"), "warning": _("warning"), "notice": _("notice")}
 
+#: The time that the store keeps the jobs of a state in the order of.
+TIMES: dict[State, Text] = {
+    State.SCHEDULED: _("Runs at"),
+    State.RETRY: _("Next attempt"),
+    State.SUCCEEDED: _("Finished at"),
+    State.DEAD: _("Died at"),
+    State.CANCELLED: _("Cancelled at"),
+    State.EXPIRED: _("Expired at"),
+}
+
 #: One line under the heading of each list.
 EXPLAINED: dict[State, Text] = {
     State.SCHEDULED: _("Jobs that are scheduled for a later time."),

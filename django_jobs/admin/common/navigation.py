@@ -70,6 +70,7 @@ def navigation(url: Callable[..., str], counts: Mapping[str, int], here: str) ->
         section("workflows", _("Workflows"), "workflows"),
         section("workers", _("Workers"), "workers"),
         section("schedules", _("Schedules"), "schedules"),
+        section("store", _("Store"), "store"),
         section("bulk", _("Bulk operations"), "bulk"),
         section("history", _("History"), "history"),
     ]

@@ -14,6 +14,7 @@ from django_jobs import browse, operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
+from django_jobs.admin.jobs.filters import times_text
 from django_jobs.admin.jobs.forms import AgainForm, KillForm, OnceForm, RescheduleForm
 from django_jobs.browse import PAGE, Match
 from django_jobs.core.values import MAY_HAVE_STARTED, State
@@ -96,7 +97,8 @@ def confirm(
         "what": what,
         "match": match,
         "error": shown_error(console, state, match),
-        "narrowed": everything and match.needs_scan,
+        "narrowed": everything and (match.needs_scan or match.span is not None),
+        "times": times_text(state, match),
         "chosen": console.request.POST.getlist("job")[:MOST] if not everything else [],
         "shown": chosen[:20] if not everything else [],
         "everything": everything,
@@ -125,7 +127,7 @@ def what_matches(state: State, match: Match) -> str:
         "seen": number(counted.seen),
         "total": number(counted.total),
     }
-    if not match.needs_scan:
+    if not match.needs_scan and match.span is None:
         said = ngettext("%(n)s job in state “%(state)s”.", "%(n)s jobs in state “%(state)s”.", counted.matching)
     elif counted.whole:
         said = ngettext(

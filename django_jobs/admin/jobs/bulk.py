@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
+from django_jobs.admin.jobs.filters import times_text
 from django_jobs.models.audit import Kind
 from django_jobs.operations import bulk
 
@@ -32,6 +33,7 @@ def row(operation: bulk.Operation) -> dict[str, Any]:
         "operation": operation,
         "label": labels.verb_label(operation.verb, operation.state),
         "state": labels.STATES[operation.state],
+        "times": times_text(operation.state, operation.match),
         "report": labels.report(operation.verb, operation.moved, operation.asked, operation.held),
     }
 

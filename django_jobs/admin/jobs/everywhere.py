@@ -11,7 +11,8 @@ from django.utils.translation import gettext as _
 from django_jobs import browse
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.jobs.listing import FILTER_LENGTH, jobs_of
+from django_jobs.admin.jobs.filters import FILTER_LENGTH
+from django_jobs.admin.jobs.listing import jobs_of
 from django_jobs.admin.jobs.page import why_of
 from django_jobs.admin.jobs.rows import Row, error_cell, row
 from django_jobs.browse import Match

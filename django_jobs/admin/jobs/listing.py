@@ -10,7 +10,8 @@ from django.http import Http404, HttpResponse, QueryDict
 from django_jobs import browse, operations
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.jobs import actions
+from django_jobs.admin.jobs import actions, saved
+from django_jobs.admin.jobs.filters import Filter, context_of, headings, query_of, read_filter
 from django_jobs.admin.jobs.rows import columns, row
 from django_jobs.browse import Match
 from django_jobs.core import registry
@@ -20,14 +21,10 @@ from django_jobs.stores import get_store
 
 #: Groups of errors that one page shows, the largest.
 GROUPS = 100
-#: Length of the key of an error.
-KEY = len(browse.error_key(""))
 #: Verbs that stand at each group; the others are in its list.
 GROUP_VERBS = ("retry", "delete")
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000
-#: Maximum length of a filter: a name has up to 200 characters, and so has an id.
-FILTER_LENGTH = 300
 #: No list has more pages than this; a higher number is a mistake.
 LAST_PAGE = 10**9
 
@@ -36,21 +33,10 @@ def job_list(console: Console, state: str) -> HttpResponse:
     """GET: show the list.  POST: apply a verb to the chosen jobs."""
     if state not in set(State):
         raise Http404
-    if console.request.method == "POST":
-        return actions.post(console, State(state), match_of(console, State(state)))
-    return show(console, State(state))
-
-
-def match_of(console: Console, state: State) -> Match:
-    """Return the filters in the URL; for the key of an error its signature, if this user may see it."""
-    query = console.request.GET
-    queue, name, text, error = (query.get(key, "")[:FILTER_LENGTH].strip() for key in ("queue", "name", "q", "error"))
-    if error and console.sees_arguments and state in browse.GROUPED:
-        found = (
-            group.signature for group in console.groups(state, queue) if browse.error_key(group.signature) == error
-        )
-        error = next(found, error)
-    return Match(queue, name, text, error, console.sees_arguments)
+    chosen = read_filter(console, State(state))
+    if console.request.method == "POST" and not chosen.problems:
+        return saved.post(console, State(state), chosen) or actions.post(console, State(state), chosen.match)
+    return show(console, State(state), chosen)
 
 
 def number(text: str | None, default: int = 1) -> int:
@@ -58,10 +44,9 @@ def number(text: str | None, default: int = 1) -> int:
     return min(int(text), LAST_PAGE) if text and text.isascii() and text.isdigit() and len(text) < 12 else default
 
 
-def show(console: Console, state: State) -> HttpResponse:
-    """Show the list, or the groups of errors."""
-    query = console.request.GET
-    match = match_of(console, state)
+def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
+    """Show the list, or the groups of errors; with a filter that cannot be read, what is wrong, and no jobs."""
+    query, match = console.request.GET, chosen.match
     known = match.queue in console.counted.names
     if match.queue and not known:
         raise Http404
@@ -71,8 +56,8 @@ def show(console: Console, state: State) -> HttpResponse:
         "state": state.value,
         "explained": labels.EXPLAINED[state],
         "nothing": labels.NOTHING[state],
-        "match": match,
-        "filtered": bool(match.queue or match.needs_scan),
+        **context_of(state, chosen),
+        **saved.saved_filters(console, state, chosen),
         "error_key": query_of(match).get("error", ""),
         "may_group": state in browse.GROUPED,
         "grouped": grouped,
@@ -85,36 +70,44 @@ def show(console: Console, state: State) -> HttpResponse:
             for verb in console.allowed(verbs)
         ],
     }
-    if grouped:
+    if chosen.problems:
+        context |= {"total": 0, "grouped": False}
+    elif grouped:
         context |= groups(console, state, match)
     elif match.needs_scan and not browse.is_exact(state, match):
-        context |= searched(console, state, match)
+        context |= searched(console, state, chosen)
     else:
-        context |= paged(console, state, match, query)
-    return console.render("job_list.html", str(labels.STATES[state]), context, here=state.value)
+        context |= paged(console, state, chosen, query)
+    status = 400 if chosen.problems else 200
+    return console.render("job_list.html", str(labels.STATES[state]), context, here=state.value, status=status)
 
 
-def paged(console: Console, state: State, match: Match, query: QueryDict) -> dict[str, Any]:
+def paged(console: Console, state: State, chosen: Filter, query: QueryDict) -> dict[str, Any]:
     """Return the context of a page of the list."""
+    match, reverse = chosen.match, chosen.reverse
     number_, after = number(query.get("p")), query.get("after", "")[:MARK_LENGTH]
     if match.needs_scan:
-        page = browse.selected(state, match, after, console.groups(state, match.queue))
+        page = browse.selected(state, match, after, console.groups(state, match.queue), reverse=reverse)
     else:
-        page = browse.page(state, match.queue or None, number_, after, counted=console.counted)
+        queue = match.queue or None
+        page = browse.page(
+            state, queue, number_, after, counted=console.counted, span=match.span, reverse=reverse
+        )  # fmt: skip
     return {
         "page": page,
-        "columns": columns(state),
+        "columns": headings(state, columns(state), chosen, searched=False),
         "rows": [row(info, arguments=console.sees_arguments) for info in page.jobs],
         "total": page.total,
-        "page_links": page_links(page, query_of(match)),
-        "first_page": f"?{urlencode(query_of(match))}" if after else "",
-        "next_page": f"?{urlencode(query_of(match) | {'after': page.following})}" if page.following else "",
+        "page_links": page_links(page, chosen.query),
+        "first_page": f"?{urlencode(chosen.query)}" if after else "",
+        "next_page": f"?{urlencode(chosen.query | {'after': page.following})}" if page.following else "",
         "error": actions.shown_error(console, state, match),
     }
 
 
-def searched(console: Console, state: State, match: Match) -> dict[str, Any]:
+def searched(console: Console, state: State, chosen: Filter) -> dict[str, Any]:
     """Return what a search has found so far, and the job whose id was typed."""
+    match = chosen.match
     found = searching.search([state], match, console.counted)
     jobs = jobs_of(found)
     if state in FINISHED:
@@ -124,7 +117,7 @@ def searched(console: Console, state: State, match: Match) -> dict[str, Any]:
         "search": found,
         "exact": row(exact, arguments=console.sees_arguments) if exact else None,
         "exact_state": labels.STATES[exact.state] if exact else "",
-        "columns": columns(state),
+        "columns": headings(state, columns(state), chosen, searched=True),
         "rows": [row(info, arguments=console.sees_arguments) for info in jobs],
         "total": found.matches,
         "error": actions.shown_error(console, state, match),
@@ -153,13 +146,6 @@ def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
         "group_verbs": GROUP_VERBS,
         "total": sum(group.count for group in found),
     }
-
-
-def query_of(match: Match) -> dict[str, str]:
-    """Return the filters in the form of a URL's query."""
-    error = match.error if len(match.error) == KEY and " " not in match.error else browse.error_key(match.error)
-    values = {"queue": match.queue, "name": match.name, "q": match.text, "error": error if match.error else ""}
-    return {key: value for key, value in values.items() if value}
 
 
 def page_links(page: browse.Page, query: dict[str, str]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from django_jobs.admin.common import permissions
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs import another, bulk, everywhere, listing
 from django_jobs.admin.jobs import page as job_page
-from django_jobs.admin.pages import history, overview, queues, schedules, types, workers, workflows
+from django_jobs.admin.pages import history, overview, queues, schedules, store, types, workers, workflows
 from django_jobs.exceptions import StoreError
 
 View = Callable[..., HttpResponse]
@@ -37,6 +37,7 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("workflows/", workflows.workflow_list, "workflows", READ),
     ("workflows/<str:id>/", workflows.workflow_page, "workflow", CHANGE),
     ("workers/", workers.worker_list, "workers", CHANGE),
+    ("store/", store.store_page, "store", READ),
     ("schedules/", schedules.schedule_list, "schedules", CHANGE),
     ("bulk/", bulk.bulk_list, "bulk", READ),
     ("bulk/<str:id>/", bulk.bulk_page, "bulk_operation", CHANGE),

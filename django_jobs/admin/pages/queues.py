@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_jobs import browse, operations
-from django_jobs.admin.common import permissions
+from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
+from django_jobs.admin.common.labels import Text
+from django_jobs.admin.common.sorting import Column, Sorting, columns_of, read_sorting
 from django_jobs.admin.jobs.forms import PAUSE_FOR, PauseForm, end_of
 from django_jobs.admin.jobs.listing import number
 from django_jobs.admin.pages import overview
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
-from django_jobs.core.values import QueueStats
+from django_jobs.core.values import QueueStats, State
 from django_jobs.exceptions import JobsError
 from django_jobs.formatting import exact
 from django_jobs.models.audit import Kind, pause_details
 from django_jobs.stores import get_store
 
+#: The states whose jobs the list counts.
+SHOWN = (State.QUEUED, State.RUNNING, State.SCHEDULED, State.RETRY, State.BLOCKED, State.DEAD)
+#: The columns of the list, by which it can be sorted: a state or another number → its heading.
+COLUMNS: dict[str, Text] = {
+    "name": gettext_lazy("Queue"),
+    "latency": gettext_lazy("Latency"),
+    **{state.value: labels.STATES[state] for state in SHOWN},
+    "max_concurrency": gettext_lazy("Max. running"),
+    "max_length": gettext_lazy("Max. length"),
+}
+#: The same of the table of job types.
+TYPE_COLUMNS: dict[str, Text] = {
+    "name": gettext_lazy("Job type"),
+    "enqueued": gettext_lazy("Enqueued"),
+    "succeeded": gettext_lazy("Succeeded"),
+    "failed": gettext_lazy("Failed attempts"),
+    "dead": gettext_lazy("Dead"),
+}
 #: Maximum job types with totals on the page of a queue.
 TYPES = 50
 
@@ -32,6 +54,9 @@ def queue_list(console: Console) -> HttpResponse:
     """Show all queues, a page at a time.  Uses this request's counts, and reads the queues that were not counted."""
     wanted = console.request.GET.get("q", "").strip()[:200]
     names = [name for name in console.counted.names if wanted.casefold() in name.casefold()]
+    by, can_sort = read_sorting(console.request.GET, list(COLUMNS)), not console.counted.missing
+    if by.key and can_sort:
+        names = sorted(names, key=lambda name: value_of(console.counted.queues[name], by.key), reverse=by.descending)
     pages = max(1, -(-len(names) // LIVE_QUEUES))
     at = min(number(console.request.GET.get("p")), pages)
     shown = names[(at - 1) * LIVE_QUEUES : at * LIVE_QUEUES]
@@ -42,6 +67,9 @@ def queue_list(console: Console) -> HttpResponse:
         "rows": [queue_row(counted[name]) for name in shown],
         "counted_at": console.counted.at,
         "number": len(names),
+        "columns": headings(by, wanted, can_sort=can_sort),
+        "by": by,
+        "kept": urlencode(({"q": wanted} if wanted else {}) | by.query),
         "q": wanted,
         "page": at,
         "pages": range(1, pages + 1) if pages > 1 else [],
@@ -49,6 +77,23 @@ def queue_list(console: Console) -> HttpResponse:
         "pause_for": PAUSE_FOR.items(),
     }
     return console.render("queues.html", _("Queues"), context, here="queues")
+
+
+def headings(by: Sorting, wanted: str, *, can_sort: bool) -> list[Column]:
+    """Return the headings of the list.  It cannot be sorted while some queues are not counted."""
+    if not can_sort:
+        return [Column(label, number=key != "name") for key, label in COLUMNS.items()]
+    return columns_of(COLUMNS, by, {"q": wanted} if wanted else {}, words="name")
+
+
+def value_of(stats: QueueStats, key: str) -> Any:
+    """Return what a column sorts a queue by; a limit that is not set comes last among numbers from the largest down."""
+    settings = get_settings().queues.get(stats.queue)
+    if key == "name":
+        return stats.queue.casefold()
+    if key in ("max_concurrency", "max_length"):
+        return getattr(settings, key) or 0 if settings else 0
+    return stats.latency if key == "latency" else stats.counts.get(key, 0)
 
 
 def queue_row(stats: QueueStats) -> dict[str, Any]:
@@ -70,11 +115,13 @@ def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
     """Show one queue."""
     (stats,) = browse.queue_stats([queue])
     period = "day" if console.request.GET.get("period") == "day" else "hour"
+    by = read_sorting(console.request.GET, list(TYPE_COLUMNS))
     context = queue_row(stats) | {
         "queue": queue,
         "period": period,
         "charts": overview.charts(browse.series(period, [queue])),
-        "types": types(stats),
+        "types": types(stats, by),
+        "type_columns": columns_of(TYPE_COLUMNS, by, {"period": period} if period == "day" else {}, words="name"),
         "names": registry.names(),
         "form": form,
         "may_pause": console.may(permissions.PAUSE),
@@ -83,8 +130,8 @@ def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
     return console.render("queue.html", queue, context, here="queues")
 
 
-def types(stats: QueueStats) -> list[dict[str, Any]]:
-    """Return the totals per job type, busiest first."""
+def types(stats: QueueStats, by: Sorting) -> list[dict[str, Any]]:
+    """Return the totals per job type, busiest first if they are not sorted otherwise."""
     found: dict[str, dict[str, Any]] = {}
     for key, total in stats.totals.items():
         event, colon, name = key.partition(":")
@@ -92,7 +139,10 @@ def types(stats: QueueStats) -> list[dict[str, Any]]:
             found.setdefault(name, {"name": name, "pause": stats.paused_types.get(name)})[event] = total
     for name, pause in stats.paused_types.items():
         found.setdefault(name, {"name": name, "pause": pause})
-    return sorted(found.values(), key=lambda kind: -kind.get("enqueued", 0))[:TYPES]
+    rows = sorted(found.values(), key=lambda kind: -kind.get("enqueued", 0))
+    if by.key:
+        rows.sort(key=lambda kind: kind.get(by.key, 0), reverse=by.descending)
+    return rows[:TYPES]
 
 
 def post(console: Console, queue: str) -> HttpResponse:

@@ -15,8 +15,8 @@ from django_jobs import browse, schedules
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
+from django_jobs.admin.jobs.filters import FILTER_LENGTH, query_of
 from django_jobs.admin.jobs.forms import PAUSE_FOR
-from django_jobs.admin.jobs.listing import FILTER_LENGTH, query_of
 from django_jobs.admin.pages import schedules as schedule_pages
 from django_jobs.admin.pages.charts import Chart, stacked
 from django_jobs.browse import Match

@@ -32,7 +32,7 @@ from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.request import NewJobRequest
 from django_jobs.enqueue.submit import submit_separately
 from django_jobs.exceptions import JobsError, NotKnownYet, StoreError
-from django_jobs.execution.remote_reports import succeed_many
+from django_jobs.execution.remote_reports import fail_many, succeed_many
 from django_jobs.remote import known, look_for
 from django_jobs.serialization.arguments import canonical
 from django_jobs.serialization.record import name_of
@@ -194,7 +194,7 @@ def report_many(request: HttpRequest, body: schemas.BulkReports) -> JsonResponse
     send the same call again, unchanged: each report counts once."""
     principal = require(request, Scope.WORK)
     digests = [work.digest_of(report) for report in body.reports]
-    settled = settle_successes(principal, body.reports, digests)
+    settled = settle_held(principal, body.reports, digests)
     answers: list[dict[str, Any]] = []
     for place, report in enumerate(body.reports):
         try:
@@ -215,26 +215,30 @@ def settle(principal: Principal, report: schemas.BulkReport, digest: str) -> Non
     work.settle(report.name, report.id, report, digest)
 
 
-def settle_successes(
-    principal: Principal, reports: Sequence[schemas.BulkReport], digests: Sequence[str]
-) -> frozenset[int]:
-    """End the attempts that succeeded and are still held, with one call to the store per queue.  Returns their places;
-    every other report has to be looked at by itself."""
+def settle_held(principal: Principal, reports: Sequence[schemas.BulkReport], digests: Sequence[str]) -> frozenset[int]:
+    """End the attempts that are still held, with one call to the store per queue for those that succeeded, and another
+    for those that failed.  Returns their places; every other report has to be looked at by itself."""
     by_queue: dict[str, dict[str, int]] = {}
     for place, report in enumerate(reports):
-        if report.status == "succeeded" and principal.knows(report.name) and report.name in known():
+        if principal.knows(report.name) and report.name in known():
             queue = queue_of(report.name)
             if queue is not None:
                 by_queue.setdefault(queue, {}).setdefault(report.id, place)
     settled = set[int]()
     for queue, places in by_queue.items():
-        ends: list[tuple[Claim, Any]] = []
+        succeeded: list[tuple[Claim, Any]] = []
+        failed: list[tuple[Claim, str, bool]] = []
         for info in get_store().get_many(queue, list(places)):
             place = places[info.id]
             report = reports[place]
             is_held = info.state is State.RUNNING and info.token == report.token
             if is_held and name_of(info.record) == report.name and report.attempt in (None, work.attempt_of(info)):
-                ends.append((work.claim_of(info)._replace(report=digests[place]), report.result))
-        lost = succeed_many(get_store(), queue, ends)
-        settled.update(places[claim.id] for claim, _ in ends if claim.id not in lost)
+                held = work.claim_of(info)._replace(report=digests[place])
+                if report.status == "succeeded":
+                    succeeded.append((held, report.result))
+                else:
+                    failed.append((held, report.error, report.retryable))
+        lost = succeed_many(get_store(), queue, succeeded) | fail_many(get_store(), queue, failed)
+        claims = [*(claim for claim, _ in succeeded), *(claim for claim, _, _ in failed)]
+        settled.update(places[claim.id] for claim in claims if claim.id not in lost)
     return frozenset(settled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated
 
@@ -37,8 +38,15 @@ from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.arguments import canonical, load
 from django_jobs.serialization.record import decode, encode, name_of
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.lists import TIMED, Span
 
 router = Router(tags=["jobs"])
+#: What the two parameters of a stretch of time say.
+SINCE = (
+    "Only jobs whose time is not before this one: when they are due (scheduled, retry) or when they ended. Without an "
+    "offset it is UTC. Not for queued, running and blocked jobs."
+)
+UNTIL = "Only jobs whose time, as for `from`, is before this one."
 #: Fields that a list does not have: the store returns only the beginning of a result, and the last attempt.
 LEFT_OUT = ("result", "log")
 
@@ -82,10 +90,13 @@ def list_jobs(
     queue: Annotated[str, Query(max_length=255, description="Only jobs of this queue.")] = "",
     cursor: Annotated[str, Query(max_length=2000, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
+    since: Annotated[datetime | None, Query(alias="from", description=SINCE)] = None,
+    until: Annotated[datetime | None, Query(description=UNTIL)] = None,
 ) -> JsonResponse:
     """List jobs without results and logs; get one job to see them.  Each job that stays in the state appears exactly
     once, even if other jobs come, go or are moved in the meantime.  Jobs that end after the first page may be missing.
-    A page may have fewer jobs than `limit`; only the last page has no cursor."""
+    A page may have fewer jobs than `limit`; only the last page has no cursor.  With `from` or `until`, jobs come in the
+    order of their time, and succeeded jobs with `keep_result` are left out."""
     principal = require(request, Scope.READ, job=name or None)
     if queue:
         operations.check_queue(queue)
@@ -94,15 +105,36 @@ def list_jobs(
         named = name_of(info.record)
         return principal.knows(named) and name in ("", named)
 
+    span = span_of(state, since, until)
     queues = [queue] if queue else browse.job_counts().holding(state)
     try:
-        found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor))
+        found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor), span=span)
     except (ValueError, OverflowError) as error:
         raise Problem(
             Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."
         ) from error
     jobs = [{key: value for key, value in shown(info, principal).items() if key not in LEFT_OUT} for info in found]
     return JsonResponse({"jobs": jobs, "cursor": write_cursor(following) if following else None})
+
+
+def span_of(state: State, since: datetime | None, until: datetime | None) -> Span | None:
+    """Return the stretch of time between two times; None if none is given.  Raises Problem."""
+    if since is None and until is None:
+        return None
+    if state not in TIMED:
+        raise Problem(Kind.INVALID, f"Jobs that are {state} have no `from` and `until`: they are in no order of time.")
+    bounds = []
+    for name, at in (("from", since), ("until", until)):
+        try:
+            ms = 0 if at is None else int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+        except (OverflowError, ValueError):
+            ms = -1
+        if ms < 0:
+            raise Problem(Kind.INVALID, f"`{name}` is out of range.")
+        bounds.append(ms)
+    if until is not None and bounds[0] >= bounds[1]:
+        raise Problem(Kind.INVALID, "`from` must be before `until`.")
+    return Span(*bounds)
 
 
 def write_cursor(position: browse.Position) -> str:

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from time import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.core import checks
 from django.utils.translation import override
 
 from django_jobs import alarms, browse
-from django_jobs.conf import get_settings
+from django_jobs.alarms import Finding, Server, look_at_server
 from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.events.announce import announce_misplaced
@@ -27,19 +26,14 @@ from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.store import MAX_BATCH
 
-#: The oldest server version that has the commands used by the scripts.
-OLDEST = (6, 2)
-#: If clocks differ by more (s), times in the admin are misleading; if by half a lease, they are wrong.
-CLOCK = 2.0
 #: Maximum jobs checked per queue and state.
 LOOK = 500
 #: Maximum orphans that are named.
 NAMED = 5
 #: Repair stops after this many fruitless steps in a row, even if something is still wrong: more would not help.
 FRUITLESS = 20
-#: Alarms that are errors: they can lose jobs or double them, or keep them from running until a person acts.
-ERRORS = frozenset({"read_only", "not_saved", "evicts", "full", "disk_full", "unknown", "no_worker"})
-#: Of these, what workers mend, and what only waits for a worker that knows the job or serves the queue.
+#: Of the alarms that are errors, what workers mend, and what only waits for a worker that knows the job or serves the
+#: queue.
 BY_WORKERS = frozenset({"full", "unknown", "no_worker"})
 #: Descriptions of the kinds of `Store.faults`.
 ORPHANS = {
@@ -58,16 +52,6 @@ ORPHANS = {
 HARMLESS = frozenset({"failed_without_index", "index_without_failed"})
 
 
-class Finding(NamedTuple):
-    """One result.  `level`: "ok" | "warning" | "error"."""
-
-    level: str
-    subject: str
-    says: str
-    #: Workers mend this, so it is no reason to start none.
-    by_workers: bool = False
-
-
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--repair", action="store_true", help="also repair inconsistencies now; workers repair them within minutes"
@@ -80,14 +64,14 @@ def arguments(parser: ArgumentParser) -> None:
 def doctor(options: Mapping[str, Any]) -> Answer:
     findings = list(settings_findings())
     try:
-        described = get_store().describe()
+        server = look_at_server()
     except StoreError as error:
         findings.append(Finding("error", "store", str(error)))
     else:
         if options["repair"]:
             findings += guarded(repairs)
-        for look in (server, persistence, memory, clock, orphans, workers, alarm_findings, names, workflows):
-            findings += guarded(partial(look, described))
+        for look in (server_findings, orphans, workers, alarm_findings, names, workflows):
+            findings += guarded(partial(look, server))
     if options["before_start"]:
         findings = [each._replace(level="warning") if each.by_workers else each for each in findings]
     errors = sum(finding.level == "error" for finding in findings)
@@ -114,54 +98,13 @@ def settings_findings() -> Iterator[Finding]:
         yield Finding(level, f"settings {message.id}", f"{message.msg} {message.hint or ''}".strip())
 
 
-def server(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the server's kind and version."""
-    version = described.get("version", "unknown")
-    said = f"{described.get('server', described.get('kind', '?'))} {version} at {described.get('address', '?')}"
-    if described.get("kind") != "redis":
-        yield Finding("ok", "store", said)
-        return
-    parts = [int(part) for part in version.split(".")[:2] if part.isdigit()]
-    if "valkey" not in described.get("server", "") and parts and tuple(parts) < OLDEST:
-        yield Finding("error", "version", f"{said}. Use Redis 6.2 or later, or Valkey.")
-    else:
-        yield Finding("ok", "store", said)
+def server_findings(server: Server) -> Iterator[Finding]:
+    """Report the server, its persistence and its clock; faults that the overview shows, too, are alarms."""
+    with override("en"):
+        yield from alarms.server_findings(server)
 
 
-def persistence(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Report how the store persists jobs; faults in it are alarms."""
-    if described.get("kind") == "memory":
-        yield Finding(
-            "warning",
-            "persistence",
-            'STORE is "memory": all jobs are lost when the process ends. Use it in tests only.',
-        )
-    elif described.get("kind") != "redis":
-        yield Finding("ok", "persistence", described.get("persistence", "unknown"))
-    elif described.get("append_only_file") == "on":
-        yield Finding("ok", "persistence", "The append-only file is on.")
-
-
-def memory(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Say that the server evicts nothing; if it may evict jobs, that is an alarm."""
-    policy = described.get("eviction_policy")
-    if described.get("kind") == "redis" and policy in {"noeviction", "unknown"}:
-        yield Finding("ok", "eviction", f"maxmemory-policy is {policy}.")
-
-
-def clock(described: Mapping[str, str]) -> Iterator[Finding]:
-    """Check whether this machine and the store have the same time."""
-    off = get_store().now() / 1000 - time()
-    said = f"The clock of the store differs from this machine's by {off:+.2f} s."
-    if abs(off) > get_settings().lease / 2:
-        yield Finding("error", "clock", f"{said} Run NTP on both.")
-    elif abs(off) > CLOCK:
-        yield Finding("warning", "clock", f"{said} Run NTP on both.")
-    else:
-        yield Finding("ok", "clock", said)
-
-
-def workers(described: Mapping[str, str]) -> Iterator[Finding]:
+def workers(server: Server) -> Iterator[Finding]:
     """Say how many workers run, and which seem to be of another project.  A queue without any of them is an alarm."""
     if found := get_store().workers():
         yield Finding("ok", "workers", f"{len(found)} running.")
@@ -171,24 +114,23 @@ def workers(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("warning", "workers", "No worker is running. Start `manage.py runworkers`.")
 
 
-def alarm_findings(described: Mapping[str, str]) -> Iterator[Finding]:
+def alarm_findings(server: Server) -> Iterator[Finding]:
     """Report every alarm that the overview shows, and what could not be checked.
 
     Only what can lose or double jobs, or what keeps them from ever running, is an error: a release that runs `doctor`
     between two versions must not stop because no worker runs at that moment."""
-    report = alarms.check()
+    report = alarms.check(alarms.measure(server=server.about))
     with override("en"):
         for alarm in report.alarms:
             since = f" Since {iso(alarm.since)}." if alarm.since else ""
             reason = f" ({plain(alarm.reason, 200)})" if alarm.reason else ""
-            level = "error" if alarm.kind in ERRORS else "warning"
-            says = alarms.text_of(alarm) + reason + since
-            yield Finding(level, alarms.subject_of(alarm), says, alarm.kind in BY_WORKERS)
+            found = alarms.alarm_finding(alarm)
+            yield found._replace(says=found.says + reason + since, by_workers=alarm.kind in BY_WORKERS)
         for text in report.unchecked_texts:
             yield Finding("warning", "not checked", text)
 
 
-def names(described: Mapping[str, str]) -> Iterator[Finding]:
+def names(server: Server) -> Iterator[Finding]:
     """Check whether this project registers the first waiting jobs of each queue.  Names no worker knows are alarms."""
     unknown: dict[tuple[str, str], int] = {}
     for queue in browse.job_counts().queues:
@@ -210,7 +152,7 @@ def known(name: str) -> bool:
     return registry.find(name) is not None
 
 
-def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
+def orphans(server: Server) -> Iterator[Finding]:
     """Check the store for what no transition should leave."""
     sound = True
     for queue in browse.queue_names():
@@ -230,7 +172,7 @@ def orphans(described: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("ok", "orphans", "None were found.")
 
 
-def workflows(described: Mapping[str, str]) -> Iterator[Finding]:
+def workflows(server: Server) -> Iterator[Finding]:
     """Name workflows and batches that do not go on by themselves."""
     found = list(browse.that_cannot_go_on())
     for info, why in found[:NAMED]:

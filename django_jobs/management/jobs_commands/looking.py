@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.utils import timezone
 
 from django_jobs import archive, browse
 from django_jobs.browse.counts import LIVE_QUEUES
@@ -22,10 +23,13 @@ from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.lists import TIMED
 
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 #: Maximum of `list --limit`; for more, use the HTTP API's cursors.
 MOST = 10_000
+#: The help of `list --from`.
+FROM = "only jobs that are due (scheduled, retry) or ended at this time or later; ISO 8601, in TIME_ZONE if no offset"
 #: Jobs that `list` reads at a time.
 LOOKED_AT = 200
 
@@ -86,6 +90,8 @@ def list_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--search", default="", help="text in id, name, arguments or error; checks all jobs until enough are found"
     )
+    parser.add_argument("--from", dest="since", default="", metavar="TIME", help=FROM)
+    parser.add_argument("--until", default="", metavar="TIME", help="only jobs whose time is before this one")
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of jobs (default: 50)")
 
 
@@ -95,7 +101,12 @@ def list_jobs(options: Mapping[str, Any]) -> Answer:
     state, limit = State(options["state"]), min(options["limit"], MOST)
     if options["queue"]:
         check_queue(options["queue"])
-    match = browse.Match(options["queue"], options["name"], options["search"])
+    since, before = time_of("--from", options["since"]), time_of("--until", options["until"])
+    if (since or before) and state not in TIMED:
+        raise CommandError(f"Jobs that are {state} are in no order of time: leave out --from and --until.")
+    if before and since >= before:
+        raise CommandError("--from must be before --until.")
+    match = browse.Match(options["queue"], options["name"], options["search"], since=since, before=before)
     found, said = listed(state, match, limit)
     shown = [masked(info) for info in found]
     rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in shown]
@@ -107,12 +118,14 @@ def listed(state: State, match: browse.Match, limit: int) -> tuple[list[JobInfo]
     """Return up to `limit` jobs, and a sentence that says how many there are."""
     queues = [match.queue] if match.queue else browse.queue_names()
     groups = browse.matching_groups(state, match, queues) if state in browse.GROUPED and match.name else None
-    total = browse.job_counts(queues).counts[state]
+    total = (
+        get_store().count_within(queues, state, match.span) if match.span else browse.job_counts(queues).counts[state]
+    )
     jobs: list[JobInfo] = []
     checked, after = 0, None
     while len(jobs) < limit:
         some, after = get_store().listed(
-            queues, state, LOOKED_AT, after, groups=groups, reverse=state in FINISHED
+            queues, state, LOOKED_AT, after, groups=groups, reverse=state in FINISHED, span=match.span
         )  # fmt: skip
         for info in some:
             if len(jobs) < limit:
@@ -121,6 +134,20 @@ def listed(state: State, match: browse.Match, limit: int) -> tuple[list[JobInfo]
         if after is None:
             break
     return jobs, f"Shown: {len(jobs)}. Checked: {checked} of {counted(max(total, checked), f'{state} job')}."
+
+
+def time_of(option: str, text: str) -> int:
+    """Return a time of the command line in ms; 0 for "".  Without an offset it is in the time zone of the settings."""
+    if not text:
+        return 0
+    try:
+        at = datetime.fromisoformat(text)
+        ms = int((timezone.make_aware(at) if timezone.is_naive(at) else at).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise CommandError(f"{option} {text!r} is not a time. Write it like 2026-01-31T08:30.") from error
+    if ms < 1:
+        raise CommandError(f"{option} {text!r} is out of range.")
+    return ms
 
 
 def error_of(info: JobInfo) -> str:

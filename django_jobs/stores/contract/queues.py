@@ -62,9 +62,9 @@ class QueueStore(ABC):
     def times(self, queues: Sequence[str]) -> Mapping[str, Mapping[str, Times]]:
         """Return queue → job type → how long its attempts waited and ran, since the store began.
 
-        Counted are the attempts that `complete`, `retry` and `bury` ended and whose times are known.  Of a call of
-        `complete` in which some claims were lost, these attempts are counted too: they ran.  After the first MOST_NAMES
-        job types of a queue, all others are under OTHER."""
+        Counted are the attempts that `complete`, `retry` and `bury` ended and whose times are known.  Of a call for
+        several attempts of which some were lost, these are counted too: they ran.  After the first MOST_NAMES job types
+        of a queue, all others are under OTHER."""
 
     @abstractmethod
     def parked(self, queue: str) -> list[ParkedName]:

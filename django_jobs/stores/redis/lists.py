@@ -1,4 +1,7 @@
-"""RedisStore: lists over several queues together, and the groups of failed jobs."""
+"""RedisStore: lists over several queues together, and the groups of failed jobs.
+
+Long because everything is here twice: by scripts, and by plain reads for users who may not run scripts.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
 from itertools import groupby, islice
+from math import isnan
 from typing import Any
 
 from django_jobs.core.values import JobInfo, State
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.contract.lists import FailureGroup, ListStore, Mark
+from django_jobs.stores.contract.lists import FailureGroup, ListStore, Mark, Span, check_span
 from django_jobs.stores.redis.browsing import DETAILS, PREVIEW, RedisBrowsing
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.entries import chunks, read_number
@@ -18,6 +22,10 @@ from django_jobs.stores.redis.stats import PLACES
 
 #: Queues in one call: each takes at most some tenths of a millisecond of the server's time.
 QUEUES = 50
+#: Calls in one pipeline, and parts of groups in one call: 500 parts are about two megabytes.
+CALLS, PARTS = 500, 500
+#: ms: the highest time that a line of a group can have, as in lua/lib/failed.lua.
+LATEST = 9_999_999_999_999
 #: The letters in lua/lib/failed.lua.
 LETTERS = {State.DEAD: "d", State.RETRY: "r"}
 #: The details that lua/rows.lua returns, in its order.
@@ -55,21 +63,66 @@ class RedisLists(RedisBrowsing, ListStore):
         *,
         groups: Sequence[FailureGroup] | None = None,
         reverse: bool = False,
+        span: Span | None = None,
     ) -> tuple[list[JobInfo], Mark | None]:
-        numbers: dict[str, list[int]] | None = None
-        if groups is not None:
-            _letter(state)
-            numbers = {}
-            for group in groups:
-                if group.jobs and group.queue in queues:
-                    numbers.setdefault(group.queue, []).append(group.number)
-            queues = list(numbers)
+        numbers = None if groups is None else _numbers(queues, state, groups)
+        queues = queues if numbers is None else list(numbers)
         if after is not None:
-            float(after.score)  # raises ValueError
-        entries = self._entries(queues, state, limit, after, numbers, reverse)
+            check_mark(after)
+        if span is not None:
+            check_span(state)
+            after = _begin(span, after, reverse)
+        entries = self._entries(queues, state, limit, after, numbers, reverse, timed=span is not None)
         last = entries[-1] if entries else None
         mark = Mark(last[0], last[2], last[3]) if last and len(entries) == limit else None
+        if span is not None and last and not span.has(last[1]):  # the list goes on behind the span
+            entries, mark = [each for each in entries if span.has(each[1])], None
         return self._rows(state, entries), mark
+
+    def count_within(
+        self, queues: Sequence[str], state: State, span: Span, groups: Sequence[FailureGroup] | None = None
+    ) -> int:
+        check_span(state)
+        if groups is not None:
+            _letter(state)
+            return sum(self._count_group(group, span) for group in groups if group.jobs and group.queue in queues)
+        bounds = (span.since, f"({span.before}" if span.before else "+inf")
+        # Like every state with a time, `succeeded` is its own place; `kept` has other times as scores.
+        calls = [("ZCOUNT", self.keys.of(queue)[state.value], *bounds) for queue in queues]
+        return sum(int(found) for some in chunks(calls, CALLS) for found in self.transport.pipeline(some))
+
+    def _count_group(self, group: FailureGroup, span: Span) -> int:
+        """Count the jobs of one group between two times: those in the span, or what is before and behind it if that is
+        less to read."""
+        chunk_names, number = self.keys.of(group.queue)["chunks"], f"{group.number:05}"
+        first, last = _ends_of(number, span)
+        every, inside = self.transport.pipeline(
+            [("ZLEXCOUNT", chunk_names, f"[{number}:", f"({number};"), ("ZLEXCOUNT", chunk_names, f"[{first}", last)]
+        )
+        if 2 * int(inside) <= int(every) or 0 < span.before <= span.since:
+            return self._count_lines(group.queue, number, span)
+        before = self._count_lines(group.queue, number, Span(0, span.since)) if span.since else 0
+        behind = self._count_lines(group.queue, number, Span(span.before)) if span.before else 0
+        return max(0, group.jobs - before - behind)
+
+    def _count_lines(self, queue: str, number: str, span: Span) -> int:
+        """Count the lines of one group between two times; see lua/lib/failed.lua.  By plain reads, in small calls, so
+        that a group of a million jobs does not hold up the server."""
+        names = self.keys.of(queue)
+        first, last = _ends_of(number, span)
+        # Where the span begins in the middle of a part, its name is before that.
+        head = self.transport.command(
+            "ZREVRANGEBYLEX", names["chunks"], f"[{first}", f"[{number}:", "LIMIT", 0, 1
+        )  # fmt: skip
+        parts = [*head, *self.transport.command("ZRANGEBYLEX", names["chunks"], f"({first}", last)]
+        parts = list(dict.fromkeys(parts))
+        found = 0
+        for some in chunks(parts, PARTS):
+            texts = self.transport.command("HMGET", names["members"], *some)
+            for part, text in zip(some, texts, strict=True):
+                whole = part not in (parts[0], parts[-1])
+                found += (text or b"").count(b"\n") if whole else _lines_within(text or b"", span)
+        return found
 
     def _entries(
         self,
@@ -79,12 +132,15 @@ class RedisLists(RedisBrowsing, ListStore):
         after: Mark | None,
         numbers: dict[str, list[int]] | None,
         reverse: bool,
+        *,
+        timed: bool,
     ) -> list[Entry]:
+        """`timed`: leave out the place whose scores are not the time of the state."""
         found: list[Entry] = []
         if not self._scripts_refused:
             try:
                 for some in chunks(queues, QUEUES if self.transport.spans else 1):
-                    flat = self._list(some, state, limit, after, numbers, reverse)
+                    flat = self._list(some, state, limit, after, numbers, reverse, timed=timed)
                     found += [
                         (flat[i + 1].decode(), float(flat[i + 1]), flat[i].decode(), _text(flat[i + 2]))
                         for i in range(0, len(flat), 3)
@@ -92,7 +148,7 @@ class RedisLists(RedisBrowsing, ListStore):
                 return sorted(found, key=_order, reverse=reverse)[:limit]
             except StoreMisconfigured:
                 self._scripts_refused = True
-        return self._plain_entries(queues, state, limit, after, numbers, reverse)
+        return self._plain_entries(queues, state, limit, after, numbers, reverse, timed=timed)
 
     def _list(
         self,
@@ -102,11 +158,14 @@ class RedisLists(RedisBrowsing, ListStore):
         after: Mark | None,
         numbers: dict[str, list[int]] | None,
         reverse: bool,
+        *,
+        timed: bool,
     ) -> list[bytes]:
         given = [self._script("list", queue) for queue in queues]
         keys = [key for _, names in given for key in names]
         mark = (after.score, after.queue, after.member.encode("latin-1")) if after else ("", "", "")
-        args: list[Any] = [state.value, limit, "reverse" if reverse else "", *mark, "" if numbers is None else "groups"]
+        how = "groups" if numbers is not None else "timed" if timed else ""
+        args: list[Any] = [state.value, limit, "reverse" if reverse else "", *mark, how]
         for queue in queues:
             args += [queue] if numbers is None else [queue, " ".join(f"{number:05}" for number in numbers[queue])]
         flat: list[bytes] = self.transport.run(load("list"), keys, (self._clock(), *args))
@@ -161,6 +220,8 @@ class RedisLists(RedisBrowsing, ListStore):
         after: Mark | None,
         numbers: dict[str, list[int]] | None,
         reverse: bool,
+        *,
+        timed: bool,
     ) -> list[Entry]:
         """The same as lua/list.lua, by plain reads: slower, as each queue takes a round trip of its own."""
         streams: list[Iterator[Entry]] = []
@@ -170,7 +231,7 @@ class RedisLists(RedisBrowsing, ListStore):
             elif state is State.RUNNING:
                 streams.append(self._plain_claims(queue, reverse))
             else:
-                places = [place for place, belongs in PLACES if belongs is state]
+                places = [place for place, belongs in PLACES if belongs is state and not (timed and place == "kept")]
                 streams += [self._plain_place(queue, place, limit, after, reverse) for place in places]
         found = merge(*streams, key=_order, reverse=reverse)
         if after is not None:
@@ -206,6 +267,42 @@ class RedisLists(RedisBrowsing, ListStore):
             for line, score in reversed(pairs) if reverse else pairs:
                 if score is not None and line[:13].isdigit() and int(line[:13]) == round(float(score)):
                     yield _text(score), float(score), queue, _text(line[13:])
+
+
+def check_mark(mark: Mark) -> None:
+    """Raise ValueError for a mark whose score the server would refuse."""
+    if isnan(float(mark.score)):
+        raise ValueError(f"{mark} does not belong to a list.")
+
+
+def _numbers(queues: Sequence[str], state: State, groups: Sequence[FailureGroup]) -> dict[str, list[int]]:
+    """Return the numbers of these groups by queue.  Raises ValueError for a state without groups."""
+    _letter(state)
+    numbers: dict[str, list[int]] = {}
+    for group in groups:
+        if group.jobs and group.queue in queues:
+            numbers.setdefault(group.queue, []).append(group.number)
+    return numbers
+
+
+def _begin(span: Span, after: Mark | None, reverse: bool) -> Mark | None:
+    """Return the mark behind which the list begins: the end of the span, unless the list is farther already.
+
+    No queue has an empty name.  So all jobs of this time follow this mark, or from the latest down, none does."""
+    at = span.before if reverse else span.since
+    if not at or (after is not None and (float(after.score) < at if reverse else float(after.score) >= at)):
+        return after
+    return Mark(str(at), "", "")
+
+
+def _ends_of(number: str, span: Span) -> tuple[str, str]:
+    """Return where a span begins and ends among the parts of a group."""
+    last = f"({number}:{min(span.before, LATEST):013}" if span.before else f"({number};"
+    return f"{number}:{min(span.since, LATEST):013}", last
+
+
+def _lines_within(text: bytes, span: Span) -> int:
+    return sum(line[:13].isdigit() and span.has(int(line[:13])) for line in text.split(b"\n")[:-1])
 
 
 def _letter(state: State) -> str:

@@ -174,6 +174,8 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
             "persistence": persistence,
             "eviction": "none",
             "size": counted(size, "byte"),
+            "bytes": str(size),
+            "journal_mode": str(mode),
             **_disk(self.database.path, in_memory=self.database.in_memory),
         }
 
@@ -188,6 +190,7 @@ def _disk(path: str, *, in_memory: bool) -> dict[str, str]:
         return {"writable": "no", "disk_full": "unknown"}
     room = disk.f_bavail * disk.f_frsize
     return {
+        "room": str(room),
         "writable": "yes" if os.access(path, os.W_OK) else "no",
         "disk_full": "yes" if room < _LEAST_ROOM else "no",
     }

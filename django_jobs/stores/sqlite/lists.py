@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.values import JobInfo, State
-from django_jobs.stores.contract.lists import FailureGroup, ListStore, Mark
+from django_jobs.stores.contract.lists import FailureGroup, ListStore, Mark, Span, check_span
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.browsing import FROM, INFO, MOST_VALUES, job_info, short
 from django_jobs.stores.sqlite.database.transaction import FAILED
@@ -40,31 +40,41 @@ class SqliteLists(SqlitePart, ListStore):
         *,
         groups: Sequence[FailureGroup] | None = None,
         reverse: bool = False,
+        span: Span | None = None,
     ) -> tuple[list[JobInfo], Mark | None]:
-        streams: list[tuple[str, FailureGroup | None]]
-        if groups is None:
-            streams = [(queue, None) for queue in queues]
-        else:
-            _check(state)
-            streams = [(group.queue, group) for group in groups if group.queue in queues]
+        streams = _streams(queues, state, groups, span)
         last = _read_mark(after, state) if after is not None else None
         found: list[_Entry] = []
         for queue, group in streams:
-            found += self._stream(queue, state, limit, last, group, reverse)
+            found += self._stream(queue, state, limit, last, group, reverse, span)
         found = sorted(found, key=lambda entry: (*entry[0], entry[1], entry[2]), reverse=reverse)[:limit]
         infos = self._infos([job for _, _, job in found])
         mark = Mark(json.dumps(found[-1][0]), found[-1][1], str(found[-1][2])) if len(found) == limit else None
         return [infos[job] for _, _, job in found if job in infos and infos[job].state is state], mark
 
+    def count_within(
+        self, queues: Sequence[str], state: State, span: Span, groups: Sequence[FailureGroup] | None = None
+    ) -> int:
+        found = 0
+        with self.database.read() as connection:
+            for queue, group in _streams(queues, state, groups, span):
+                table, where, values = _chosen(queue, state, group, span)
+                found += connection.execute(f"SELECT count(*) FROM {table} WHERE {where}", values).fetchone()[0]
+        return found
+
     def _stream(
-        self, queue: str, state: State, limit: int, last: _Entry | None, group: FailureGroup | None, reverse: bool
+        self,
+        queue: str,
+        state: State,
+        limit: int,
+        last: _Entry | None,
+        group: FailureGroup | None,
+        reverse: bool,
+        span: Span | None,
     ) -> list[_Entry]:
         """Return the first jobs of one queue, or of one group in it, behind the last entry."""
         columns = _SORTED_BY.get(state, ("at",))
-        table, where, values = "jobs", "queue = ? AND state = ?", list[Any]((queue, state.value))
-        if group is not None:
-            table, where = "failures", f"{where} AND name = ? AND signature = ?"
-            values += [group.name, group.signature]
+        table, where, values = _chosen(queue, state, group, span)
         where += "".join(f" AND {column} IS NOT NULL" for column in columns)
         sign, way = ("<", "DESC") if reverse else (">", "ASC")
         if last is not None:
@@ -88,6 +98,32 @@ class SqliteLists(SqlitePart, ListStore):
         return infos
 
 
+def _streams(
+    queues: Sequence[str], state: State, groups: Sequence[FailureGroup] | None, span: Span | None
+) -> list[tuple[str, FailureGroup | None]]:
+    """Return what is read one by one: queues, or groups of failed jobs in them.  Raises ValueError."""
+    if span is not None:
+        check_span(state)
+    if groups is None:
+        return [(queue, None) for queue in queues]
+    _check(state)
+    return [(group.queue, group) for group in groups if group.queue in queues]
+
+
+def _chosen(queue: str, state: State, group: FailureGroup | None, span: Span | None) -> tuple[str, str, list[Any]]:
+    """Return the table, the condition and its values for the jobs of one queue, or of one group in it."""
+    # The state is a literal, because SQLite uses a partial index only if it can see that the condition is met.
+    table, where, values = "jobs", f"queue = ? AND state = '{state.value}'", list[Any]([queue])
+    if group is not None:
+        table, where = "failures", f"{where} AND name = ? AND signature = ?"
+        values += [group.name, group.signature]
+    if span is not None:
+        where += f" AND at >= ?{' AND at < ?' if span.before else ''}"
+        where += " AND kept_until IS NULL" if state is State.SUCCEEDED else ""
+        values += [span.since, span.before] if span.before else [span.since]
+    return table, where, values
+
+
 def _check(state: State) -> None:
     if state not in FAILED:
         raise ValueError(f"Jobs that are {state} have no groups: only dead jobs and those that wait for a retry.")
@@ -96,6 +132,7 @@ def _check(state: State) -> None:
 def _read_mark(mark: Mark, state: State) -> _Entry:
     """Read a mark.  Raises ValueError."""
     key = json.loads(mark.score)
-    if not isinstance(key, list) or len(key) != len(_SORTED_BY.get(state, ("at",))):
+    columns = _SORTED_BY.get(state, ("at",))
+    if not isinstance(key, list) or len(key) != len(columns) or any(type(each) not in (int, str) for each in key):
         raise ValueError(f"{mark} does not belong to a list of jobs that are {state}.")
     return tuple(key), mark.queue, int(mark.member)

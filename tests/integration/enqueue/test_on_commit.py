@@ -69,10 +69,10 @@ def test_waiting_for_a_job_that_waits_for_the_commit_is_refused_at_once() -> Non
     with transaction.atomic():
         handle = receipt.enqueue(7)
         with pytest.raises(JobFailed, match=r"is deferred: .* Wait for it after the atomic\(\) block"):
-            handle.wait()
+            handle.wait(5)
         transaction.set_rollback(True)
     with pytest.raises(JobFailed, match="not at all after a rollback"):
-        handle.wait()
+        handle.wait(5)
 
 
 def test_no_call_that_enqueues_is_missing_above() -> None:
@@ -129,7 +129,7 @@ class TestTransactions:
         assert handle.refresh().state == "cancelled"
         assert handle.cancel()
         with pytest.raises(JobFailed, match="ended as cancelled"):
-            handle.wait()
+            handle.wait(5)
 
     def test_a_refusal_is_raised_though_the_last_job_of_the_transaction_was_cancelled(self) -> None:
         def refused_then_cancelled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -120,3 +121,41 @@ def test_what_cannot_be_listed_is_refused(api: Api, query: str, status: int) -> 
         answer = api.get(f"v1/jobs?{query}")
     assert answer.status_code == status
     assert answer["Content-Type"] == "application/problem+json"
+
+
+def test_a_list_of_a_stretch_of_time(api: Api, store: Store, clock: Clock) -> None:
+    clock.now = clock.now // 1000 * 1000
+    ids, began = fill(api, 40), clock.now
+    for id in ids:
+        store.kill("default", [id], "a test")
+        clock.advance(1000)
+
+    def at(seconds: int) -> str:
+        return datetime.fromtimestamp(began / 1000 + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    assert walk(api, f"state=dead&limit=7&from={at(5)}&until={at(30)}") == ids[5:30]
+    assert walk(api, f"state=dead&limit=7&from={at(5)}&name=tests.greet") == ids[5:]
+    assert walk(api, f"state=dead&until={at(5)}") == ids[:5]
+    assert walk(api, f"state=dead&until={at(5)[:-1]}") == ids[:5], "without an offset it is UTC"
+    assert walk(api, f"state=succeeded&from={at(5)}") == []
+
+    def dies_again(id: str) -> None:
+        clock.advance(1)
+        store.revive("default", [id])
+        store.kill("default", [id], "again")
+
+    assert walk(api, f"state=dead&limit=4&from={at(5)}", dies_again) == ids[5:], (
+        "jobs that die again keep no list going"
+    )
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["state=dead&from=yesterday", "state=dead&until=2026-13-01", "state=dead&from=0001-01-01T00:00:00%2B10:00",
+     "state=queued&from=2026-01-01T00:00:00Z", "state=running&until=2026-01-01T00:00:00Z",
+     "state=dead&from=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "state=dead&from=1960-01-01T00:00:00Z",
+     "state=dead&from=2026-01-01T00:00:00Z&cursor=WzEsICIiLCAieCJd"],
+)  # fmt: skip
+def test_wrong_times_are_refused(api: Api, query: str) -> None:
+    answer = api.get(f"v1/jobs?{query}")
+    assert answer.status_code == 422, answer.text

@@ -302,8 +302,6 @@ def test_page_command_and_doctor_say_the_same(
 def test_a_release_is_not_stopped_because_no_worker_runs(
     make_sqlite_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_jobs.management.jobs_commands import doctor
-
-    levels = {kind: ("error" if kind in doctor.ERRORS else "warning") for kind in CASES}
+    levels = {kind: ("error" if kind in alarms.ERRORS else "warning") for kind in CASES}
     assert levels["no_workers"] == levels["overdue"] == levels["failing"] == "warning"
     assert levels["evicts"] == levels["read_only"] == levels["unknown"] == "error"

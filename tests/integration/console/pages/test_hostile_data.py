@@ -147,7 +147,7 @@ def test_page_numbers_nobody_wrote_give_a_page(number: str, memory_console: Stor
     fill_typical(memory_console)
     for page in (
         f"jobs/dead/?p={number}",
-        f"jobs/dead/?q=a&from={number}",
+        f"jobs/dead/?q=a&after={number}",
         f"queues/?p={number}",
         f"history/?p={number}",
     ):

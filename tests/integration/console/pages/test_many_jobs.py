@@ -84,6 +84,8 @@ def test_pages_over_20_000_jobs_cost_as_many_commands_as_over_none(
     pages += [f"jobs/dead/?p={last}", f"jobs/scheduled/?p={last}", f"jobs/dead/?queue=default&p={last // 2}"]
     pages += ["jobs/dead/?group=1", "jobs/dead/?q=nothing", "jobs/dead/?q=d00007", "job/default/d00007/"]
     pages += ["search/?q=nothing", "search/?q=d00007", "types/shop.send_receipt/"]
+    pages += ["jobs/dead/?from=2020-01-01&order=asc", "jobs/dead/?until=2100-01-01&name=shop.send_receipt"]
+    pages += ["jobs/scheduled/?from=2020-01-01&until=2100-01-01", "queues/?sort=dead&order=desc", "store/"]
     with shop_jobs():
         fill(store, "default", EACH, State.DEAD)
         fill(store, "default", EACH, State.SCHEDULED)

@@ -1,0 +1,1 @@
+"""Lists of jobs and queues: filters, times, orders."""
