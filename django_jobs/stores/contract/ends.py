@@ -46,7 +46,8 @@ class EndsStore(BrowsingStore, ABC):
         Returns the ids that ended, perhaps with others, and the position to continue at."""
 
     def end_of(self, queue: str, id: str) -> End:
-        """Return a future for the end of that job.  A caller that no longer waits cancels the future."""
+        """Return a future for the end of that job, without a call of the store: a caller's time limit holds however
+        long the store takes.  A caller that no longer waits cancels the future."""
         kept: tuple[int, dict[str, Listener]] | None = self.__dict__.get("_listeners")
         if kept is None or kept[0] != os.getpid():  # threads do not exist in a copy of the process
             kept = self.__dict__["_listeners"] = os.getpid(), {}
@@ -61,7 +62,10 @@ class Listener:
         self._lock = Lock()
         self._waiting: dict[str, list[End]] = {}
         self._thread: Thread | None = None
-        #: The store knows all jobs that are waited for.
+        #: Ids that were added while the thread listened, and the thread that tells the store of them.
+        self._untold: list[str] = []
+        self._teller: Thread | None = None
+        #: The store knows all jobs that are waited for, except the untold.
         self._is_known = False
 
     def end_of(self, id: str) -> End:
@@ -69,29 +73,45 @@ class Listener:
         end: End = Future()
         with self._lock:
             self._waiting.setdefault(id, []).append(end)
-            listening = self._thread is not None
-            if not listening:
-                self._thread = Thread(target=self._run, name=f"ends of {self._queue}", daemon=True)
-                self._thread.start()
-        if listening:  # a thread that begins to listen tells the store all ids itself
-            try:
-                self._answer(self._store.watch_ends(self._queue, [id])[1])
-            except StoreError:
-                # The listening thread meets the same error, and tells the store all ids when it is over.
-                self._is_known = False
+            if self._thread is None:  # it tells the store all ids before it listens
+                self._thread = self._started(self._listen)
+            else:
+                self._untold.append(id)
+                self._teller = self._teller or self._started(self._tell)
         return end
 
-    def _run(self) -> None:
+    def _started(self, work: Callable[[], None]) -> Thread:
+        thread = Thread(target=self._run, args=(work,), name=f"ends of {self._queue}", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self, work: Callable[[], None]) -> None:
         try:
-            self._listen()
+            work()
         except BaseException as error:
             with self._lock:
-                self._thread = None
+                self._thread = self._teller = None
                 left = [end for ends in self._waiting.values() for end in ends]
                 self._waiting.clear()
+                self._untold.clear()
             for end in left:
                 if end.set_running_or_notify_cancel():
                     end.set_exception(error)
+
+    def _tell(self) -> None:
+        while ids := self._new():
+            try:
+                self._answer(self._store.watch_ends(self._queue, ids)[1])
+            except StoreError:
+                # The listening thread meets the same error, and tells the store all ids when it is over.
+                self._is_known = False
+
+    def _new(self) -> list[str]:
+        with self._lock:
+            ids, self._untold = self._untold[:AT_ONCE], self._untold[AT_ONCE:]
+            if not ids:
+                self._teller = None
+            return ids
 
     def _listen(self) -> None:
         after, told_at = None, 0.0

@@ -22,7 +22,7 @@ class RedisEnds(RedisPart, EndsStore):
     ) -> tuple[list[str], Any]:
         name = self.keys.of(queue)["ends"]
         block = max(1, round(timeout * 1000))
-        told = self.transport.command("XREAD", "COUNT", 1000, "BLOCK", block, "STREAMS", name, after)
+        told = self.transport.blocking(timeout, "XREAD", "COUNT", 1000, "BLOCK", block, "STREAMS", name, after)
         entries = told[0][1] if told else []
         # The cluster client returns the fields as a dict.
         ended = [(fields.get(b"id", b"") if isinstance(fields, dict) else fields[1]) for _, fields in entries]

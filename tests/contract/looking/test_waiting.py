@@ -146,6 +146,28 @@ def test_a_time_limit_is_exact(used, make_job, pace):
     pace.within(began, 0.4, "a time limit of 0.3 s")
 
 
+def test_a_time_limit_holds_while_the_store_is_slow_to_listen(used, make_job, threads, monkeypatch):
+    """Also of the second who waits: a thread listens already, and must be told of one job more."""
+    enqueue(used, make_job("a"), make_job("b"))
+    begin(threads, used, "a")
+    told, goes_on, watch_ends = threading.Event(), threading.Event(), used.watch_ends
+
+    def slow(*of: object) -> object:
+        told.set()
+        assert goes_on.wait(20)
+        return watch_ends(*of)
+
+    monkeypatch.setattr(used, "watch_ends", slow, raising=False)
+    with pytest.raises(TimeoutError, match=r"b is queued after 0\.3 s"):
+        threads.submit(handle_on("b").wait, 0.3).result(10)
+    assert told.wait(10)
+    waiting = threads.submit(handle_on("b").wait, 20)
+    goes_on.set()
+    used.cancel(Q, ["a", "b"])
+    with pytest.raises(JobFailed):
+        waiting.result(10)
+
+
 def test_a_thousand_wait_at_once_and_hold_no_thread(used, make_job):
     ids = [f"job-{n}" for n in range(1000)]
     claims = start(used, *[make_job(id) for id in ids])

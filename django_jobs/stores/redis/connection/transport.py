@@ -18,6 +18,7 @@ import redis
 from redis import exceptions as driver
 from redis.sentinel import SentinelConnectionPool
 
+from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
 from django_jobs.stores.redis.connection.replies import Argument, abandon, in_order, read_reply
 from django_jobs.stores.redis.connection.scripts import Script
@@ -98,6 +99,14 @@ class Transport:
             held = self._slot.held = _Held(self.pool, self.pool.get_connection())
         return held
 
+    def _drop(self, held: _Held, slot: _Slot) -> None:
+        """Disconnect after an error.  A call that `close` cut off is not repeated: nobody would close what it opens.
+
+        Raises StoreUnavailable then."""
+        held.drop()
+        if slot is not self._slot:
+            raise StoreUnavailable(f"The connections to {self.where} were closed during a call.")
+
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """Run a script, repeated as in `persist`."""
         return persist(self.where, self._once, script, keys, args, urgent=script.name in self._urgent)
@@ -111,7 +120,8 @@ class Transport:
         return persist(self.where, self._once, None, (), args, timeout + PATIENCE)
 
     def _once(self, script: Script | None, keys: Sequence[str], args: Sequence[Argument], wait: float = 0.0) -> Any:
-        held = self._held()  # kept for the whole call: `close` must not give its connection to another thread
+        # Kept for the whole call: `close` must not give its connection to another thread.
+        slot, held = self._slot, self._held()
         connection = held.connection
         try:
             held.mend()
@@ -132,7 +142,7 @@ class Transport:
                 held.drop()
             raise
         except BaseException:
-            held.drop()  # half a reply may be in the socket, and the next call must not read it
+            self._drop(held, slot)  # half a reply may be in the socket, and the next call must not read it
             raise
 
     def run_together(self, calls: Sequence[Call]) -> list[Any]:
@@ -142,14 +152,14 @@ class Transport:
         return [translate(reply, self.where) if isinstance(reply, Exception) else reply for reply in replies]
 
     def _together(self, calls: Sequence[Call]) -> list[Any]:
-        held = self._held()
+        slot, held = self._slot, self._held()
         connection = held.connection
         try:
             held.mend()
             connection.send_packed_command([b"".join(packed(connection, *call) for call in calls)])
             replies = [read_reply(connection) for _ in calls]
         except BaseException:
-            held.drop()
+            self._drop(held, slot)
             raise
         for i, reply in enumerate(replies):
             if isinstance(reply, driver.NoScriptError):
@@ -164,12 +174,12 @@ class Transport:
         return list(persist(self.where, self._in_order, commands))
 
     def _in_order(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        held = self._held()
+        slot, held = self._slot, self._held()
         try:
             held.mend()
             return in_order(held.connection, commands)
         except BaseException:
-            held.drop()
+            self._drop(held, slot)
             raise
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
