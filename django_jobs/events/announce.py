@@ -7,7 +7,7 @@ maintenance process.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_jobs import signals
@@ -22,11 +22,19 @@ from django_jobs.stores.contract.upkeep import MISPLACED
 logger = logging.getLogger("django_jobs.worker")
 
 
-def anybody_listens(attempts: Iterable[Attempted]) -> bool:
+def _anybody_listens(attempts: Iterable[Attempted]) -> bool:
     """Would the announcement of these successes reach a signal receiver or the log?  Called once per batch."""
     if signals.job_succeeded.receivers or logger.isEnabledFor(logging.INFO):
         return True
     return any(attempted.definition is not None and attempted.definition.told_of for attempted in attempts)
+
+
+def announce_all(attempts: Sequence[Attempted], deliver: Deliver = send) -> None:
+    """Do `announce` for attempts that one call settled: all of them succeeded, or none."""
+    if attempts and isinstance(attempts[0].outcome, Succeeded) and not _anybody_listens(attempts):
+        return
+    for attempted in attempts:
+        announce(attempted, deliver)
 
 
 def announce(attempted: Attempted, deliver: Deliver = send) -> None:

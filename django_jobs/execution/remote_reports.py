@@ -10,15 +10,14 @@ from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Succeeded, clean
 from django_jobs.core.values import Claim
-from django_jobs.events.announce import announce, anybody_listens
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord, Fail, JobsError
 from django_jobs.execution.settle import (
+    after_ends,
     as_done,
-    bytes_to_log,
+    batches_of_others,
     end,
     failed_elsewhere,
-    follow_up,
     settle_others,
     settle_successes,
 )
@@ -26,7 +25,7 @@ from django_jobs.serialization.holders import is_unconfirmed
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
-from django_jobs.stores.contract.batches import SETTLED_AT_ONCE, SETTLED_BYTES, in_batches
+from django_jobs.stores.contract.batches import in_batches
 from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.remote")
@@ -65,12 +64,8 @@ def succeed_many(store: Store, queue: str, ends: Sequence[tuple[Claim, Any]]) ->
     lost = {claim.id for claim, _ in ends}
     for batch in in_batches([(each, as_done(each)) for each in attempts], lambda pair: len(pair[1].result)):
         recorded = settle_successes(store, queue, [each for each, _ in batch], [done for _, done in batch])
-        if anybody_listens(recorded):
-            for each in recorded:
-                announce(each, deliver_here)
         lost.difference_update(each.claim.id for each in recorded)
-        if any(each.controls.workflow is not None for each in recorded):
-            follow_up(store, queue)
+        after_ends(store, queue, recorded, deliver_here)
     return lost
 
 
@@ -123,13 +118,10 @@ def _end_many(store: Store, queue: str, ends: Sequence[tuple[Claim, JobsError]],
     now = store.now()
     attempts = [failed_elsewhere(claim, error, kind, now, _held(claim, now)) for claim, error in ends]
     lost = {claim.id for claim, _ in ends}
-    for batch in in_batches(attempts, bytes_to_log, SETTLED_AT_ONCE, SETTLED_BYTES):
+    for batch in batches_of_others(attempts):
         recorded = settle_others(store, queue, batch)
-        for each in recorded:
-            announce(each, deliver_here)
         lost.difference_update(each.claim.id for each in recorded)
-        if any(each.controls.workflow is not None for each in recorded):
-            follow_up(store, queue)
+        after_ends(store, queue, recorded, deliver_here)
     return lost
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
@@ -23,14 +23,14 @@ from django_jobs.core.outcome import (
     failed_attempt,
 )
 from django_jobs.core.values import Attempt, Claim, Done, Ended, Job, State
-from django_jobs.events.announce import announce
+from django_jobs.events.announce import announce_all
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
-from django_jobs.stores.contract.batches import MAX_LOG
+from django_jobs.stores.contract.batches import MAX_LOG, SETTLED_AT_ONCE, SETTLED_BYTES, in_batches
 from django_jobs.stores.contract.store import Store
 from django_jobs.workflows import engine
 
@@ -116,13 +116,18 @@ def end(store: Store, attempted: Attempted, deliver: Deliver = send) -> Attempte
     """Do `settle`, and announce the end that it recorded."""
     recorded = settle(store, attempted)
     if recorded:
-        announce(recorded, deliver)
-        if attempted.controls.workflow is not None:
-            follow_up(store, attempted.claim.queue)
+        after_ends(store, attempted.claim.queue, [recorded], deliver)
     return recorded
 
 
-def follow_up(store: Store, queue: str) -> None:
+def after_ends(store: Store, queue: str, recorded: Sequence[Attempted], deliver: Deliver = send) -> None:
+    """Announce the ends that one call recorded, and go on with the workflows of their jobs."""
+    announce_all(recorded, deliver)
+    if any(attempted.controls.workflow is not None for attempted in recorded):
+        _follow_up(store, queue)
+
+
+def _follow_up(store: Store, queue: str) -> None:
     """Do what follows from the ends of jobs that belong to workflows.  What fails now is done by maintenance."""
     try:
         engine.advance(store, queue)
@@ -152,6 +157,11 @@ def settle(store: Store, attempted: Attempted) -> Attempted | None:
     else:
         recorded = settle_others(store, claim.queue, [attempted])
     return recorded[0] if recorded else None
+
+
+def batches_of_others(attempts: Iterable[Attempted]) -> Iterator[list[Attempted]]:
+    """Yield attempts of one queue in the batches in which `settle_others` ends them."""
+    return in_batches(attempts, _bytes_to_log, SETTLED_AT_ONCE, SETTLED_BYTES)
 
 
 def settle_others(store: Store, queue: str, attempts: Sequence[Attempted]) -> list[Attempted]:
@@ -197,7 +207,7 @@ def _line_of(attempted: Attempted) -> Attempt:
     return outcome.attempt if isinstance(outcome, RetryIn) else Attempt(attempted.claim.attempt, "discarded", 0)
 
 
-def bytes_to_log(attempted: Attempted) -> int:
+def _bytes_to_log(attempted: Attempted) -> int:
     """Return about how many bytes the store writes into the job's log when it ends the attempt: it adds a line to those
     of the attempts before."""
     log = getattr(attempted.outcome, "attempt", None)

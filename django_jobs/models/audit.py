@@ -9,12 +9,11 @@ import getpass
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, connections, models, router, transaction
+from django.db import DatabaseError, models, router
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -22,6 +21,7 @@ from django_jobs.core.outcome import clean
 from django_jobs.core.queue_stats import Pause
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.models.savepoint import savepoint
 from django_jobs.operations.bulk import Operation
 from django_jobs.serialization.payloads import arguments_of
 from django_jobs.serialization.record import decode
@@ -104,8 +104,7 @@ def record(actor: Actor, act: Act) -> None:
     """Write an entry.  The act is done: if the database cannot be written, that is logged and not raised."""
     using = router.db_for_write(AuditEntry)
     try:
-        # In a transaction of the caller, a statement that fails must not spoil it: hence the savepoint.
-        with transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext():
+        with savepoint(using):
             write(actor, act)
     except (DatabaseError, ImproperlyConfigured) as error:
         logger.warning(_LOST, error, extra={"audit": f"{actor.name}: {act.verb} {act.kind} {act.subject}"})

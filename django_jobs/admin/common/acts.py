@@ -115,7 +115,7 @@ def _bulk(entry: AuditEntry) -> str:
 
 def _filter(key: str, value: Any) -> str:
     if key in ("since", "before") and isinstance(value, int):
-        return (_("from %(time)s") if key == "since" else _("until %(time)s")) % {"time": exact(value)}
+        return labels.span_text(**{"since": 0, "before": 0, key: value})
     return f"{key}={value}"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from django_jobs.core.values import State
-from django_jobs.formatting import number
+from django_jobs.formatting import exact, number
 
 Text = str | Promise
 
@@ -80,6 +80,13 @@ NOTHING: dict[State, Text] = {
     State.CANCELLED: _("There are no cancelled jobs."),
     State.EXPIRED: _("There are no expired jobs."),
 }
+
+
+def span_text(since: int, before: int) -> str:
+    """Return a stretch of time (ms; 0 = no bound): "from … until …"."""
+    from_ = gettext("from %(time)s") % {"time": exact(since)} if since else ""
+    until = gettext("until %(time)s") % {"time": exact(before)} if before else ""
+    return f"{from_} {until}".strip()
 
 
 class VerbWords(NamedTuple):

@@ -16,7 +16,6 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.sorting import Column
 from django_jobs.browse import Match
 from django_jobs.core.values import State
-from django_jobs.formatting import exact
 from django_jobs.stores.contract.lists import TIMED
 
 #: Length of the key of an error.
@@ -120,11 +119,7 @@ def query_of(match: Match) -> dict[str, str]:
 
 def times_text(state: State, match: Match) -> str:
     """Return the stretch of time that jobs are filtered by, with the name of the time; "" for any time."""
-    if not match.span:
-        return ""
-    from_ = _("from %(time)s") % {"time": exact(match.since)} if match.since else ""
-    until = _("until %(time)s") % {"time": exact(match.before)} if match.before else ""
-    return f"{labels.TIMES[state]}: {from_} {until}".replace("  ", " ").strip()
+    return f"{labels.TIMES[state]}: {labels.span_text(match.since, match.before)}" if match.span else ""
 
 
 def headings(state: State, columns: list[str], chosen: Filter, *, searched: bool) -> list[Column]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.db import DatabaseError, connections, router, transaction
+from django.db import DatabaseError, router
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
@@ -16,6 +15,7 @@ from django_jobs.admin.jobs.filters import Filter
 from django_jobs.core.values import State
 from django_jobs.formatting import number
 from django_jobs.models.saved_filter import NAME, QUERY, SavedFilter
+from django_jobs.models.savepoint import savepoint
 
 #: Saved filters of one user for one list.
 MOST = 20
@@ -39,11 +39,6 @@ def saved_filters(console: Console, state: State, chosen: Filter) -> dict[str, A
 def of(console: Console, state: State) -> Any:
     """Return the filters of the user of this request for one list."""
     return SavedFilter.objects.filter(owner=str(console.request.user.pk), state=state.value)
-
-
-def savepoint(using: str) -> AbstractContextManager[Any]:
-    """In a transaction of the request, a statement that fails must not spoil it."""
-    return transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext()
 
 
 def post(console: Console, state: State, chosen: Filter) -> HttpResponse | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, connections, router, transaction
+from django.db import DatabaseError, router
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -19,6 +18,7 @@ from django_jobs.core.values import Job, JobInfo, State
 from django_jobs.enqueue.request import now_ms
 from django_jobs.formatting import number
 from django_jobs.models.audit import AuditEntry, Kind
+from django_jobs.models.savepoint import savepoint
 from django_jobs.serialization.holders import shown
 
 #: Acts of people that are shown, the first ones.
@@ -97,8 +97,7 @@ def acts_on(info: JobInfo, job: Job) -> tuple[list[AuditEntry], list[str]]:
     since = datetime.fromtimestamp(max(0, job.enqueued_at - CLOCKS) / 1000, UTC)
     mine = [info.queue, info.id]
     try:
-        # In a transaction of the request, a statement that fails must not spoil it: hence the savepoint.
-        with transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext():
+        with savepoint(using):
             entries = AuditEntry.objects.filter(
                 at__gte=since, kind__in=[Kind.JOB, Kind.BULK], details__icontains=info.id
             ).order_by("at", "pk")

@@ -13,13 +13,19 @@ from threading import Event, Lock, Thread
 
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, Succeeded
-from django_jobs.events.announce import announce, anybody_listens
 from django_jobs.events.receivers import Telling
 from django_jobs.exceptions import StoreError
-from django_jobs.execution.settle import as_done, bytes_to_log, follow_up, settle, settle_others, settle_successes
+from django_jobs.execution.settle import (
+    after_ends,
+    as_done,
+    batches_of_others,
+    settle,
+    settle_others,
+    settle_successes,
+)
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.faults import faults_end_process
-from django_jobs.stores.contract.batches import SETTLED_AT_ONCE, SETTLED_BYTES, in_batches
+from django_jobs.stores.contract.batches import in_batches
 from django_jobs.stores.contract.store import MAX_BATCH, Store
 from django_jobs.worker.child.holdings import Holding
 from django_jobs.worker.retry import RetryState
@@ -116,9 +122,8 @@ class Settler:
     def _made(self, call: Call) -> bool:
         """Make one call, and announce the ends it recorded.  False: the call failed."""
         queue, outcome = call[0].claim.queue, call[0].outcome
-        succeeded = isinstance(outcome, Succeeded)
         try:
-            if succeeded:
+            if isinstance(outcome, Succeeded):
                 done = [as_done(attempted) for attempted in call]
                 recorded = settle_successes(self.store, queue, call, done)
                 self.holding.completed(done)
@@ -134,11 +139,7 @@ class Settler:
             return False
         if (retry_state := self._retry_states.get(queue)) is not None and retry_state.is_on:
             retry_state.worked()
-        if not succeeded or anybody_listens(recorded):
-            for attempted in recorded:
-                announce(attempted, self.telling.deliver)
-        if any(attempted.controls.workflow is not None for attempted in recorded):
-            follow_up(self.store, queue)
+        after_ends(self.store, queue, recorded, self.telling.deliver)
         return True
 
     def _retry_state(self, queue: str) -> RetryState:
@@ -162,7 +163,7 @@ def calls_of(attempts: Iterable[Attempted]) -> list[Call]:
             of = successes if isinstance(attempted.outcome, Succeeded) else others
             of.setdefault(attempted.claim.queue, []).append(attempted)
     for some in others.values():
-        calls += in_batches(some, bytes_to_log, SETTLED_AT_ONCE, SETTLED_BYTES)
+        calls += batches_of_others(some)
     for some in successes.values():
         calls += in_batches(some, _bytes_of)
     return calls

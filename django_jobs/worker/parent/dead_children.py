@@ -14,14 +14,14 @@ from time import monotonic
 
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.values import Claim, JobInfo, State
-from django_jobs.events.announce import announce, announce_recovered
+from django_jobs.events.announce import announce_recovered
 from django_jobs.events.signal_events import Deliver
 from django_jobs.exceptions import StoreError
 from django_jobs.execution.settle import (
+    after_ends,
     as_done,
     end,
     failed_elsewhere,
-    follow_up,
     over_time,
     settle_successes,
     succeeded_elsewhere,
@@ -153,10 +153,8 @@ class DeadChildren:
             if (claim := held.get((one.claim.id, one.claim.token))) is not None
         ]
         if attempts:
-            for recorded in settle_successes(self.store, queue, attempts, [as_done(one) for one in attempts]):
-                announce(recorded, self.deliver)
-            if any(one.controls.workflow is not None for one in attempts):
-                follow_up(self.store, queue)
+            recorded = settle_successes(self.store, queue, attempts, [as_done(one) for one in attempts])
+            after_ends(self.store, queue, recorded, self.deliver)
 
     def _verdict(self, worker: str, job: StartedJob) -> Attempted | None:
         info = self.store.get(job.queue, job.id)

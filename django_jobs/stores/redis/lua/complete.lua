@@ -125,10 +125,7 @@ end
 local quiet = redis.call('EXISTS', checkins, stops, waiters, queued, alone) == 0
 if #done > 0 then
     redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
-    for claim, n in pairs(ended) do
-        local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
-        note_holding(holder or '', token or '', -n)
-    end
+    note_ends(ended)
     if not quiet and redis.call('EXISTS', checkins, stops, waiters) > 0 then
         redis.call('HDEL', checkins, unpack(done))
         redis.call('HDEL', stops, unpack(done))
@@ -148,14 +145,7 @@ if #done > 0 then
         end
     end
 end
-if #slots_freed > 0 then
-    redis.call('ZREM', slots, unpack(slots_freed))
-    if redis.call('EXISTS', blocked) == 1 then
-        for key, freed in pairs(keys_freed) do
-            admit(key, freed)
-        end
-    end
-end
+free_slots(slots_freed, keys_freed)
 if #digests > 0 then
     unlock_many(digests, lockers)
 end

@@ -69,8 +69,7 @@ for i, job in ipairs(held) do
     end
     locking = locking or digest_of(job.controls)
 end
-local frees = #freed > 0
-local lets_in = frees or (#over > 0 and reported) -- those may have been killed, and hold a slot still
+local lets_in = #freed > 0 or (#over > 0 and reported) -- those may have been killed, and hold a slot still
 for _, each in ipairs({
     {some, 'ZCARD', leases}, {some, 'HLEN', checkins}, {some, 'HLEN', stops}, {kinds.r, 'ZCARD', retry},
     {kinds.s, 'ZCARD', scheduled}, {kinds.d, 'ZCARD', dead}, {kinds.c, 'ZCARD', cancelled}, {locking, 'HLEN', unique},
@@ -111,20 +110,8 @@ for _, job in ipairs(held) do
     end
     note_report(id, job.report)
 end
-for claim, n in pairs(ended) do
-    local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
-    if token then
-        note_holding(holder, token, -n)
-    end
-end
-if frees then
-    redis.call('ZREM', slots, unpack(freed))
-    if redis.call('EXISTS', blocked) == 1 then
-        for key, n in pairs(keys_freed) do
-            admit(key, n)
-        end
-    end
-end
+note_ends(ended)
+free_slots(freed, keys_freed)
 
 -- -- what differs ---------------------------------------------------------------
 

@@ -60,6 +60,18 @@ local function tell_of_room()
     end
 end
 
+-- Frees the slots of jobs that ended, and lets in as many.  `members` of `slots`; `freed`: limit key → how many.
+local function free_slots(members, freed)
+    if #members > 0 then
+        redis.call('ZREM', slots, unpack(members))
+        if redis.call('EXISTS', blocked) == 1 then
+            for key, n in pairs(freed) do
+                admit(key, n)
+            end
+        end
+    end
+end
+
 -- The first write is HDEL, which needs no memory, so that all this works when Redis is full.  `quiet`: the caller ends
 -- several claims and calls tell_of_room itself.
 local function end_claim(id, claim, controls, quiet)

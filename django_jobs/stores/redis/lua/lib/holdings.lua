@@ -20,6 +20,16 @@ local function note_holding(holder, token, change)
     end
 end
 
+-- `ended`: claim → how many of its jobs ended.
+local function note_ends(ended)
+    for claim, n in pairs(ended) do
+        local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
+        if token then
+            note_holding(holder, token, -n)
+        end
+    end
+end
+
 -- Holders of one job only have no heartbeat, and are not counted.
 local function note_end(id, claim)
     local token, holder = string.match(claim, '^(%d+):[^:]*:(.*)$')
