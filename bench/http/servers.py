@@ -25,6 +25,8 @@ from bench.server import redis_server
 
 #: Seconds that a server may take until it answers.
 PATIENCE = 30.0
+UVICORN = ["uvicorn", "--workers", "2", "--loop", "uvloop", "--log-level", "warning"]
+#: name → its command; a port follows.
 SERVERS = {
     "gunicorn, 2 workers, 4 threads": [
         "gunicorn",
@@ -35,9 +37,10 @@ SERVERS = {
         "gthread",
         "--threads",
         "4",
-        "-b",
+        "django.core.wsgi:get_wsgi_application()",
     ],
-    "uvicorn with uvloop, 2 workers": ["uvicorn", "--workers", "2", "--loop", "uvloop", "--log-level", "warning"],
+    "uvicorn with uvloop, 2 workers": [*UVICORN, "--factory", "django.core.asgi:get_asgi_application"],
+    "the same, the API in 4 threads": [*UVICORN, "bench.http.site_asgi:application"],
 }
 
 
@@ -69,10 +72,8 @@ def subjects(rickover: list[str] | None) -> Iterator[dict[str, Target]]:
         try:
             for name, command in SERVERS.items():
                 port = free_port()
-                bind = [f"127.0.0.1:{port}", "django.core.wsgi:get_wsgi_application()"]
-                if command[0] == "uvicorn":
-                    bind = [f"--port={port}", "--factory", "django.core.asgi:get_asgi_application"]
-                running.append(subprocess.Popen([sys.executable, "-m", *command, *bind], env=env))
+                bind = f"--port={port}" if command[0] == "uvicorn" else f"--bind=127.0.0.1:{port}"
+                running.append(subprocess.Popen([sys.executable, "-m", *command, bind], env=env))
                 pid = running[-1].pid
                 targets[name] = Target(port, f"Bearer {secret}", pid, redis_pid(url), our_path, OUR_BODY, 201)
             with rickover_server(*rickover) if rickover else nothing() as theirs:

@@ -1,21 +1,29 @@
-"""The recipes for Sentry and structlog work with the real libraries."""
+"""The recipes for Sentry, structlog and ASGI servers work with the real libraries."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
 from types import ModuleType
 from typing import Any
 
 import pytest
+from asgiref.testing import ApplicationCommunicator
+from django.http import HttpRequest
 from django.test import override_settings
 
 from django_jobs import job
+from django_jobs.api.common.principal import Principal
 from django_jobs.execution.executor import Executor
+from django_jobs.remote import type_cache
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
-from tests.docs.pages import ROOT, module_of
+from tests.docs.pages import ROOT, blocks, module_of
 
 sentry_sdk = pytest.importorskip("sentry_sdk")
 structlog = pytest.importorskip("structlog")
+pytest.importorskip("a2wsgi")
 
 seen: list[Any] = []
 
@@ -88,3 +96,74 @@ def test_sentry_sees_one_trace_from_the_request_to_the_job(recipes: Any, memory_
     assert processed["data"]["messaging.message.retry.count"] == 0
     assert request["contexts"]["trace"]["trace_id"] == attempt["contexts"]["trace"]["trace_id"]
     assert errors[0]["exception"]["values"][0]["value"] == "the recipe shows me"
+
+
+def called() -> None:
+    """It is enqueued, and not run."""
+
+
+def partner(request: HttpRequest) -> Principal | None:
+    seen.append(threading.current_thread())
+    known = request.headers.get("X-Partner-Key") == "p"
+    return (
+        Principal("partner", frozenset({"enqueue"}), frozenset({"tests.recipes.called"}), by_header=True)
+        if known
+        else None
+    )
+
+
+PARTNER = {"STORE": "memory", "API": {"AUTHORIZER": "tests.docs.test_recipes.partner"}}
+
+
+async def ask(application: Any, path: str, body: bytes = b"", *headers: tuple[bytes, bytes]) -> tuple[int, Any]:
+    """PUT as an ASGI server does."""
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "PUT", "path": path, "raw_path": path.encode(),
+        "query_string": b"", "root_path": "", "scheme": "http", "server": ("localhost", 80),
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers],
+    }  # fmt: skip
+    call = ApplicationCommunicator(application, scope)
+    await call.send_input({"type": "http.request", "body": body})
+    start = await call.receive_output(10)
+    content = b""
+    while (part := await call.receive_output(10)).get("more_body"):
+        content += part["body"]
+    await call.wait(10)
+    return start["status"], json.loads(content) if content.startswith(b"{") else content
+
+
+@override_settings(DJANGO_JOBS=PARTNER, ROOT_URLCONF="tests.integration.api.urls")
+def test_an_asgi_site_serves_the_api_in_threads_that_stay(
+    memory_store: Store, empty_registry: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type_cache, "read_rows", list)  # there is no database
+    job(name="tests.recipes.called", api=True)(called)
+    (recipe,) = (
+        each for each in blocks(ROOT / "docs" / "howto" / "http-api.md", "python") if each.code.startswith("# asgi.py")
+    )
+    module = ModuleType("asgi_recipe")
+    exec(recipe.code.replace("workers=16", "workers=1"), module.__dict__)
+    use_store(memory_store)
+    seen.clear()
+    key = (b"x-partner-key", b"p")
+    body = b'{"data": {}}'
+
+    async def use() -> list[tuple[int, Any]]:
+        path = "/jobs/v1/jobs/tests.recipes.called/"
+        whole = (b"content-length", str(len(body)).encode())
+        return [
+            await ask(module.application, path + "1", body, key, whole),
+            await ask(module.application, path + "2", body, key, whole),
+            await ask(module.application, path + "3", body, key, (b"transfer-encoding", b"chunked")),
+            await ask(module.application, path + "4", body, whole),
+            await ask(module.application, "/elsewhere", body, whole),
+        ]
+
+    try:
+        answers = asyncio.run(use())
+    finally:
+        module.api.executor.shutdown()
+    assert [status for status, _ in answers] == [201, 201, 411, 401, 404]
+    assert memory_store.stats(["default"])[0].counts["queued"] == 2
+    assert len(set(seen)) == 1, "each request must not have a thread of its own"
+    assert seen[0] is not threading.main_thread()

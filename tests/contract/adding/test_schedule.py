@@ -92,6 +92,36 @@ class TestWaitingForWork:
         complete(store, *claims)
         assert told() is True
 
+    @pytest.mark.parametrize("how", ["unique", "release", "release_worker", "recover", "revive", "promote"])
+    def test_ends_however_a_job_comes_into_its_queue(self, store, make_job, clock, how):
+        match how:
+            case "promote":
+                enqueue(store, make_job("a", run_at=clock.now + 10))
+            case "revive":
+                enqueue(store, make_job("a"))
+                store.cancel(Q, ["a"])
+            case "release" | "release_worker" | "recover":
+                claims = start(store, make_job("a"))
+        lane = Lane.ALONE if how == "recover" else Lane.SHARED  # its process crashed, so it runs alone
+        while store.wait_for_work([Q], 0.05, lane=lane) is not None:
+            """What was told before is not what is tested."""
+        match how:
+            case "unique":
+                enqueue(store, make_job("a", unique="d" * 32))
+            case "release":
+                store.release(Q, claims)
+            case "release_worker":
+                store.release_worker(Q, "w")
+            case "recover":
+                store.recover(Q, worker="w")
+            case "revive":
+                store.revive(Q, ["a"])
+            case "promote":
+                clock.advance(10)
+                store.promote(Q)
+        assert state_of(store, "a") is State.QUEUED
+        assert store.wait_for_work([Q], SOON, lane=lane) in ("", Q)
+
     @pytest.mark.accepts("R11")
     def test_of_one_lane_ends_for_a_job_of_that_lane(self, store, make_job):
         told = _in_thread(lambda: store.wait_for_work([Q], SOON, lane=Lane.ALONE))

@@ -77,6 +77,13 @@ def test_sentinels_are_named_with_their_service() -> None:
     assert found == [("one", 26379), ("two", 26379)]
 
 
+def test_the_errors_of_sentinels_name_them_without_their_password() -> None:
+    """redis-py puts the `repr` of each Sentinel into its errors."""
+    pool = pool_from_setting("redis+sentinel://:pw@one:26379/orders?sentinel_username=me&sentinel_password=hidden")
+    assert isinstance(pool, SentinelConnectionPool)
+    assert [repr(sentinel) for sentinel in pool.sentinel_manager.sentinels] == ["Sentinel one:26379"]
+
+
 def test_a_sentinel_url_without_a_service_is_refused() -> None:
     with pytest.raises(ImproperlyConfigured, match="not name the service"):
         pool_from_setting("redis+sentinel://one:26379")
