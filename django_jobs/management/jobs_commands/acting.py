@@ -13,6 +13,7 @@ from django_jobs.core.values import WAITING, State
 from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand
+from django_jobs.management.jobs_commands.matching import add_filters, match_of, refuse_filters
 from django_jobs.models import audit
 from django_jobs.operations import bulk
 
@@ -23,8 +24,7 @@ def retry_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--yes", action="store_true", help="also jobs that are delivered at most once and may have been started"
     )
-    parser.add_argument("--name", default="", help="with --all: only jobs of this name")
-    parser.add_argument("--queue", default="", help="only this queue")
+    add_filters(parser)
 
 
 def delete_arguments(parser: ArgumentParser) -> None:
@@ -32,8 +32,7 @@ def delete_arguments(parser: ArgumentParser) -> None:
     states = sorted(state.value for state in operations.VERBS["delete"])
     parser.add_argument("--all", choices=states, metavar="STATE", help="every job in this state that matches")
     parser.add_argument("--yes", action="store_true", help="with --all: delete jobs that have not run without asking")
-    parser.add_argument("--name", default="", help="with --all: only jobs of this name")
-    parser.add_argument("--queue", default="", help="only this queue")
+    add_filters(parser)
 
 
 def cancel_arguments(parser: ArgumentParser) -> None:
@@ -46,10 +45,7 @@ def retry(options: Mapping[str, Any]) -> Answer:
 
 
 def delete(options: Mapping[str, Any]) -> Answer:
-    state = State(options["all"]) if options["all"] else None
-    if state in WAITING and not options["ids"] and not options["yes"]:
-        confirm(state)
-    return either("delete", options, state)
+    return either("delete", options, State(options["all"]) if options["all"] else None)
 
 
 def confirm(state: State) -> None:
@@ -75,11 +71,12 @@ def either(word: str, options: Mapping[str, Any], state: State | None) -> Answer
     if bool(options["ids"]) == bool(state):
         raise CommandError("Name the ids of jobs, or use --all; not both.")
     if state is None:
-        return on_ids(word, options["ids"], options["queue"], start_again=options.get("yes", False))
-    operation = bulk.start(
-        operations.verb_of(word), state, browse.Match(options["queue"], options["name"]), user="manage.py jobs",
-        start_again=options.get("yes", False),
-    )  # fmt: skip
+        refuse_filters(options)
+        return on_ids(word, options["ids"], options["queue"], start_again=options["yes"])
+    match = match_of(options, state)
+    if word == "delete" and state in WAITING and not options["yes"]:
+        confirm(state)
+    operation = bulk.start(operations.verb_of(word), state, match, user="manage.py jobs", start_again=options["yes"])
     while not operation.finished:
         bulk.drive(operation.id, 60.0)
         latest = bulk.get(operation.id)

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils import timezone
 
 from django_jobs import archive, browse
 from django_jobs.browse.counts import LIVE_QUEUES
@@ -18,18 +17,15 @@ from django_jobs.core.values import FINISHED, JobInfo, QueueStats, State, Worker
 from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, plain, table
-from django_jobs.operations import check_queue
+from django_jobs.management.jobs_commands.matching import add_filters, match_of
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import TIMED
 
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
 #: Maximum of `list --limit`; for more, use the HTTP API's cursors.
 MOST = 10_000
-#: The help of `list --from`.
-FROM = "only jobs that are due (scheduled, retry) or ended at this time or later; ISO 8601, in TIME_ZONE if no offset"
 #: Jobs that `list` reads at a time.
 LOOKED_AT = 200
 
@@ -85,13 +81,7 @@ def stats_row(entry: QueueStats) -> list[object]:
 
 def list_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("state", choices=[state.value for state in State], metavar="STATE")
-    parser.add_argument("--queue", default="", help="only this queue")
-    parser.add_argument("--name", default="", help="only jobs of this name")
-    parser.add_argument(
-        "--search", default="", help="text in id, name, arguments or error; checks all jobs until enough are found"
-    )
-    parser.add_argument("--from", dest="since", default="", metavar="TIME", help=FROM)
-    parser.add_argument("--until", default="", metavar="TIME", help="only jobs whose time is before this one")
+    add_filters(parser)
     parser.add_argument("--limit", type=int, default=50, help="the maximum number of jobs (default: 50)")
 
 
@@ -99,14 +89,7 @@ def list_jobs(options: Mapping[str, Any]) -> Answer:
     if options["limit"] < 1:
         raise CommandError(f"--limit is {options['limit']}: use 1 or more.")
     state, limit = State(options["state"]), min(options["limit"], MOST)
-    if options["queue"]:
-        check_queue(options["queue"])
-    since, before = time_of("--from", options["since"]), time_of("--until", options["until"])
-    if (since or before) and state not in TIMED:
-        raise CommandError(f"Jobs that are {state} are in no order of time: leave out --from and --until.")
-    if before and since >= before:
-        raise CommandError("--from must be before --until.")
-    match = browse.Match(options["queue"], options["name"], options["search"], since=since, before=before)
+    match = match_of(options, state)
     found, said = listed(state, match, limit)
     shown = [masked(info) for info in found]
     rows = [[info.id, name_of(info.record), info.queue, iso(info.at) or "", error_of(info)] for info in shown]
@@ -134,20 +117,6 @@ def listed(state: State, match: browse.Match, limit: int) -> tuple[list[JobInfo]
         if after is None:
             break
     return jobs, f"Shown: {len(jobs)}. Checked: {checked} of {counted(max(total, checked), f'{state} job')}."
-
-
-def time_of(option: str, text: str) -> int:
-    """Return a time of the command line in ms; 0 for "".  Without an offset it is in the time zone of the settings."""
-    if not text:
-        return 0
-    try:
-        at = datetime.fromisoformat(text)
-        ms = int((timezone.make_aware(at) if timezone.is_naive(at) else at).timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        raise CommandError(f"{option} {text!r} is not a time. Write it like 2026-01-31T08:30.") from error
-    if ms < 1:
-        raise CommandError(f"{option} {text!r} is out of range.")
-    return ms
 
 
 def error_of(info: JobInfo) -> str:

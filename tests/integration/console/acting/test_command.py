@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -135,6 +136,45 @@ def test_delete_by_id_and_all_of_a_state(console_store: Store, filler: Filler) -
     assert "delete: 2 of 2 dead jobs." in jobs("delete", "--all", "dead")
     with pytest.raises(CommandError, match=r"'running' \(choose from '?blocked'?, '?cancelled'?, "):
         jobs("delete", "--all", "running")
+
+
+def test_retry_and_delete_all_take_the_filters_of_lists(console_store: Store, filler: Filler, clock: Any) -> None:
+    early = [filler.make(State.DEAD) for _ in range(2)]
+    clock.advance(60_000)
+    late = [filler.make(State.DEAD) for _ in range(3)]
+    at = datetime.fromtimestamp(clock.now / 1000, UTC)
+    begin, end = at.isoformat(), (at + timedelta(seconds=1)).isoformat()
+    assert as_json("retry", "--all", "--from", end)["moved"] == 0
+    assert as_json("retry", "--all", "--from", begin, "--search", late[0])["moved"] == 1
+    assert "retry: 2 of 2 dead jobs." in jobs("retry", "--all", "--from", begin, "--until", end)
+    assert {state_of(console_store, id) for id in late} == {State.QUEUED}
+    assert {state_of(console_store, id) for id in early} == {State.DEAD}
+    assert "delete: 2 of 2 dead jobs." in jobs("delete", "--all", "dead", "--until", begin)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("retry", "--all", "--from", "noon"), "--from 'noon' is not a time"),
+        (("retry", "--all", "--from", "2026-01-02", "--until", "2026-01-01"), "--from must be before --until"),
+        (("retry", "--all", "--queue", "nowhere"), "nowhere"),
+        (("delete", "--all", "queued", "--until", "2026-01-01"), "queued are in no order of time"),
+        (
+            ("retry", "x", "--name", "shop.charge_card", "--from", "2026-01-01"),
+            "--name and --from chooses? .* without ids",
+        ),
+        (("delete", "x", "--search", "y"), "--search chooses .* without ids"),
+    ],
+)
+def test_filters_that_cannot_be_used_are_named_and_nothing_is_done(
+    console_store: Store, filler: Filler, words: tuple[str, ...], why: str
+) -> None:
+    filler.make(State.DEAD)
+    filler.add()
+    with pytest.raises(CommandError, match=why):
+        jobs(*words)
+    counts = console_store.stats(["default"])[0].counts
+    assert (counts["dead"], counts["queued"]) == (1, 1)
 
 
 def test_cancel_asks_running_jobs_to_stop(console_store: Store, filler: Filler) -> None:
