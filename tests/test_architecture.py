@@ -19,6 +19,7 @@ MOST_FILES = 15
 ROOMS = """
     exceptions signals formatting middleware conf runtime
     core http
+    samples
     serialization logs stores.contract
     archive remote stores.redis.connection stores.sqlite.database
     stores.redis stores.sqlite
@@ -54,8 +55,8 @@ ABSTRACT_METHODS = {
     "OperatingStore": 8,
     "BrowsingStore": 8,
     "EndsStore": 2,
-    "QueueStore": 9,
-    "UpkeepStore": 3,
+    "QueueStore": 10,
+    "UpkeepStore": 4,
     "FleetStore": 4,
     "ListStore": 3,
     "DocumentStore": 2,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from django_jobs.core.times import Times
 from django_jobs.core.values import QueueStats
+from django_jobs.samples.chart import Sampled
 
 
 class ParkedName(NamedTuple):
@@ -65,6 +66,11 @@ class QueueStore(ABC):
         Counted are the attempts that `complete`, `retry` and `bury` ended and whose times are known.  Of a call for
         several attempts of which some were lost, these are counted too: they ran.  After the first MOST_NAMES job types
         of a queue, all others are under OTHER."""
+
+    @abstractmethod
+    def samples(self, queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
+        """Return the samples that were taken of the totals of each queue, and the totals of now: of the whole queue, or
+        of its job types.  `width`: FINE or COARSE (ms)."""
 
     @abstractmethod
     def parked(self, queue: str) -> list[ParkedName]:

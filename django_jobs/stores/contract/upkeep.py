@@ -22,6 +22,8 @@ class UpkeepDue(NamedTuple):
     prune: bool
     #: the sizes of all parts of the queue; "" if it has none.  None: check it, because it is in use.
     sizes: str | None
+    #: no sample of its totals has been taken in these five minutes.
+    sample: bool = False
 
 
 class UpkeepStore(ABC):
@@ -34,12 +36,19 @@ class UpkeepStore(ABC):
 
     def upkeep_due(self, queues: Sequence[str]) -> dict[str, UpkeepDue]:
         """Tell what maintenance has to do in these queues; the rest as for `lapsed`."""
-        return dict.fromkeys(queues, UpkeepDue(True, None))
+        return dict.fromkeys(queues, UpkeepDue(True, None, True))
 
     @abstractmethod
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         """Delete the jobs that HISTORY and DEAD no longer keep.  Returns state → number of deleted jobs (≤ limit
         each)."""
+
+    @abstractmethod
+    def sample(self, queues: Sequence[str]) -> None:
+        """Take a sample of the totals of each of these queues that had none in these five minutes (samples/log.py).
+
+        Of several workers that do this at the same time, one has an effect.  Samples disappear eight days after the
+        last was taken.  At most 20 queues."""
 
     @abstractmethod
     def reconcile(

@@ -11,6 +11,8 @@ from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.times import OTHER, SLOTS, Times, read_slots
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.samples.chart import Sampled
+from django_jobs.samples.log import all_of, fields_of, read, types_of
 from django_jobs.stores.contract.queues import add_up
 from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, RedisPart
 from django_jobs.stores.redis.entries import read_number
@@ -40,6 +42,8 @@ FEW_MINUTES = 120
 BY_NAME = ("enqueued", "succeeded")
 #: Queues that one call counts: about ten milliseconds if all of them are in use.
 COUNTED_AT_ONCE = 100
+#: Queues whose samples one call reads: all totals of each are read.
+SAMPLED_AT_ONCE = 20
 SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 
@@ -109,6 +113,36 @@ class RedisStats(RedisPart):
             queue: _read_times(replies[2 * at] or b"", _flat(replies[2 * at + 1])) for at, queue in enumerate(queues)
         }
 
+    def samples(self, queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
+        field = fields_of(width)[types]
+        found: dict[str, Sampled] = {}
+        for queue, (now, _, (_, text), totals) in self._sampled(queues, "types" if types else "all", field).items():
+            numbers = read_totals(totals)
+            log = read(text.decode(errors="replace"))
+            found[queue] = Sampled(log, types_of(numbers) if types else all_of(numbers), read_number(now))
+        return found
+
+    def _sampled(self, queues: Sequence[str], which: str, *fields: str) -> dict[str, list[Any]]:
+        """Return what lua/sampled.lua returns of each queue."""
+        if not self._scripts_refused:
+            try:
+                found = self._read_over("sampled", queues, which, *fields, at_once=SAMPLED_AT_ONCE, whole=True)
+                return {queue: answer for queue, (answer,) in found.items()}
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        names, now = [self.keys.of(queue) for queue in queues], str(self.now())
+        texts = self.transport.pipeline([("HMGET", each["samples"], "taken", *fields) for each in names])
+        totals = self.transport.pipeline([("HGETALL", each["totals"]) for each in names])
+        return {
+            queue: [
+                now,
+                taken or b"",
+                [part for field, text in zip(fields, found, strict=True) for part in (field.encode(), text or b"")],
+                _flat(flat),
+            ]
+            for queue, (taken, *found), flat in zip(queues, texts, totals, strict=True)
+        }
+
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
         return self._series(queue, since, self.now())
 
@@ -166,7 +200,7 @@ def _read_times(numbers: bytes, places: Sequence[bytes]) -> dict[str, Times]:
     return found
 
 
-def _read_totals(flat: Sequence[bytes]) -> dict[str, int]:
+def read_totals(flat: Sequence[bytes]) -> dict[str, int]:
     """Return event → count.  What is counted by name only is added up."""
     totals = {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
     for event in BY_NAME:
@@ -189,7 +223,7 @@ def _read(queue: str, reply: list[Any]) -> QueueStats:
         latency=max(0, now - since) if since and read_number(oldest) and "" not in pauses else 0,
         paused=pauses.pop("", None),
         paused_types=pauses,
-        totals=_read_totals(totals),
+        totals=read_totals(totals),
         overdue=overdue,
         overdue_since=read_number(overdue_since),
         dead_since=read_number(died),

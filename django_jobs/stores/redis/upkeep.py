@@ -8,14 +8,17 @@ from time import monotonic
 from typing import Any
 
 from django_jobs.core.values import Attempt, JobInfo, State
+from django_jobs.samples.log import COARSE, KEPT, fields_of, take
 from django_jobs.stores.contract.archive import ArchiveStore
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.contract.running import MAX_BATCH
 from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
-from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, RedisPart
+from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
+from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import load
-from django_jobs.stores.redis.entries import chunks, read_attempts, read_tries
+from django_jobs.stores.redis.entries import chunks, read_attempts, read_number, read_tries
+from django_jobs.stores.redis.stats import RedisStats, read_totals
 
 #: Minutes of the charts, and kept answers, older than this are dropped (ms).
 SERIES_KEPT = 25 * 3_600_000
@@ -26,7 +29,7 @@ TIDY_EVERY = 300.0
 CHECKED_AT_ONCE = 150
 
 
-class RedisUpkeep(RedisPart, UpkeepStore, ArchiveStore):
+class RedisUpkeep(RedisStats, UpkeepStore, ArchiveStore):
     """See stores/contract/upkeep.py and archive.py for the contract of each method."""
 
     def lapsed(self, queues: Sequence[str]) -> list[str]:
@@ -37,11 +40,27 @@ class RedisUpkeep(RedisPart, UpkeepStore, ArchiveStore):
         o, script = self.options, load("upkeep")
         kept = (o.history, o.history_ttl, o.dead, o.dead_ttl, o.idempotency)
         types = [QUEUE_KEYS[name] for name in script.keys]
-        found = self._read_over("upkeep", queues, *kept, *types, at_once=CHECKED_AT_ONCE, width=2)
+        found = self._read_over("upkeep", queues, *kept, *types, at_once=CHECKED_AT_ONCE, width=3)
         return {
-            queue: UpkeepDue(bool(prune), None if sizes == b"?" else sizes.decode())
-            for queue, (prune, sizes) in found.items()
+            queue: UpkeepDue(bool(prune), None if sizes == b"?" else sizes.decode(), bool(sample))
+            for queue, (prune, sizes, sample) in found.items()
         }
+
+    def sample(self, queues: Sequence[str]) -> None:
+        fields = [field for width in KEPT for field in fields_of(width)]
+        written: dict[str, list[Argument]] = {}
+        for queue, (now, taken, flat, totals) in self._sampled(queues, "sample", *fields).items():
+            texts = [text.decode(errors="replace") for text in flat]
+            stored = dict(zip(texts[::2], texts[1::2], strict=True)) | {"taken": taken.decode(errors="replace")}
+            changes = take(stored, read_totals(totals), read_number(now))
+            if changes:
+                flat = [part for field, text in changes.items() for part in (field, text)]
+                written[queue] = [taken, len(flat), *flat]
+        step = len(written) if self.transport.spans else 1
+        for some in chunks(list(written), max(step, 1)):
+            keys = [self._script("sample", queue)[1][0] for queue in some]
+            given = [argument for queue in some for argument in written[queue]]
+            self.transport.run(load("sample"), keys, (self._clock(), KEPT[COARSE], *given))
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         o = self.options

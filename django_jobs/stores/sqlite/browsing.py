@@ -12,11 +12,14 @@ from django_jobs.core.queue_stats import OVERDUE, read_pause
 from django_jobs.core.times import Times
 from django_jobs.core.values import FINISHED, NOT_READY, Attempt, JobInfo, QueueStats, State
 from django_jobs.formatting import counted
+from django_jobs.samples.chart import Sampled
+from django_jobs.samples.log import all_of, fields_of, read, types_of
 from django_jobs.stores.contract.browsing import BrowsingStore, Remembered
 from django_jobs.stores.contract.queues import ParkedName, QueueStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.database.recent import find_recent
 from django_jobs.stores.sqlite.database.remembered import has_returned_none, remembered
+from django_jobs.stores.sqlite.database.samples import text_of, totals_of
 from django_jobs.stores.sqlite.database.times import read_times
 from django_jobs.stores.sqlite.database.transaction import OUTBOX
 from django_jobs.stores.sqlite.database.unknown import parked, unknown_to_whom
@@ -149,6 +152,16 @@ class SqliteBrowsing(SqlitePart, BrowsingStore, QueueStore):
             for minute, event, n in connection.execute(sql, (queue, since - since % 60_000)):
                 series.setdefault(minute, {})[event] = n
         return series
+
+    def samples(self, queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
+        count, now = types_of if types else all_of, self.now()
+        with self.database.read() as connection:
+            return {
+                queue: Sampled(
+                    read(text_of(connection, queue, fields_of(width)[types])), count(totals_of(connection, queue)), now
+                )
+                for queue in queues
+            }
 
     def queues(self) -> list[str]:
         with self.database.read() as connection:

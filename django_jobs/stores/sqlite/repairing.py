@@ -16,6 +16,7 @@ from django_jobs.stores.sqlite.database.endings import holder_is_gone
 from django_jobs.stores.sqlite.database.recent import forget_recent
 from django_jobs.stores.sqlite.database.remembered import forget_ids, forget_returned
 from django_jobs.stores.sqlite.database.rows import COLUMNS, Row
+from django_jobs.stores.sqlite.database.samples import add_sample, is_due
 from django_jobs.stores.sqlite.database.transaction import OUTBOX, Transaction
 from django_jobs.stores.sqlite.faults import EMPTY, GONE, LAST, LEFT, MISSING, NOWHERE
 from django_jobs.stores.sqlite.settling import MOST_STAYING, STAYS, trim_succeeded
@@ -73,6 +74,14 @@ class SqliteRepairing(SqlitePart, UpkeepStore, ArchiveStore):
             move.execute("DELETE FROM minutes WHERE queue = ? AND minute < ?", (queue, move.now - _SERIES_KEPT))
             move.execute("DELETE FROM locks WHERE queue = ? AND until > 0 AND until <= ?", (queue, move.now))
         return forgotten
+
+    def sample(self, queues: Sequence[str]) -> None:
+        now = self.now()
+        with self.database.read() as connection:
+            due = [queue for queue in queues if is_due(connection, queue, now)]
+        for queue in due:
+            with self.database.write() as connection:
+                add_sample(connection, queue, now)
 
     def reconcile(
         self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None

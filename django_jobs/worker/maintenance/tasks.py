@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from django_jobs.events.announce import announce_misplaced, announce_recovered
 from django_jobs.events.signal_events import Deliver, send
-from django_jobs.exceptions import StoreError
+from django_jobs.exceptions import StoreError, StoreFull
 from django_jobs.formatting import counted
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import MAX_BATCH, Store
@@ -31,6 +31,8 @@ RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
 PRUNE_ANYWAY = 3600.0
 #: The same after a repair found something, or while it is in the middle of a queue.
 SOON = 0.5
+#: Queues of which one call takes samples.
+SAMPLED = 20
 #: Seconds after which a call to a store that does not answer fails (stores/redis/connection/transport.py: DEADLINE).
 LONGEST_CALL = 5.0
 #: This repair is not a sign of an inconsistency: a waiting job is also admitted while the one before it waits for a
@@ -160,7 +162,7 @@ class MaintenanceTasks:
         # opposite faults leave the sizes equal.
         anyway = next(self._walk)
         now = monotonic()
-        for queue, (prune, sizes) in due.items():
+        for queue, (prune, sizes, _) in due.items():
             if sizes == "":
                 continue
             changed = sizes is None or sizes != self._sound.get(queue)
@@ -169,7 +171,18 @@ class MaintenanceTasks:
                 self._once("prune", queue, partial(self._prune, queue))
             if changed or queue == anyway:
                 self._once("reconcile", queue, partial(self._reconcile_until_sound, queue, sizes))
+        if wanted := [queue for queue, each in due.items() if each.sample and each.sizes != ""]:
+            self._once("sample", "", partial(self._sample, wanted))
         return RECONCILE
+
+    def _sample(self, queues: list[str]) -> float:
+        """Take samples of some queues, which are removed from the list."""
+        some, queues[:] = queues[:SAMPLED], queues[SAMPLED:]
+        try:
+            self.store.sample(some)
+        except StoreFull:
+            return RECONCILE  # numbers for charts must not hold up what makes room
+        return 0.0 if queues else RECONCILE
 
     def _reconcile_until_sound(self, queue: str, sizes: str | None) -> float:
         pause = self._reconcile(queue)

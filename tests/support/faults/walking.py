@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Job, Lane, NewJob, State
 from django_jobs.exceptions import CorruptRecord
+from django_jobs.samples.log import COARSE, FINE
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.contract.workflows import DELETED, End
 from django_jobs.stores.redis import RedisStore
@@ -58,7 +59,7 @@ class Walk:
             *(self.enqueue, self.claim, self.complete) * 4,
             *(self.retry, self.settle, self.wait, self.extend) * 2,
             *(self.snooze, self.park, self.bury, self.discard, self.release, self.begin, self.checkin, self.transfer),
-            *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile),
+            *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile, self.sample),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
             *(self.restore, self.fleet, self.edit, self.drain, self.list_all, self.list_some, self.look, self.watch),
             *(self.flow, self.batch, self.follow, self.follow, self.check, self.on_flow, self.archive),
@@ -196,6 +197,12 @@ class Walk:
         """And what a second worker does with a key that it saw broken: by now it is sound."""
         self.store._set_aside([self.store.keys.of(QUEUE)["wake"]])
         return self.store.reconcile(QUEUE)
+
+    def sample(self) -> object:
+        """What maintenance does every five minutes, and what a chart reads."""
+        self.clock.now += self.rng.choice((0, FINE)) if self.damaged else 0
+        self.store.sample([QUEUE])
+        return [self.store.samples([QUEUE], width, types=types) for width in (FINE, COARSE) for types in (False, True)]
 
     def archive(self) -> object:
         """What the archiver does, if it is its turn."""

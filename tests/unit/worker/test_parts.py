@@ -16,7 +16,7 @@ import pytest
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, RetryIn, SnoozeFor, Succeeded
 from django_jobs.core.values import Attempt, Claim, NewJob, Recovered, State
-from django_jobs.exceptions import StoreUnavailable
+from django_jobs.exceptions import StoreFull, StoreUnavailable
 from django_jobs.stores.contract.batches import MAX_BYTES, SETTLED_AT_ONCE
 from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
 from django_jobs.stores.sqlite import SqliteStore
@@ -188,7 +188,7 @@ class Quiet:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.answers: dict[str, Any] = {"recover": [], "prune": {}, "reconcile": {}}
+        self.answers: dict[str, Any] = {"recover": [], "prune": {}, "reconcile": {}, "sample": None}
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any, **given: Any) -> Any:
@@ -217,9 +217,9 @@ def test_every_chore_is_done_in_every_queue_one_call_at_a_time() -> None:
         tasks.step(monotonic())
         assert len(store.asked) <= asked + 1
 
-    assert sorted(store.asked) == sorted(["recover", "prune", "reconcile"] * 2)
+    assert sorted(store.asked) == sorted([*["recover", "prune", "reconcile"] * 2, "sample"])
     run_due(tasks, 5)
-    assert len(store.asked) == 6, "nothing is due again yet"
+    assert len(store.asked) == 7, "nothing is due again yet"
 
 
 def test_a_failing_task_does_not_end_the_maintenance(caplog: pytest.LogCaptureFixture) -> None:
@@ -333,6 +333,38 @@ def test_only_queues_with_something_to_do_are_asked(monkeypatch: pytest.MonkeyPa
     store.due = dict.fromkeys(names, UpkeepDue(False, "1"))
     during(11)
     assert len(set(during(1100))) == 100, "in turn, each of them is checked anyway"
+
+
+def test_samples_are_taken_of_twenty_queues_in_a_call_and_hold_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, calls, full = [monotonic()], list[list[str]](), [False]
+    monkeypatch.setattr("django_jobs.worker.maintenance.tasks.monotonic", lambda: clock[0])
+    store = Informed()
+
+    def sample(queues: list[str]) -> None:
+        calls.append(queues)
+        if full[0]:
+            raise StoreFull("no memory")
+
+    store.sample = sample  # type: ignore[method-assign]
+    names = [f"q{n}" for n in range(45)]
+    tasks = MaintenanceTasks(store, names, 30_000)  # type: ignore[arg-type]
+
+    def during(seconds: float) -> list[int]:
+        calls.clear()
+        ends = clock[0] + seconds
+        while clock[0] < ends:
+            tasks.step(clock[0])
+            clock[0] = max(tasks.due, clock[0] + 0.001)
+        return [len(each) for each in calls]
+
+    store.due = {name: UpkeepDue(False, "1 0", sample=True) for name in names} | {"new": UpkeepDue(False, "", True)}
+    assert during(5) == [20, 20, 5]
+    assert sorted(name for each in calls for name in each) == sorted(names), (
+        "a queue without keys has nothing to sample"
+    )
+    full[0] = True
+    assert during(31) == [20, 20, 20]
+    assert not tasks.retry_state.is_on, "what makes room goes on"
 
 
 # -- the channel ---------------------------------------------------------------------------

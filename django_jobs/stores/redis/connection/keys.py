@@ -44,6 +44,7 @@ QUEUE_KEYS = {
     "minutes": "hash",
     "times": "string",
     "timed": "hash",
+    "samples": "hash",
     "seq": "string",
     "wake": "list",
     "wake_alone": "list",

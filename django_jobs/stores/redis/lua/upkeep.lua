@@ -4,14 +4,15 @@
 --       3 for how long (ms)   4 how many dead jobs are kept   5 for how long (ms)   6 ids are remembered for (ms)
 --       then the type that each key should have, in the order of the keys below
 -- Returns for each queue, flat: 1 if there is something to prune, otherwise 0; the sizes of its keys ("" = it has none),
--- "?" if jobs wait or run, or a key has another type: then check it in any case
+-- "?" if jobs wait or run, or a key has another type: then check it in any case; 1 if no sample was taken in these five
+-- minutes, otherwise 0
 --! use clock
 --! keys unknown offer offer_alone
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
 --! keys tries attempts results checkins stops unique fired remembered remembered_at returned returned_before result_at trimmed_to paused
 --! keys recent recent_before answers totals minutes seq wake wake_alone archive archiver holdings waiters ends notes
---! keys groups chunks members
-local FIRST, STRIDE = 7, #ARGV - 6
+--! keys groups chunks members samples
+local FIRST, STRIDE, FINE = 7, #ARGV - 6, 300000 -- as in samples/log.py
 local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN', stream = 'XLEN', string = 'STRLEN'}
 local most, ttl, dead_most, dead_ttl = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local ids_ttl = tonumber(ARGV[6])
@@ -44,7 +45,7 @@ end
 
 local out = {}
 for first = 1, #KEYS, STRIDE do
-    local prune, text = false, ''
+    local prune, text, sample = false, '', false
     if redis.call('EXISTS', unpack(KEYS, first, first + STRIDE - 1)) > 0 then
         local sizes, size = sizes_of(first), {}
         if not sizes then
@@ -66,6 +67,8 @@ for first = 1, #KEYS, STRIDE do
             stops = KEYS[first + 23]
             remembered_at = KEYS[first + 27]
             seq = KEYS[first + 38]
+            local taken = tonumber(redis.call('HGET', KEYS[first + STRIDE - 1], 'taken') or nil) or 0
+            sample = math.floor(taken / FINE) ~= math.floor(now / FINE)
             prune = prunable(succeeded, size[succeeded], most, ttl)
                 or prunable(kept, size[kept], math.huge, 0)
                 or prunable(cancelled, size[cancelled], most, ttl)
@@ -80,5 +83,6 @@ for first = 1, #KEYS, STRIDE do
     end
     out[#out + 1] = prune and 1 or 0
     out[#out + 1] = text
+    out[#out + 1] = sample and 1 or 0
 end
 return out

@@ -126,6 +126,11 @@ CREATE TABLE IF NOT EXISTS times (
     queue TEXT NOT NULL, name TEXT NOT NULL, slots TEXT NOT NULL, PRIMARY KEY (queue, name)
 ) WITHOUT ROWID;
 
+-- samples of the totals, for charts (samples/log.py)
+CREATE TABLE IF NOT EXISTS samples (
+    queue TEXT NOT NULL, field TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (queue, field)
+) WITHOUT ROWID;
+
 CREATE TABLE archive (
     key INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, id TEXT NOT NULL, record BLOB NOT NULL,
     state TEXT NOT NULL, failures INTEGER NOT NULL, crashes INTEGER NOT NULL, at INTEGER NOT NULL,

@@ -1,0 +1,1 @@
+"""Samples of the totals of queues, and the charts that are made of them.  Pure."""
