@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -49,10 +50,19 @@ def browser() -> Iterator[Browser]:
         os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before
 
 
+class MachineClock:
+    """The time of this machine in ms, moved by `shift` ms."""
+
+    shift = 0
+
+    def __call__(self) -> int:
+        return time_ns() // 1_000_000 + self.shift
+
+
 @pytest.fixture
 def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[SqliteStore]:
-    """The store of the live server, with the machine's own clock."""
-    store = make_sqlite_store(clock=None)
+    """The store of the live server, with the machine's own clock, which a test may set back to make a past."""
+    store = make_sqlite_store(clock=MachineClock())
     use_store(store)
     with shop_jobs():
         yield store

@@ -13,7 +13,7 @@ from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.operations import bulk
 from django_jobs.stores.sqlite import SqliteStore
-from tests.support.console_data import MARKUP, fill_hostile, fill_typical
+from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical, fill_week
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -28,6 +28,9 @@ PATHS = {
     "dead-times": "jobs/dead/?from=2020-01-01T08:30&until=2100-01-01&order=asc",
     "search": "search/?q=timed",
     "type": "types/shop.send_receipt/",
+    "queue-week": "queues/default/?period=week",
+    "type-week": "types/shop.send_receipt/?period=week",
+    "type-hour": "types/shop.send_receipt/?period=hour",
     "type-of-one-queue": "types/shop.charge_card/?queue=default",
     "workers": "workers/",
     "store": "store/",
@@ -42,6 +45,7 @@ def no_data(store: SqliteStore) -> dict[str, str]:
 
 
 def typical(store: SqliteStore) -> dict[str, str]:
+    fill_week(Filler(store, "01H"), store.options.clock)
     fill_typical(store)
     operation = bulk.start("delete", State.EXPIRED, Match(), user="ada")
     dead = store.page("default", State.DEAD, 0, 1)[0].id

@@ -58,8 +58,8 @@ def shop_jobs() -> Iterator[None]:
 class Filler:
     """Puts jobs into any state of a store, through the contract only."""
 
-    def __init__(self, store: Store) -> None:
-        self.store, self.number = store, 0
+    def __init__(self, store: Store, prefix: str = "01J") -> None:
+        self.store, self.number, self.prefix = store, 0, prefix
 
     def add(
         self,
@@ -74,7 +74,7 @@ class Filler:
     ) -> str:
         """Enqueue one; `call` is [[positional], {keyword}]."""
         self.number += 1
-        id, now = id or f"01J{self.number:09d}", self.store.now()
+        id, now = id or f"{self.prefix}{self.number:09d}", self.store.now()
         controls = controls or Controls()
         data = json.dumps(call if call is not None else [[self.number], {}]).encode()
         record = record or encode(Job(id, queue, name, data, now, Options(max_attempts=10), controls))
@@ -144,6 +144,18 @@ def fill_typical(store: Store, number: int = 12) -> Filler:
         filler.add()
     store.publish_worker("web-1:4711", worker_info(), 60_000)
     return filler
+
+
+def fill_week(filler: Filler, clock: Any) -> None:
+    """Three days of samples, with a night without a worker, by a clock that has a `shift` (ms)."""
+    hour = 3_600_000
+    to_the_hour = clock() % hour
+    for ago in [*range(72, 40, -1), *range(28, 1, -1), *(n / 12 for n in range(12, 0, -1))]:
+        clock.shift = -to_the_hour - int(ago * hour)
+        filler.store.sample(["default"])
+        for number in range(1 + int(ago * 7) % 5):
+            filler.make(State.DEAD if number == 3 else State.SUCCEEDED)
+    clock.shift = 0
 
 
 def worker_info(**more: Any) -> dict[str, Any]:

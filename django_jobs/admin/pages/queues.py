@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,8 +19,10 @@ from django_jobs.admin.common.labels import Text
 from django_jobs.admin.common.sorting import Column, Sorting, columns_of, read_sorting
 from django_jobs.admin.jobs.forms import PAUSE_FOR, PauseForm, end_of
 from django_jobs.admin.jobs.listing import number
-from django_jobs.admin.pages import overview
+from django_jobs.admin.pages import overview, trends
+from django_jobs.admin.pages.charts import Chart
 from django_jobs.browse.counts import LIVE_QUEUES
+from django_jobs.browse.trends import PERIODS, queue_trends, type_trends
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import QueueStats, State
@@ -63,8 +66,9 @@ def queue_list(console: Console) -> HttpResponse:
     counted = dict(console.counted.queues)
     if missing := [name for name in shown if name not in counted]:
         counted |= {stats.queue: stats for stats in browse.queue_stats(missing)}
+    drawn = queue_trends(shown, "day")
     context = {
-        "rows": [queue_row(counted[name]) for name in shown],
+        "rows": [queue_row(counted[name]) | {"spark": trends.sparkline(drawn[name])} for name in shown],
         "counted_at": console.counted.at,
         "number": len(names),
         "columns": headings(by, wanted, can_sort=can_sort),
@@ -114,20 +118,39 @@ def queue_page(console: Console, queue: str) -> HttpResponse:
 def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
     """Show one queue."""
     (stats,) = browse.queue_stats([queue])
-    period = "day" if console.request.GET.get("period") == "day" else "hour"
+    period = read_period(console.request.GET, "hour")
     by = read_sorting(console.request.GET, list(TYPE_COLUMNS))
     context = queue_row(stats) | {
         "queue": queue,
         "period": period,
-        "charts": overview.charts(browse.series(period, [queue])),
-        "types": types(stats, by),
-        "type_columns": columns_of(TYPE_COLUMNS, by, {"period": period} if period == "day" else {}, words="name"),
+        "charts": charts(queue, period),
+        "types": with_sparklines(queue, types(stats, by)),
+        "type_columns": columns_of(TYPE_COLUMNS, by, {"period": period} if period != "hour" else {}, words="name"),
         "names": registry.names(),
         "form": form,
         "may_pause": console.may(permissions.PAUSE),
         "pause_for": PAUSE_FOR.items(),
     }
     return console.render("queue.html", queue, context, here="queues")
+
+
+def read_period(query: Mapping[str, str], usual: str) -> str:
+    """Return the period of the charts that the address names: "hour", "day" or "week"."""
+    period = query.get("period", "")
+    return period if period in PERIODS else usual
+
+
+def charts(queue: str, period: str) -> list[Chart]:
+    """Return the charts of one queue: from its minutes, which are kept for a day; of a week from samples."""
+    if period == "week":
+        return trends.charts(queue_trends([queue], period)[queue])
+    return overview.charts(browse.series(period, [queue]))
+
+
+def with_sparklines(queue: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the trend of the last day to the rows of job types."""
+    drawn = type_trends(queue, [row["name"] for row in rows], "day") if rows else {}
+    return [row | {"spark": trends.sparkline(drawn[row["name"]])} for row in rows]
 
 
 def types(stats: QueueStats, by: Sorting) -> list[dict[str, Any]]:

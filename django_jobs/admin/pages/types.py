@@ -18,8 +18,11 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.jobs.filters import FILTER_LENGTH, query_of
 from django_jobs.admin.jobs.forms import PAUSE_FOR
 from django_jobs.admin.pages import schedules as schedule_pages
+from django_jobs.admin.pages import trends
 from django_jobs.admin.pages.charts import Chart, stacked
+from django_jobs.admin.pages.queues import read_period
 from django_jobs.browse import Match
+from django_jobs.browse.trends import type_trend
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.times import BOUNDS, Histogram, add_times
@@ -47,7 +50,11 @@ def type_page(console: Console, name: str) -> HttpResponse:
     definition = payloads.definition_of(name)
     queues = [chosen] if chosen else queues_of(console, name)
     stats = sorted(browse.queue_stats(queues[:QUEUES]), key=lambda each: -total_of(each, name, "enqueued"))
+    period = read_period(console.request.GET, "day")
     context = {
+        "period": period,
+        "kept": urlencode({"queue": chosen}) if chosen else "",
+        "trend": trends.charts(type_trend([each.queue for each in stats], name, period)),
         "job_type": name,
         "chosen": chosen,
         "known": definition is not None,

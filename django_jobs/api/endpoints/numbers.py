@@ -11,6 +11,9 @@ from django_jobs import alarms, browse, metrics
 from django_jobs.api.common import schemas
 from django_jobs.api.common.principal import Scope, require
 from django_jobs.api.common.problems import Kind, Problem
+from django_jobs.api.common.schemas import Name
+from django_jobs.browse import trends
+from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Claim, Done, State
 from django_jobs.stores import get_store
@@ -50,6 +53,58 @@ class Alarms(Schema):
     checked_at: str
     alarms: list[Alarm]
     unchecked: list[Unchecked]
+
+
+Period = Literal["hour", "day", "week"]
+
+
+class Stretch(Schema):
+    """What happened in one stretch of time; the numbers are null if they are not known."""
+
+    start: str
+    end: str
+    succeeded: int | None
+    failed: int | None
+    dead: int | None
+    #: there may have been more: a part of it is not known.
+    partial: bool
+
+
+class Trend(Schema):
+    """Stretches of time, oldest first, without gaps."""
+
+    period: Period
+    #: length of a stretch; one in which no sample was taken has the sum of several.
+    seconds: int
+    stretches: list[Stretch]
+
+
+@router.get("/v1/queues/{name}/trend", response=Trend, summary="Trend of a queue")
+def queue_trend(request: HttpRequest, name: Name, period: Period = "day") -> JsonResponse:
+    """Get how many jobs succeeded, attempts failed and jobs died: an hour by five minutes, a day or a week by hours.
+    The last stretch is not over.  What workers did not count is null, or has one sum for all of its time."""
+    require(request, Scope.READ)
+    known_queue(name)
+    return JsonResponse(trends.trend_payload(trends.queue_trends([name], period)[name]))
+
+
+@router.get("/v1/job-types/{name}/trend", response=Trend, summary="Trend of a job type")
+def type_trend(request: HttpRequest, name: Name, period: Period = "day", queue: str = "") -> JsonResponse:
+    """The same of one job type, in one queue or in all.  With more than 20 queues, `queue` is needed."""
+    require(request, Scope.READ, job=name)
+    queues = browse.queue_names()
+    if queue:
+        known_queue(queue)
+        queues = [queue]
+    if len(queues) > LIVE_QUEUES:
+        raise Problem(Kind.INVALID, f"There are more than {LIVE_QUEUES} queues. Name one of them in `queue`.")
+    return JsonResponse(trends.trend_payload(trends.type_trend(queues, name, period)))
+
+
+def known_queue(name: str) -> None:
+    """Raise Problem 404 unless there is a queue of that name."""
+    if name not in browse.queue_names():
+        raise Problem(Kind.NO_QUEUE, f"There is no queue {name!r}.")
 
 
 @router.get("/v1/stats", response=schemas.Stats, summary="Numbers")

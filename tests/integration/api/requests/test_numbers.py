@@ -135,6 +135,38 @@ def test_stats_have_states_queues_and_totals(api: Api, work_off: Callable[..., i
     assert stats["workers"] == 0
 
 
+def test_a_trend_has_what_happened_and_null_where_nobody_knows(
+    store: Store, clock: Any, api: Api, work_off: Callable[..., int]
+) -> None:
+    clock.now -= clock.now % 3_600_000
+    store.sample(["default"])
+    api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
+    work_off()
+    clock.advance(2 * 3_600_000)
+    for path in ("v1/queues/default/trend", "v1/job-types/tests.greet/trend?queue=default"):
+        trend = api.get(path).json()
+        assert (trend["period"], trend["seconds"]) == ("day", 3600)
+        *before, gap = trend["stretches"]
+        assert gap == {
+            "start": "2027-01-15T08:00:00.000+00:00", "end": "2027-01-15T11:00:00.000+00:00",
+            "succeeded": 1, "failed": 0, "dead": 0, "partial": False,
+        }  # fmt: skip
+        assert [each["succeeded"] for each in before] == [None] * 21
+    hour = api.get("v1/job-types/tests.greet/trend?queue=default&period=hour").json()
+    assert (hour["seconds"], hour["stretches"][-1]["end"]) == (300, "2027-01-15T10:05:00.000+00:00")
+    assert len(api.get("v1/queues/default/trend?period=week").json()["stretches"]) == 166
+
+
+def test_a_trend_of_nothing_is_refused(api: Api, settings: Any) -> None:
+    assert api.get("v1/queues/nowhere/trend").status_code == 404
+    assert api.get("v1/job-types/tests.greet/trend?queue=nowhere").status_code == 404
+    assert api.get("v1/queues/default/trend?period=year").status_code == 422
+    settings.DJANGO_JOBS = {**SETTINGS, "QUEUES": {"default": {}} | {f"q{n}": {} for n in range(20)}}
+    answer = api.get("v1/job-types/tests.greet/trend")
+    assert (answer.status_code, "queue" in answer.json()["detail"]) == (422, True)
+    assert api.get("v1/job-types/tests.greet/trend?queue=q3").status_code == 200
+
+
 def test_alarms_and_their_metrics_are_those_of_the_overview(api: Api) -> None:
     api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
     api.post("v1/queues/default/pause", {"reason": "deploy"})

@@ -197,6 +197,8 @@ def test_the_openapi_document_describes_every_call(api: Api) -> None:
         "GET /jobs/v1/archived-jobs",
         "GET /jobs/v1/stats",
         "GET /jobs/v1/alarms",
+        "GET /jobs/v1/queues/{name}/trend",
+        "GET /jobs/v1/job-types/{name}/trend",
         "GET /jobs/healthz",
         "GET /jobs/metrics",
     }

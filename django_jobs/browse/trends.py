@@ -1,0 +1,84 @@
+"""Successes, failures and deaths of queues and job types over time, from the samples that workers take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django_jobs.samples.chart import Sampled, Stretch, add_up, stretches
+from django_jobs.samples.log import ALL, COARSE, EVENTS, FINE
+from django_jobs.serialization.payloads import iso
+from django_jobs.stores import get_store
+
+#: period → (width of a bar in ms, number of bars).
+PERIODS = {"hour": (FINE, 12), "day": (COARSE, 24), "week": (COARSE, 7 * 24)}
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """What happened in a period: stretches of time, oldest first, without gaps."""
+
+    period: str
+    #: ms.
+    width: int
+    stretches: list[Stretch]
+
+    @property
+    def sums(self) -> dict[str, int]:
+        """How often each event is known to have happened."""
+        known = [each.counts for each in self.stretches if each.counts is not None]
+        return {event: sum(counts[at] for counts in known) for at, event in enumerate(EVENTS)}
+
+    @property
+    def unknown(self) -> int:
+        """For how long nothing is known, ms."""
+        return sum(each.end - each.start for each in self.stretches if each.counts is None)
+
+    @property
+    def first(self) -> int:
+        """When the period begins, ms; the first stretch may begin earlier."""
+        return self.stretches[-1].end - self.width * PERIODS[self.period][1]
+
+
+def queue_trends(queues: Sequence[str], period: str) -> dict[str, Trend]:
+    """Return the trend of each of these queues."""
+    width, number = PERIODS[period]
+    found = get_store().samples(queues, width)
+    return {queue: Trend(period, width, stretches(each, ALL, width, number, each.now)) for queue, each in found.items()}
+
+
+def type_trends(queue: str, names: Iterable[str], period: str) -> dict[str, Trend]:
+    """Return the trend of each of these job types in one queue."""
+    width = PERIODS[period][0]
+    (sampled,) = get_store().samples([queue], width, types=True).values()
+    return {name: _trend([sampled], name, period) for name in names}
+
+
+def type_trend(queues: Sequence[str], name: str, period: str) -> Trend:
+    """Return the trend of a job type in these queues together."""
+    width = PERIODS[period][0]
+    return _trend(list(get_store().samples(queues, width, types=True).values()) if queues else [], name, period)
+
+
+def _trend(sampled: list[Sampled], name: str, period: str) -> Trend:
+    width, number = PERIODS[period]
+    now = max((each.now for each in sampled), default=0) or get_store().now()
+    many = [stretches(each, name, width, number, now) for each in sampled or [Sampled(None, {}, now)]]
+    return Trend(period, width, add_up(many))
+
+
+def trend_payload(trend: Trend) -> dict[str, object]:
+    """Return the trend as the API shows it."""
+    return {
+        "period": trend.period,
+        "seconds": trend.width // 1000,
+        "stretches": [
+            {
+                "start": iso(each.start),
+                "end": iso(each.end),
+                **dict(zip(EVENTS, each.counts or (None,) * len(EVENTS), strict=True)),
+                "partial": each.partial,
+            }
+            for each in trend.stretches
+        ],
+    }
