@@ -53,6 +53,15 @@ def test_the_overview_on_the_apps_own_page_has_the_width_of_the_window(
     assert max(scrolled) <= 0, "a table is cut off"
 
 
+def test_the_list_of_queues_is_not_cut_off_on_a_desk(
+    console_store: SqliteStore, open_page: Callable[..., Page]
+) -> None:
+    fill_typical(console_store)
+    page = open_page("queues/")
+    scrolled = page.locator(".jobs-scroll").evaluate_all("all => all.map(each => each.scrollWidth - each.clientWidth)")
+    assert max(scrolled) <= 0, "a button is cut off"
+
+
 def test_breadcrumbs_have_the_admins_colour_and_tabs_no_line_in_every_admin(
     console_store: SqliteStore, open_page: Callable[..., Page]
 ) -> None:

@@ -254,3 +254,16 @@ def test_the_claim_of_a_job_changes_no_sample(store, make_job):
     store.sample([Q])
     claim(store)
     assert chart(store, FINE, 1) == [(-1, 0, NOTHING)]
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("types", [False, True])
+def test_a_user_who_may_run_no_scripts_reads_the_same(redis_store, make_job, clock, types):
+    redis_store.sample([Q])
+    run(redis_store, make_job, 3, 1)
+    clock.advance(COARSE)
+    redis_store.sample([Q])
+    run(redis_store, make_job, 1, name="shop.b")
+    before = redis_store.samples([Q, "nothing"], COARSE, types=types)
+    redis_store._scripts_refused = True
+    assert redis_store.samples([Q, "nothing"], COARSE, types=types) == before

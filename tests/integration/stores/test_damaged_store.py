@@ -31,7 +31,17 @@ urlpatterns = [path("admin/", admin.site.urls), path("jobs/", include("django_jo
 
 PAGES = ["", "?period=day", "queues/", f"queues/{QUEUE}/", "jobs/dead/?group=1", "jobs/dead/?q=a&name=b", "workers/",
          "schedules/", "bulk/", "history/", *(f"jobs/{state}/" for state in State)]  # fmt: skip
-CALLS = ["v1/queues", "v1/stats", "v1/alarms", "v1/job-types", "v1/archived-jobs", "metrics", "healthz"]
+CALLS = [
+    "v1/queues",
+    "v1/stats",
+    "v1/queues/default/trend",
+    "v1/job-types/tests.greet/trend",
+    "v1/alarms",
+    "v1/job-types",
+    "v1/archived-jobs",
+    "metrics",
+    "healthz",
+]
 COMMANDS = [("stats",), ("doctor",), ("alarms",), ("workers",), ("schedules",), *(("list", state) for state in State)]
 #: Keys of the fleet, with their types.
 FLEET = {"queues": "set", "workers": "hash", "seen": "zset"}

@@ -107,6 +107,7 @@ class Away:
 @pytest.mark.parametrize(
     ("method", "path"),
     [("GET", "healthz"), ("GET", "v1/stats"), ("GET", "v1/alarms"), ("GET", "v1/jobs/1"),
+     ("GET", "v1/queues/default/trend"), ("GET", "v1/job-types/tests.greet/trend"),
      ("POST", "v1/queues/default/pause"), ("PUT", "v1/jobs/tests.greet/1"), ("DELETE", "v1/jobs/tests.greet/1")],
 )  # fmt: skip
 def test_an_absent_store_is_503_and_its_address_is_not_told(api: Api, method: str, path: str) -> None:
