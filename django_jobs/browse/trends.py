@@ -43,7 +43,7 @@ class Trend:
 def queue_trends(queues: Sequence[str], period: str) -> dict[str, Trend]:
     """Return the trend of each of these queues."""
     width, number = PERIODS[period]
-    found = get_store().samples(queues, width)
+    found = _samples(queues, width)
     return {queue: Trend(period, width, stretches(each, ALL, width, number, each.now)) for queue, each in found.items()}
 
 
@@ -57,7 +57,14 @@ def type_trends(queue: str, names: Iterable[str], period: str) -> dict[str, Tren
 def type_trend(queues: Sequence[str], name: str, period: str) -> Trend:
     """Return the trend of a job type in these queues together."""
     width = PERIODS[period][0]
-    return _trend(list(get_store().samples(queues, width, types=True).values()) if queues else [], name, period)
+    return _trend(list(_samples(queues, width, types=True).values()), name, period)
+
+
+def _samples(queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
+    """Return the samples of each queue; none of one whose server does not answer."""
+    found = get_store().samples(queues, width, types=types) if queues else {}
+    now = max((each.now for each in found.values()), default=0)
+    return {queue: found.get(queue) or Sampled(None, {}, now) for queue in queues}
 
 
 def _trend(sampled: list[Sampled], name: str, period: str) -> Trend:

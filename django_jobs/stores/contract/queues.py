@@ -70,7 +70,8 @@ class QueueStore(ABC):
     @abstractmethod
     def samples(self, queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
         """Return the samples that were taken of the totals of each queue, and the totals of now: of the whole queue, or
-        of its job types.  `width`: FINE or COARSE (ms)."""
+        of its job types.  `width`: FINE or COARSE (ms).  Queues of servers that do not answer are left out; raises
+        StoreUnavailable if none answers."""
 
     @abstractmethod
     def parked(self, queue: str) -> list[ParkedName]:

@@ -126,7 +126,7 @@ class RedisStats(RedisPart):
         """Return what lua/sampled.lua returns of each queue."""
         if not self._scripts_refused:
             try:
-                found = self._read_over("sampled", queues, which, *fields, at_once=SAMPLED_AT_ONCE, whole=True)
+                found = self._read_over("sampled", queues, which, *fields, at_once=SAMPLED_AT_ONCE)
                 return {queue: answer for queue, (answer,) in found.items()}
             except StoreMisconfigured:
                 self._scripts_refused = True

@@ -141,3 +141,19 @@ def test_where_there_may_have_been_more_the_bar_says_so() -> None:
     bars = trends.charts(trend)[0].bars
     assert [bar.says.endswith("or more") for bar in bars] == [n == 3 for n in range(12)]
     assert bars[3].css == "good jobs-bar-gap"
+
+
+def test_a_queue_whose_server_is_away_is_not_known_and_the_others_are_shown(
+    busy: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler.make(State.SUCCEEDED, queue="mail")
+    read = type(busy).samples
+
+    def without_mail(store: Any, queues: Any, *given: Any, **more: Any) -> Any:
+        return {queue: each for queue, each in read(store, queues, *given, **more).items() if queue != "mail"}
+
+    monkeypatch.setattr(type(busy), "samples", without_mail)
+    text = root.get(f"{BASE}queues/").text
+    assert text.count('aria-label="the last 24 hours are not known"') == 1
+    assert "the last 24 hours: 7 succeeded" in text
+    assert "or more" in root.get(f"{TYPE}?period=week").text
