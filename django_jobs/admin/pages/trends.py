@@ -110,7 +110,7 @@ def bars(trend: Trend, layers: Sequence[tuple[str, int]], width: int, height: in
                 # A thing that happened once must be visible next to one that happened a million times.
                 tall = max(min(2.0, room / 8), each.counts[event] / parts / highest * room)
                 bottom -= tall
-                style = f"{css} jobs-bar-gap" if parts > 1 or each.partial else css
+                style = css + " jobs-bar-gap" if parts > 1 or each.partial else css
                 found.append(
                     Bar(round(left + gap / 2, 2), round(bottom, 2), round(across - gap, 2), round(tall, 2), style, says)
                 )
