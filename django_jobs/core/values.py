@@ -271,6 +271,19 @@ class Ended(NamedTuple):
     #: the digest of "park".
     knows: str = ""
 
+    @property
+    def failures(self) -> int:
+        """How many failed attempts it adds to those of the job: a job whose worker was lost has not failed."""
+        counts = self.verb == "retry" or (
+            self.verb == "bury" and self.attempt and self.attempt.outcome != "worker_lost"
+        )
+        return int(bool(counts))
+
+    @property
+    def run_ms(self) -> int:
+        """For how long the attempt ran, if that counts among the times of its job type; else -1."""
+        return -1 if self.attempt is None or self.verb == "discard" else self.attempt.run_ms
+
 
 class Recovered(NamedTuple):
     """One claim that was taken from a lost worker, and where the job went."""

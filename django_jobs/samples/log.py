@@ -78,8 +78,7 @@ def take(stored: Mapping[str, str], totals: Mapping[str, int], now: int) -> dict
 
     `stored`: "taken" and the fields of both widths; those of COARSE are needed only if the hour is another than that
     of the last sample.  `totals` as in QueueStats."""
-    text = stored.get("taken", "")
-    taken = int(text) if text.isdecimal() and len(text) < 16 else 0
+    taken = taken_at(stored.get("taken", ""))
     if taken and (taken // FINE == now // FINE or now < taken <= now + COARSE):
         return {}
     numbers = all_of(totals), types_of(totals)
@@ -90,6 +89,11 @@ def take(stored: Mapping[str, str], totals: Mapping[str, int], now: int) -> dict
         for name, given in zip(fields_of(width), numbers, strict=True):
             changed[name] = write(add_sample(read(stored.get(name, "")), given, now, width))
     return changed
+
+
+def taken_at(text: str) -> int:
+    """Return when the last sample was taken (ms); 0 if none was, or the text is damaged."""
+    return int(text) if text.isdecimal() and len(text) < 16 else 0
 
 
 def all_of(totals: Mapping[str, int]) -> dict[str, Counts]:

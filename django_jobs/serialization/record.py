@@ -25,7 +25,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
-from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, RECORD_FORMAT, Controls, Job, Options
+from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, RECORD_FORMAT, Claim, Controls, Job, Options
 from django_jobs.exceptions import CorruptRecord, NewerRecord
 
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
@@ -201,3 +201,8 @@ def enqueued_ms(record: bytes, otherwise: int) -> int:
 def waited_ms(record: bytes, since: int, until: int) -> int:
     """Return how long the job had waited at `until` (ms): from `since`, as in JobInfo, or from its enqueueing."""
     return max(0, until - max(since, enqueued_ms(record, until if not since else 0)))
+
+
+def waited_for(claim: Claim) -> int:
+    """Return how long the job had waited for this claim (ms); -1 = the time of the claim is not known."""
+    return waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1

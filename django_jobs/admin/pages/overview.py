@@ -80,10 +80,7 @@ def charts(series: browse.Series) -> list[Chart]:
         [("wait", waits)], [f"{a}: {duration(b)}" for a, b in zip(labels, waits, strict=True)]
     )
     ends = (labels[0], labels[-1])
-    number = sum(succeeded)
-    done = ngettext("%(n)s job succeeded", "%(n)s jobs succeeded", number) % {"n": grouped(number)}
-    number = sum(failed)
-    bad = ngettext("%(n)s attempt failed", "%(n)s attempts failed", number) % {"n": grouped(number)}
+    done, bad = succeeded_text(sum(succeeded)), failed_text(sum(failed))
     mean = sum(series.values["wait_ms"]) / max(1, sum(succeeded))
     waited = _("%(time)s on average") % {"time": duration(mean)}
     return [
@@ -91,6 +88,16 @@ def charts(series: browse.Series) -> list[Chart]:
         Chart(_("Failures"), [("bad", bad)], fail_bars, grouped(int(fail_top)), *ends, not fail_bars),
         Chart(_("Waiting time"), [("wait", waited)], wait_bars, duration(wait_top), *ends, not wait_bars),
     ]
+
+
+def succeeded_text(number: int) -> str:
+    """Return how many jobs succeeded, as the key of a chart."""
+    return ngettext("%(n)s job succeeded", "%(n)s jobs succeeded", number) % {"n": grouped(number)}
+
+
+def failed_text(number: int) -> str:
+    """Return how many attempts failed, as the key of a chart."""
+    return ngettext("%(n)s attempt failed", "%(n)s attempts failed", number) % {"n": grouped(number)}
 
 
 def clock(ms: int) -> str:

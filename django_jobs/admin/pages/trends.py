@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs.admin.pages.charts import HEIGHT, WIDTH, Bar, Chart
+from django_jobs.admin.pages.overview import clock, failed_text, succeeded_text
 from django_jobs.browse.trends import Trend
 from django_jobs.formatting import duration, number
 from django_jobs.samples.chart import Stretch
@@ -38,8 +39,7 @@ def charts(trend: Trend) -> list[Chart]:
     """Return the charts of throughput, failures and deaths."""
     sums = trend.sums
     done, bad, dead = (sums[event] for event in EVENTS)
-    done_text = ngettext("%(n)s job succeeded", "%(n)s jobs succeeded", done) % {"n": number(done)}
-    bad_text = ngettext("%(n)s attempt failed", "%(n)s attempts failed", bad) % {"n": number(bad)}
+    done_text, bad_text = succeeded_text(done), failed_text(bad)
     dead_text = ngettext("%(n)s job died", "%(n)s jobs died", dead) % {"n": number(dead)}
     hourly = trend.width == COARSE
     return [
@@ -154,7 +154,7 @@ def spell(start: int, end: int, trend: Trend) -> str:
 
 def label(ms: int, trend: Trend) -> str:
     """Return a time in the current time zone: hour and minute, in a week also the date."""
-    local = localtime(datetime.fromtimestamp(ms / 1000, UTC))
     if trend.period != "week":
-        return f"{local:%H:%M}"
-    return f"{formats.date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M}"
+        return clock(ms)
+    day = localtime(datetime.fromtimestamp(ms / 1000, UTC))
+    return f"{formats.date_format(day, 'SHORT_DATE_FORMAT')} {clock(ms)}"

@@ -8,7 +8,7 @@ from typing import Any
 from django_jobs.core.times import as_text, slots_of
 from django_jobs.core.values import PLAIN, Claim, Controls, Done, Ended, Recovered, State
 from django_jobs.serialization.holders import job_of
-from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_ms
+from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_for
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 from django_jobs.stores.redis.base import RedisPart
@@ -62,16 +62,14 @@ class RedisSettling(RedisPart, RunningStore):
         args: list[Argument] = []
         claims: list[Argument] = []
         times: list[tuple[str, int, int]] = []
-        for claim, verb, attempt, delay, knows in ended:
-            number = delay
-            if verb == "bury":
-                number = 0 if attempt is not None and attempt.outcome == "worker_lost" else 1
-            text = knows if attempt is None else attempt_line(attempt)
+        for one in ended:
+            claim, verb = one.claim, one.verb
+            number = one.failures if verb == "bury" else one.delay
+            text = one.knows if one.attempt is None else attempt_line(one.attempt)
             args += (claim.id, f"{_LETTERS[verb]}\n{number}\n{_presented(claim)}", text)
             claims += (claim.id, claim.token)
-            if attempt is not None and attempt.run_ms >= 0 and verb != "discard":
-                waited = waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
-                times.append((name_of(claim.record), waited, attempt.run_ms))
+            if one.run_ms >= 0:
+                times.append((name_of(claim.record), waited_for(claim), one.run_ms))
         answer = self._end("settle", queue, tuple(claims), self._archiving, as_text(slots_of(times)), *args)
         return [_STATES[letter] for letter in answer.decode()]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_jobs.core.values import Attempt, Claim, Done, Ended, Killed, Recovered, State
 from django_jobs.exceptions import StoreError
-from django_jobs.serialization.record import name_line, waited_ms
+from django_jobs.serialization.record import name_line, waited_for
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.claiming import set_lease
@@ -170,15 +170,13 @@ def _renew(move: Transaction, workers: Sequence[str], lease: int) -> dict[str, R
 def _settle(move: Transaction, row: Row, ended: Ended) -> State:
     """End one attempt that did not succeed, unless the job waits no more because it was asked to stop."""
     claim, verb, attempt, delay, knows = ended
-    failures = row.failures
+    failures = row.failures + ended.failures
     if attempt is not None:
         move.log(row, attempt)
-        if verb != "discard" and attempt.run_ms >= 0:
-            waited = waited_ms(claim.record, claim.since, claim.claimed_at) if claim.claimed_at else -1
-            move.times.append((row.name, waited, attempt.run_ms))
-        if verb == "retry" or (verb == "bury" and attempt.outcome != "worker_lost"):
-            failures += 1
-            move.count("failed", row.name)
+    if ended.run_ms >= 0:
+        move.times.append((row.name, waited_for(claim), ended.run_ms))
+    if ended.failures:
+        move.count("failed", row.name)
     if verb == "bury":
         return _to(move, row, State.DEAD, failures=failures)
     if verb == "discard" or row.stop:

@@ -111,6 +111,25 @@ def test_a_sample_is_taken_once_in_five_minutes(store, make_job, clock):
     assert store.samples([Q], FINE)[Q].log != before[Q].log
 
 
+@pytest.mark.parametrize("text", ["x", "-1", "", "9" * 30])
+def test_a_damaged_time_of_the_last_sample_is_replaced(store, make_job, clock, text):
+    run(store, make_job, 1)
+    store.sample([Q])
+    if hasattr(store, "database"):
+        with store.database.write() as connection:
+            connection.execute("UPDATE samples SET text = ? WHERE field = 'taken'", (text,))
+    else:
+        store.transport.client.hset(store.keys.of(Q)["samples"], "taken", text)
+    assert store.upkeep_due([Q])[Q].sample
+    store.sample([Q])
+    assert store.samples([Q], FINE)[Q].log is not None
+    clock.advance(FINE)
+    run(store, make_job, 2)
+    before = store.samples([Q], FINE)[Q].log
+    store.sample([Q])
+    assert store.samples([Q], FINE)[Q].log != before, "it goes on"
+
+
 def test_upkeep_says_which_queues_need_a_sample(store, make_job, clock):
     run(store, make_job, 1)
     assert store.upkeep_due([Q])[Q].sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
-from django_jobs.samples.log import COARSE, FINE, KEPT, fields_of, take
+from django_jobs.samples.log import COARSE, FINE, KEPT, fields_of, take, taken_at
 
 _KEEP = "INSERT OR REPLACE INTO samples VALUES (?, ?, ?)"
 
@@ -23,8 +23,8 @@ def text_of(connection: sqlite3.Connection, queue: str, field: str) -> str:
 
 def is_due(connection: sqlite3.Connection, queue: str, now: int) -> bool:
     """Tell whether no sample was taken in these five minutes."""
-    taken = text_of(connection, queue, "taken")
-    return not taken or int(taken) // FINE != now // FINE
+    taken = taken_at(text_of(connection, queue, "taken"))
+    return not taken or taken // FINE != now // FINE
 
 
 def add_sample(connection: sqlite3.Connection, queue: str, now: int) -> None:
