@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -228,6 +229,17 @@ def test_no_folder_has_more_files_than_one_can_oversee():
         if (count := len([path for path in folder.glob("*.py") if path.name != "__init__.py"])) > MOST_FILES
     }
     assert crowded == {}
+
+
+def test_what_is_kept_is_text_a_picture_or_a_translation():
+    """A tool or an archive that was put down in the folder would be given to everybody who clones."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=TESTS.parent, capture_output=True)
+    if listed.returncode:
+        pytest.skip("this folder is no git checkout")
+    paths = [TESTS.parent / name for name in listed.stdout.decode().split("\0") if name]
+    present = [path for path in paths if path.is_file() and path.suffix not in {".png", ".jpg", ".mo"}]
+    assert len(present) > 1000
+    assert [str(path.relative_to(TESTS.parent)) for path in present if b"\0" in path.read_bytes()] == []
 
 
 def test_the_store_contract_does_not_grow():
