@@ -16,10 +16,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
+from bench.monitor import sent_here
 from bench.server import redis_server
 from bench.table import show
 
@@ -187,39 +186,18 @@ def pages(args: argparse.Namespace) -> None:
         for i in range(args.repeat):
             if i % 10 == 0:
                 browse.publish_snapshot()
-            with sent_commands() as commands:
+            with sent_here() as calls:
                 started, started_cpu = time.perf_counter(), time.process_time()
                 response = client.get(BASE + address)
                 times.append((time.perf_counter() - started) * 1000)
                 busy.append((time.process_time() - started_cpu) * 1000)
             assert response.status_code == 200, (address, response.status_code)
-            sent.append(len(commands))
+            sent.append(len(calls.commands))
         p95, cpu = statistics.quantiles(times, n=20)[-1], statistics.quantiles(busy, n=20)[-1]
         row = {"p50 ms": statistics.median(times), "p95 ms": p95, "p95 ms of CPU": cpu, "commands": max(sent)}
         rows.append((name, row))
         print(rows[-1], file=sys.stderr)
     show(f"Pages over {args.jobs:,} dead and {args.jobs:,} scheduled jobs in 500 queues", rows)
-
-
-@contextmanager
-def sent_commands() -> Iterator[list[Any]]:
-    """Yield the commands that this process sends to Redis by any way; commands called by scripts are not among them."""
-    from redis.connection import PythonRespSerializer
-
-    packers: set[Any] = {PythonRespSerializer}
-    with suppress(ImportError):
-        from redis.connection import HiredisRespSerializer
-
-        packers.add(HiredisRespSerializer)
-    sent: list[Any] = []
-    before = {packer: packer.pack for packer in packers}
-    for packer, pack in before.items():
-        packer.pack = lambda self, *args, pack=pack: sent.append(args[:2]) or pack(self, *args)  # type: ignore[method-assign]
-    try:
-        yield sent
-    finally:
-        for packer, pack in before.items():
-            packer.pack = pack  # type: ignore[method-assign]
 
 
 def retry_all(args: argparse.Namespace, marks: str) -> None:

@@ -1,4 +1,4 @@
-"""Counts the commands that clients send to Redis servers."""
+"""Counts the commands that clients send to Redis servers: all clients, seen by the server, or this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import select
 import socket
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from redis.connection import AbstractConnection
 
 #: A line of MONITOR: time, [database client], "command" …  Scripts' own commands have the client "lua".
 _LINE = re.compile(rb'^\+[\d.]+ \[\d+ (?!lua\])[^\]]*\] "([^"]*)"')
@@ -36,3 +40,66 @@ def sent_by_name(servers: list[tuple[str, int] | str], seconds: float) -> Counte
                 lines[monitor] += monitor.recv(1 << 20)
     found = (_LINE.match(line) for text in lines.values() for line in text.split(b"\r\n"))
     return Counter(match[1].decode().lower() for match in found if match)
+
+
+class Sent:
+    """The commands that this process has sent: what went into the sockets of redis-py's connections.
+
+    They are read from the bytes, whoever packed them: our script calls are packed without redis-py.  Only the requests
+    of a worker that waits on a Cluster (connection/tracking.py) go another way."""
+
+    def __init__(self) -> None:
+        self._packed: list[bytes] = []
+
+    def note(self, packed: Sequence[bytes]) -> None:
+        """Keep these bytes.  They are read later: the time that this takes must not be measured with a page."""
+        self._packed.append(b"".join(packed))
+
+    @property
+    def commands(self) -> list[list[bytes]]:
+        """The name and the arguments of each command, in the order in which they were sent."""
+        return [command for packed in self._packed for command in _commands_in(packed)]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(map(len, self._packed))
+
+    def clear(self) -> None:
+        """Forget what was sent so far."""
+        self._packed.clear()
+
+
+@contextmanager
+def sent_here() -> Iterator[Sent]:
+    """Yield what this process sends from now on; commands called by scripts are not among it."""
+    sent, send = Sent(), AbstractConnection.send_packed_command
+
+    def noted(connection: AbstractConnection, command: Any, *args: Any, **options: Any) -> Any:
+        packed = [command] if isinstance(command, bytes) else list(command)
+        sent.note(packed)
+        return send(connection, packed, *args, **options)
+
+    AbstractConnection.send_packed_command = noted  # type: ignore[method-assign]
+    try:
+        yield sent
+    finally:
+        AbstractConnection.send_packed_command = send  # type: ignore[method-assign]
+
+
+def _commands_in(packed: bytes) -> Iterator[list[bytes]]:
+    """Yield the commands in these bytes: each is an array of strings, with its length and theirs before them."""
+    at = 0
+
+    def length() -> int:
+        nonlocal at
+        begin, at = at + 1, packed.index(b"\r\n", at) + 2
+        return int(packed[begin : at - 2])
+
+    while at < len(packed):
+        parts = []
+        for _ in range(length()):
+            size = length()
+            parts.append(packed[at : at + size])
+            at += size + 2
+        yield parts

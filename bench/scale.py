@@ -28,6 +28,7 @@ import redis
 
 from bench.idle import CALM, servers_of
 from bench.measures import busy_seconds
+from bench.monitor import Sent, sent_here
 from bench.running import environment, wait_for, workers
 
 #: Queues over which jobs are spread: with these names each of three nodes has some.
@@ -193,25 +194,6 @@ def run_workers(processes: int) -> list[str]:
 # -- simulated workers ---------------------------------------------------------
 
 
-class Sent:
-    """Counts the commands that this process sends."""
-
-    def __init__(self) -> None:
-        self.number = self.bytes = 0
-        for name in ("PythonRespSerializer", "HiredisRespSerializer"):
-            if packer := getattr(redis.connection, name, None):
-                packer.pack = self.counting(packer.pack)
-
-    def counting(self, pack: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(packer: Any, *args: Any) -> Any:
-            self.number += 1
-            packed = pack(packer, *args)
-            self.bytes += sum(map(len, packed))
-            return packed
-
-        return counted
-
-
 def simulated(given: argparse.Namespace) -> None:
     """Print what the heartbeats and the upkeep of idle workers cost."""
     from bench.jobs import noop
@@ -219,7 +201,7 @@ def simulated(given: argparse.Namespace) -> None:
     from django_jobs.operations import bulk, searching
     from django_jobs.stores import get_store
 
-    store, sent = get_store(), Sent()
+    store = get_store()
     (number,) = given.queues
     repeats = max(3, min(CALLS, LOOKED_AT // number))
     names = [f"q{n}" for n in range(number)]
@@ -242,7 +224,7 @@ def simulated(given: argparse.Namespace) -> None:
         store.unread(names)
         store.workflows_due(20, 30_000)
 
-    with clients_of(given.store) as clients:
+    with clients_of(given.store) as clients, sent_here() as sent:
         for number_of_workers in given.workers:
             fleet = [f"host-{n}:4711" for n in range(number_of_workers)]
             for worker in fleet:
@@ -295,15 +277,14 @@ def cost(
     """Make the calls, print what one costs on average, and return the CPU seconds that they take each second if they
     are made `each_second` times."""
     calls[0]()  # loads its scripts
-    sent.number = sent.bytes = 0
+    used, size, took = 0, 0, 0.0
     busy = sum(map(busy_seconds, clients))
-    used, size = 0, 0
-    began = time.perf_counter()
     for call in calls:
-        before, bytes_before = sent.number, sent.bytes
+        sent.clear()
+        began = time.perf_counter()
         call()
-        used, size = used + sent.number - before, size + sent.bytes - bytes_before
-    took = time.perf_counter() - began
+        took += time.perf_counter() - began
+        used, size = used + len(sent.commands), size + sent.size
     busy = sum(map(busy_seconds, clients)) - busy
     number = len(calls)
     each = busy / number

@@ -128,7 +128,8 @@ def go_on(search: Search, seconds: float) -> Search:
         groups = {state: matching_groups(state, search.match) for state in search.states if state in GROUPED}
     while not search.finished:
         state, queues = search.parts[search.index]
-        mine = [group for group in groups[state] if group.queue in queues] if state in groups else None
+        chosen = frozenset(queues)
+        mine = [group for group in groups[state] if group.queue in chosen] if state in groups else None
         jobs, mark = get_store().listed(
             queues,
             state,

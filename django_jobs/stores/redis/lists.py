@@ -85,7 +85,8 @@ class RedisLists(RedisBrowsing, ListStore):
         check_span(state)
         if groups is not None:
             _letter(state)
-            return sum(self._count_group(group, span) for group in groups if group.jobs and group.queue in queues)
+            chosen = frozenset(queues)
+            return sum(self._count_group(group, span) for group in groups if group.jobs and group.queue in chosen)
         bounds = (span.since, f"({span.before}" if span.before else "+inf")
         # Like every state with a time, `succeeded` is its own place; `kept` has other times as scores.
         calls = [("ZCOUNT", self.keys.of(queue)[state.value], *bounds) for queue in queues]
@@ -279,8 +280,9 @@ def _numbers(queues: Sequence[str], state: State, groups: Sequence[FailureGroup]
     """Return the numbers of these groups by queue.  Raises ValueError for a state without groups."""
     _letter(state)
     numbers: dict[str, list[int]] = {}
+    chosen = frozenset(queues)
     for group in groups:
-        if group.jobs and group.queue in queues:
+        if group.jobs and group.queue in chosen:
             numbers.setdefault(group.queue, []).append(group.number)
     return numbers
 

@@ -107,7 +107,8 @@ def _streams(
     if groups is None:
         return [(queue, None) for queue in queues]
     _check(state)
-    return [(group.queue, group) for group in groups if group.queue in queues]
+    chosen = frozenset(queues)
+    return [(group.queue, group) for group in groups if group.queue in chosen]
 
 
 def _chosen(queue: str, state: State, group: FailureGroup | None, span: Span | None) -> tuple[str, str, list[Any]]:
