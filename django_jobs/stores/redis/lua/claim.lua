@@ -57,7 +57,7 @@ do
     local function again(text)
         local token, ids, gone, at = claimed_before(text)
         if #ids == 0 then
-            return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}, others_wait(knows, kind, 0), 0, {}, -1}
+            return {now, jobs_left(), next_look(), 0, gone, {}, {}, {}, others_wait(knows, kind), 0, {}, -1}
         end
         local records = redis.call('HMGET', jobs, unpack(ids))
         local tried = tries_of(ids, redis.call('HLEN', tries))
@@ -140,7 +140,7 @@ local function starts(id, controls)
         new_slots[#new_slots + 1] = '0'
         new_slots[#new_slots + 1] = key .. '\0' .. id
     end
-    if lock_ends_at_start(controls) then
+    if controls.unique and lock_ends_at_start(controls) then
         digests[#digests + 1] = controls.unique
         starters[#starters + 1] = id
     end
@@ -333,6 +333,6 @@ if opened > 0 and left == 0 and redis.call('EXISTS', queued, alone) == 0 then
     redis.call('HDEL', paused, '') -- no job is left that waited for the end of the pause
 end
 return {
-    now, left, look, token, expired_jobs, ids, records, tried, others_wait(knows, kind, #ids),
+    now, left, look, token, expired_jobs, ids, records, tried, #ids > 0 and 0 or others_wait(knows, kind),
     #ids > 0 and now or 0, waits_began, rank,
 }

@@ -209,7 +209,7 @@ local repairs = {
         return free > 0 and admit(key, free) > 0 or unknown
     end,
     -- a job that is dead or waits for a retry and is not in the index: a version that has none moved it
-    failed = function(id)
+    ['failed'] = function(id) -- a name in brackets: `failed` is a library
         local missing = false
         for state, place in pairs({dead = dead, retry = retry}) do
             local at = redis.call('ZSCORE', place, id)

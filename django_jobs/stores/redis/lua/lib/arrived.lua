@@ -1,6 +1,7 @@
 -- The jobs of a lane that had arrived by a number of the queue.  Each priority has its own range of scores; in it,
 -- jobs that were handed back have scores below the middle, all others above it, by their numbers.  `lowest`: '0' = no
 -- suspects.
+--! on demand
 --! use ready
 
 -- For each priority that has jobs, best first, `act(first, last)` with the scores of its range, until it returns true.

@@ -1,6 +1,7 @@
 -- Jobs held back by a limit or by a pause of their type.  Letters of lanes: s = shared, a = alone, x = alone, a
 -- suspect.  A member of `blocked` is "key NUL score NUL lane NUL id", and all scores are 0.  Therefore the members of
 -- one key are one range, in the order in which they would have run.
+--! on demand
 --! keys blocked waits slots
 --! use ready
 

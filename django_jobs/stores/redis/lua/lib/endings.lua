@@ -3,6 +3,7 @@
 --
 -- `stops` maps id → "ms:holder" for a running job that was asked to stop, "ms:holder NUL token NUL limit key" for a
 -- killed attempt.
+--! on demand
 --! keys jobs leases slots stops
 --! use blocked
 

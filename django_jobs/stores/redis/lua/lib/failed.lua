@@ -7,6 +7,7 @@
 --
 -- No transition depends on the index.  An error in it (a key has another type) must not lose a job; `repair` adds and
 -- removes what is missing or left over.
+--! on demand
 --! keys jobs attempts groups chunks members
 --! use record signature bytewise lastline
 

@@ -1,4 +1,5 @@
 -- → succeeded, dead, cancelled or expired: the place, the lock, and the copy for the archiver.
+--! on demand
 --! keys jobs succeeded kept dead cancelled expired results attempts tries archive
 --! use unique remembered waiters since count notes
 

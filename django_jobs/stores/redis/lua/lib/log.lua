@@ -1,4 +1,5 @@
 -- The attempts log and the counts of failures and crashes.
+--! on demand
 --! keys attempts tries
 
 -- A JSON object made by Python, with the server's time.

@@ -1,5 +1,6 @@
 -- Notes that jobs of a workflow have ended, or wait again after their end: the list `notes` of the queue, which is read
 -- by whoever makes the following steps (workflows/engine.py).  The note is made by the script that moves the job.
+--! on demand
 --! keys notes seq
 
 -- `lines`: for each job its id, and after a tab its result if a later step needs it.  The number grows with every note

@@ -1,6 +1,7 @@
 -- Ids that must not be used again, although their job has left the store.  `remembered` maps id → digest, or
 -- "digest:state" once the job has gone; the score in `remembered_at` is the time when it was enqueued, later when it
 -- ended.
+--! on demand
 --! keys remembered remembered_at
 
 local function remember(id, digest)

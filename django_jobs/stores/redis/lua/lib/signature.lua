@@ -1,4 +1,5 @@
 -- The signature of an error: its class and its message without the parts that vary, as core/signature.py computes it.
+--! on demand
 local LENGTH, NO_ERROR, ELLIPSIS = 160, '(none)', '\226\128\166'
 local SPACE = '[ \t\n\r\v\f]'
 
@@ -109,7 +110,7 @@ local function error_in(line)
     end
 end
 
-local known = {} -- error → its signatures: many jobs of one call fail by the same error
+local by_error = {} -- error → its signatures: many jobs of one call fail by the same error
 -- The signature of a job whose attempts log ends with this line (nil: it has none), that of all errors of its class, and
 -- when it failed (ms, or nil).
 local function signature_of(line)
@@ -117,7 +118,7 @@ local function signature_of(line)
         return NO_ERROR, NO_ERROR, nil
     end
     local text, at = error_in(line)
-    local found = text and known[text]
+    local found = text and by_error[text]
     if found then
         return found[1], found[2], at
     end
@@ -129,7 +130,7 @@ local function signature_of(line)
     end
     local signature, class = signature_in(attempt)
     if text then
-        known[text] = {signature, class}
+        by_error[text] = {signature, class}
     end
     return signature, class, at or tonumber(attempt.at)
 end

@@ -1,4 +1,5 @@
 -- Unique locks: digest → "until:id"; until 0 = as long as the job is covered.  A job frees only its own lock.
+--! on demand
 --! keys unique
 
 local function digest_of(controls)

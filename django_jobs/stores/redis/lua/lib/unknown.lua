@@ -1,6 +1,7 @@
 -- Jobs that wait in `blocked` for a worker that knows their name.  A worker passes `knows`, a digest of all names that
 -- it knows.  `unknown` has a field "digest NUL name" for each name that the workers of that digest do not know.
 -- `offer` holds a token while such jobs wait: a worker that knows them may have been busy when they were parked.
+--! on demand
 --! keys unknown blocked waits offer offer_alone queued alone
 --! use blocked log wake
 
@@ -51,9 +52,9 @@ local function unpark(id)
     end
 end
 
--- 1 if a claim got nothing, and jobs wait for a worker that knows them.
-local function others_wait(knows, letter, got)
-    if knows == '' or got > 0 then
+-- For a claim that got nothing: 1 if jobs wait for a worker that knows them.
+local function others_wait(knows, letter)
+    if knows == '' then
         return 0
     end
     return #redis.call('ZRANGEBYLEX', blocked, '[\4' .. letter, '(\4' .. letter .. '\255', 'LIMIT', 0, 1)
