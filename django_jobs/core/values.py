@@ -5,6 +5,7 @@ Long because every value that the store and its callers exchange is here: each m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -210,6 +211,17 @@ class Claimed(NamedTuple):
     now: int  # the store's clock, ms
     others: bool = False  # jobs wait for a worker that knows their names, and this call returned none of them
     rank: int = 0  # of a claim by names: where the next call continues; 0 = the lane was looked through
+
+
+class Completion:
+    """Attempts of one queue that succeeded, for `Store.claim` to end in the round trip of the claim."""
+
+    __slots__ = ("done", "queue", "stale")
+
+    def __init__(self, queue: str, done: Sequence[Done]) -> None:
+        self.queue, self.done = queue, done
+        #: the answer of `Store.complete`: ids whose claim was stale.  None: it was not answered, and must be called.
+        self.stale: list[str] | None = None
 
 
 class Killed(str):

@@ -222,7 +222,11 @@ def settle_successes(store: Store, queue: str, attempts: Sequence[Attempted], do
     `done`: the same attempts in the form that `Store.complete` takes.  Raises StoreError."""
     if ACTIVE:
         crashpoint("ack.before_send")
-    stale = store.complete(queue, done)
+    return still_held(attempts, store.complete(queue, done))
+
+
+def still_held(attempts: Sequence[Attempted], stale: Sequence[str]) -> list[Attempted]:
+    """Return the attempts whose end is recorded.  `stale`: the answer of `Store.complete`."""
     if ACTIVE:
         crashpoint("ack.after_reply")
     if not stale:

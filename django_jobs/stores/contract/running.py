@@ -24,6 +24,7 @@ from django_jobs.core.values import (
     Attempt,
     Claim,
     Claimed,
+    Completion,
     Done,
     Ended,
     Lane,
@@ -75,6 +76,7 @@ class RunningStore(ABC):
         names: Collection[str] = (),
         rank: int = 0,
         request: str = "",
+        completion: Completion | None = None,
     ) -> Claimed:
         """queued → running: up to `limit` jobs, best priority first, oldest first within a priority; fewer if their
         records together reach MAX_BYTES.
@@ -103,7 +105,11 @@ class RunningStore(ABC):
         Claimed.rank is where the next call continues.
 
         `request` is an id of the caller's for this call: if a claim with it has returned jobs in the last quarter of an
-        hour, those of them that are still held are returned again, with a new lease, and no others are taken."""
+        hour, those of them that are still held are returned again, with a new lease, and no others are taken.
+
+        `completion`: first do `complete` for these attempts, in the same round trip if both queues are on one server.
+        Its answer is set as `completion.stale`, whether the claim returns or raises.  It stays None if `complete` was
+        refused or not answered: call `complete` then, which repeats the call if it may have been carried out."""
 
     @abstractmethod
     def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:

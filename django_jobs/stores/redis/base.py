@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.contract.store import StoreOptions
@@ -29,6 +29,15 @@ LOOKED_INTO_AT_ONCE = 1000
 
 #: Identifies a call if it is made again; called only when needed.
 Name = Callable[[], Hashable]
+
+
+class OneCall(NamedTuple):
+    """A call of a script that keeps its answer."""
+
+    script: str
+    queue: str
+    args: Sequence[Argument]
+    name: Name
 
 
 class RedisPart:
@@ -128,6 +137,31 @@ class RedisPart:
             raise
         self._channels.answered(channel)
         return reply
+
+    def _run_each_once(self, calls: Sequence[OneCall]) -> list[Any]:
+        """Do `_run_once` for each call, in this order and in one round trip.
+
+        In the place of an answer is the StoreError with which the server refused the call.  If one was not answered,
+        StoreUnavailable is raised: then each of them may have been carried out."""
+        channels = [self._channels.begin(call.queue, call.name) for call in calls]
+        try:
+            replies = self.transport.run_together(
+                [
+                    (*self._script(call.script, call.queue), (self._clock(), *channel.key, *call.args))
+                    for call, channel in zip(calls, channels, strict=True)
+                ]
+            )
+        except BaseException as error:
+            refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
+            for call, channel in zip(calls, channels, strict=True):
+                self._channels.unanswered(channel, call.name, refused=refused)
+            raise
+        for call, channel, reply in zip(calls, channels, replies, strict=True):
+            if not isinstance(reply, StoreError):
+                self._channels.answered(channel)
+            elif not isinstance(reply, StoreLate):  # as in _run_once
+                self._channels.unanswered(channel, call.name, refused=True)
+        return replies
 
     @property
     def _archiving(self) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Expired, Killed, Lane, NewJob
+from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Completion, Expired, Killed, Lane, NewJob
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.serialization.record import is_plain_step
 from django_jobs.stores.contract.fetching import FetchingStore, Outlook
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
-from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, RedisPart
+from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, OneCall, RedisPart
+from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.entries import (
@@ -23,6 +24,7 @@ from django_jobs.stores.redis.entries import (
     texts,
     waits_to_begin,
 )
+from django_jobs.stores.redis.settling import call_of_complete
 
 _ADDED = {word.value.encode(): word for word in Added}
 _IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."
@@ -81,15 +83,19 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
         names: Collection[str] = (),
         rank: int = 0,
         request: str = "",
+        completion: Completion | None = None,
     ) -> Claimed:
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         most = self.options.max_crashes
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
         # A claim that was not answered may have been carried out: the worker's next claim repeats it.
         chosen = "\n".join(names), rank, request
-        now, left, due, token, expired, ids, records, tried, others, at, waits_began, following = self._run_once(
-            *("claim", queue, worker, *limits, each, self._archiving, bound, knows, most, *chosen),
-            call=lambda: ("claim", queue, worker, lane is Lane.SHARED, request),
+        args = worker, *limits, each, self._archiving, bound, knows, most, *chosen
+        call = OneCall("claim", queue, args, lambda: ("claim", queue, worker, lane is Lane.SHARED, request))
+        now, left, due, token, expired, ids, records, tried, others, at, waits_began, following = (
+            self._run_once("claim", queue, *args, call=call.name)
+            if completion is None
+            else self._claim_after(completion, call)
         )
         claims = []
         columns = ids, records, tried or repeat(None), waits_began or repeat(None)
@@ -106,6 +112,18 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
             for i in range(0, len(expired), 3)
         ]
         return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others), max(following, 0))
+
+    def _claim_after(self, completion: Completion, claim: OneCall) -> Any:
+        """Make the claim's call after that of the completion; return its answer."""
+        complete = call_of_complete(completion.queue, completion.done, self.options.history, self._archiving)
+        ended, claimed = self._run_each_once([complete, claim])
+        if not isinstance(ended, StoreError):
+            completion.stale = texts(ended)
+        if isinstance(claimed, StoreLate):
+            return self._run_once(claim.script, claim.queue, *claim.args, call=claim.name)
+        if isinstance(claimed, StoreError):
+            raise claimed
+        return claimed
 
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int

@@ -11,7 +11,7 @@ from django_jobs.serialization.holders import job_of
 from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_for
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
-from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.base import OneCall, RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.entries import attempt_line, read_claim, read_number, read_tries, texts, unsigned_line
 
@@ -29,30 +29,8 @@ class RedisSettling(RedisPart, RunningStore):
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
         if not done:
             return []
-        if len(done) > MAX_BATCH:
-            raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
-        args: list[Argument] = []
-        ended: list[Argument] = []
-        times: list[tuple[str, int, int]] = []
-        run_ms = wait_ms = 0
-        for claim, result, run, name, controls, wait in done:
-            flag = _to_free(claim, controls)
-            what = f"{_token(claim)}\n{flag}\n{name or name_of(claim.record)}"
-            if controls.workflow is not None:
-                what += f"\n{claim.report}\n{'r' if controls.noted_result else '-'}{controls.workflow}"
-            elif claim.report:
-                what += f"\n{claim.report}"
-            args += (claim.id, what, b"%d:%b" % (run, result))
-            if flag == "c":
-                digest = "" if controls.unique_mode == "period" else controls.unique
-                args += (digest or "", (controls.limit_key or "").replace("\0", ""))
-            ended += (claim.id, claim.token)
-            times.append((name or name_of(claim.record), wait, run))
-            run_ms += run
-            wait_ms += wait
-        head = (self.options.history, self._archiving, run_ms, wait_ms, as_text(slots_of(times)))
-        stale = self._end("complete", queue, tuple(ended), *head, *args)
-        return texts(stale) if stale else []
+        call = call_of_complete(queue, done, self.options.history, self._archiving)
+        return texts(self._run_once(call.script, queue, *call.args, call=call.name))
 
     def settle(self, queue: str, ended: Sequence[Ended]) -> list[State | None]:
         if not ended:
@@ -161,6 +139,34 @@ class RedisSettling(RedisPart, RunningStore):
                 known = *read_tries(tries), claimed_at, holder, False, abs(read_number(began or 0)), "", True
                 out.append(Claim(id, queue, token, record or b"", *known))
         return out
+
+
+def call_of_complete(queue: str, done: Sequence[Done], history: int, archiving: str) -> OneCall:
+    """Return the call that ends these attempts as succeeded; see lua/complete.lua."""
+    if len(done) > MAX_BATCH:
+        raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
+    args: list[Argument] = []
+    ended: list[Argument] = []
+    times: list[tuple[str, int, int]] = []
+    run_ms = wait_ms = 0
+    for claim, result, run, name, controls, wait in done:
+        flag = _to_free(claim, controls)
+        what = f"{_token(claim)}\n{flag}\n{name or name_of(claim.record)}"
+        if controls.workflow is not None:
+            what += f"\n{claim.report}\n{'r' if controls.noted_result else '-'}{controls.workflow}"
+        elif claim.report:
+            what += f"\n{claim.report}"
+        args += (claim.id, what, b"%d:%b" % (run, result))
+        if flag == "c":
+            digest = "" if controls.unique_mode == "period" else controls.unique
+            args += (digest or "", (controls.limit_key or "").replace("\0", ""))
+        ended += (claim.id, claim.token)
+        times.append((name or name_of(claim.record), wait, run))
+        run_ms += run
+        wait_ms += wait
+    head = (history, archiving, run_ms, wait_ms, as_text(slots_of(times)))
+    claims = tuple(ended)
+    return OneCall("complete", queue, (*head, *args), lambda: ("complete", queue, claims))
 
 
 def _token(claim: Claim) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
-from django_jobs.core.values import Claim, Claimed, Expired, Lane, State
+from django_jobs.core.values import Claim, Claimed, Completion, Expired, Lane, State
+from django_jobs.exceptions import StoreError
 from django_jobs.serialization.record import name_line
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.fetching import FetchingStore, Outlook
@@ -42,7 +43,11 @@ class SqliteClaiming(SqlitePart, RunningStore, FetchingStore):
         names: Collection[str] = (),
         rank: int = 0,
         request: str = "",
+        completion: Completion | None = None,
     ) -> Claimed:
+        if completion is not None:
+            with suppress(StoreError):
+                completion.stale = self.complete(completion.queue, completion.done)
         parts = lane_parts(lane)
         separate = lane is not Lane.SHARED and not lease_each
         with self.writing(queue) as move:

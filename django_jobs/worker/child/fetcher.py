@@ -10,7 +10,7 @@ from time import monotonic, time
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core import registry
-from django_jobs.core.values import Claimed, Lane
+from django_jobs.core.values import Claimed, Completion, Lane
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreCorrupt, StoreError
@@ -99,8 +99,15 @@ class Fetcher:
         others, is_open = theirs(self.queues), self.shared.is_open
         return [name for name in self.queues if name not in others and is_open(name)]
 
-    def fetch(self) -> tuple[str, Claimed] | None:
+    @property
+    def expects_jobs(self) -> bool:
+        """Would `fetch` claim now, without waiting?"""
+        return self.picker.pick(monotonic()) is not None
+
+    def fetch(self, completion: Completion | None = None) -> tuple[str, Claimed] | None:
         """Claim one batch, after waiting at most LONGEST_WAIT.  Returns its queue and claims; None: call again.
+
+        `completion`: attempts that the claim is to end.  This never waits with them: it returns None.
 
         Raises StoreError."""
         now = monotonic()
@@ -115,6 +122,8 @@ class Fetcher:
             self._knows = knows
         queue = self.picker.pick(now)
         if queue is None:
+            if completion is not None:
+                return None
             self._wait(now)
             queue = self.picker.pick(monotonic())
         elif now - self._looked >= LOOK_INTERVAL and len(self.names) > 1:
@@ -129,7 +138,7 @@ class Fetcher:
         if self.gate.closed:
             return None
         try:
-            claimed = self._claim(queue)
+            claimed = self._claim(queue, completion)
         except StoreCorrupt as error:
             self._set_aside(queue, error)
             return None
@@ -144,7 +153,7 @@ class Fetcher:
             logger.error("Cannot claim from queue %r; the other queues continue: %s", queue, error)
         self.picker.claimed(queue, got=0, left=1, next_due=None, now=monotonic())
 
-    def _claim(self, queue: str) -> Claimed:
+    def _claim(self, queue: str, completion: Completion | None) -> Claimed:
         if queue in theirs((queue,)):
             self.picker.claimed(queue, got=0, left=0, next_due=None, now=monotonic())
             return Claimed([], [], 0, None, 0)
@@ -163,6 +172,7 @@ class Fetcher:
                 max_running=self.queues[queue].max_concurrency,
                 up_to=None if self.drain is None else self.drain[queue],
                 knows=self._knows,
+                completion=completion,
             )
         except StoreError:
             self.shared.was_not_answered(queue)

@@ -13,6 +13,7 @@ from threading import Event, Lock, Thread
 
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, Succeeded
+from django_jobs.core.values import Completion
 from django_jobs.events.receivers import Telling
 from django_jobs.exceptions import StoreError
 from django_jobs.execution.settle import (
@@ -22,8 +23,10 @@ from django_jobs.execution.settle import (
     settle,
     settle_others,
     settle_successes,
+    still_held,
 )
 from django_jobs.runtime import database_connections
+from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.runtime.faults import faults_end_process
 from django_jobs.stores.contract.batches import in_batches
 from django_jobs.stores.contract.store import MAX_BATCH, Store
@@ -72,6 +75,27 @@ class Settler:
                 self._unsettled += size_of(failed)
             self._again.extend(failed)
             self._go_on()
+
+    def completion_of(self, attempts: Sequence[Attempted]) -> Completion | None:
+        """Return the attempts in the form in which the next claim can end them.  None: they need other calls."""
+        calls = calls_of(attempts)
+        if len(calls) != 1 or not isinstance(attempts[0].outcome, Succeeded):
+            return None
+        if ACTIVE:
+            crashpoint("ack.before_send")
+        return Completion(attempts[0].claim.queue, [as_done(attempted) for attempted in attempts])
+
+    def settled(self, attempts: Sequence[Attempted], completion: Completion) -> None:
+        """Go on after a claim that may have ended these attempts; `settle_now` if it has not."""
+        if completion.stale is None:
+            self.settle_now(attempts)
+            return
+        database_connections.before_job()
+        try:
+            self.holding.completed(completion.done)
+            self._recorded(completion.queue, still_held(attempts, completion.stale))
+        finally:
+            database_connections.after_job()
 
     def settle_soon(self, attempted: Attempted) -> None:
         """Settle in the background."""
@@ -137,10 +161,13 @@ class Settler:
         except StoreError as error:
             self._pause = self._retry_state(queue).failed(error)
             return False
+        self._recorded(queue, recorded)
+        return True
+
+    def _recorded(self, queue: str, attempts: Sequence[Attempted]) -> None:
         if (retry_state := self._retry_states.get(queue)) is not None and retry_state.is_on:
             retry_state.worked()
-        after_ends(self.store, queue, recorded, self.telling.deliver)
-        return True
+        after_ends(self.store, queue, attempts, self.telling.deliver)
 
     def _retry_state(self, queue: str) -> RetryState:
         retry_state = self._retry_states.get(queue)

@@ -68,6 +68,8 @@ class Runner:
         with faults_end_process():
             while not self.child.gate.final:
                 self._turn()
+            self._end_batch()
+            self.busy = False
 
     def _turn(self) -> None:
         """Claim once, and run the claimed jobs."""
@@ -75,6 +77,8 @@ class Runner:
         if self.offered:  # an earlier attempt to hand these back was not confirmed
             self.give_back()
         if gate.closed or (child.reports is not None and not child.settler.is_idle):  # as in _run_batch
+            self._end_batch()
+            self.busy = False
             if gate.closed:
                 with self.fetch_lock:
                     child.fetcher.hand_over()
@@ -88,7 +92,7 @@ class Runner:
                 if gate.closed:
                     return
                 try:
-                    fetched = fetcher.fetch()
+                    fetched = self._fetch() if self.done else fetcher.fetch()
                     self.busy = fetched is not None
                     if fetched is not None:
                         self._take(*fetched)
@@ -105,6 +109,7 @@ class Runner:
                 if child.retry_state.is_on:
                     child.retry_state.worked()
         except StoreError as error:
+            self.busy = False
             gate.ended.wait(child.retry_state.failed(error))
             return
         if fetched is not None and not may_run:
@@ -114,7 +119,28 @@ class Runner:
             if child.trial.is_on:
                 child.trial.is_over()
             fetcher.picker.made_room(fetched[0])
-        self.busy = False
+        self.busy = bool(self.done)
+
+    def _fetch(self) -> tuple[str, Claimed] | None:
+        """Claim, and settle the last batch in the same round trip."""
+        settler, fetcher = self.child.settler, self.child.fetcher
+        with self._settling:
+            attempts = _take_all(self.done)
+            completion = settler.completion_of(attempts)
+            if completion is None:
+                settler.settle_now(attempts)
+                return None
+            try:
+                fetched = fetcher.fetch(completion)
+            finally:
+                settler.settled(attempts, completion)
+                self._note_end()
+        if fetched is not None and not settler.is_idle:
+            # These ends are not recorded, and what is noted of them must stay.  So the claimed jobs are handed back.
+            self.offered.extend(fetched[1].claims)
+            self.give_back()
+            return None
+        return fetched
 
     def _take(self, queue: str, claimed: Claimed) -> None:
         self.since = self.batch_since = monotonic()
@@ -143,13 +169,37 @@ class Runner:
             self.ran += 1
         child.sizer.observe(queue, monotonic() - started, self.ran)
         self.give_back()
-        self.settle_done()
-        if child.reports is not None:
-            with self._giving_back:
-                if child.settler.is_idle and not self.offered:
-                    self.notes.is_over()  # the parent need not look at jobs that are settled
-            if any(claim.has_to_wait for claim in claimed.claims):
+        if not self._settles_with_next_claim(claimed):
+            self._end_batch()
+            if child.reports is not None and any(claim.has_to_wait for claim in claimed.claims):
                 child.reports.waits()
+
+    def _settles_with_next_claim(self, claimed: Claimed) -> bool:
+        """May the ends of this batch wait for the next claim, which follows at once?  Jobs that are claimed one by one
+        need one round trip each then, not two.
+
+        Only in an alone child: there the ends are noted in memory that its parent can read, and no other thread claims.
+        Not if it ran a suspect: when that is over, another worker may start one."""
+        child = self.child
+        return (
+            child.reports is not None
+            and bool(self.done)
+            and not (child.gate.closed or self.offered)
+            and not any(claim.suspect for claim in claimed.claims)
+            and child.settler.is_idle
+            and child.fetcher.expects_jobs
+        )
+
+    def _end_batch(self) -> None:
+        """Settle what has run, and note that the batch is over."""
+        self.settle_done()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        if self.child.reports is not None:
+            with self._giving_back:
+                if self.child.settler.is_idle and not self.offered:
+                    self.notes.is_over()  # the parent need not look at jobs that are settled
 
     def _may_begin(self, claim: Claim) -> bool:
         self.batch_since = inf  # the batch monitor hands back claims that wait for long

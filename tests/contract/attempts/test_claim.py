@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.core.values import Lane, State
+from django_jobs.core.values import Completion, Done, Lane, State
 from tests.contract.acts import (
     FAILED,
     LEASE,
@@ -52,6 +52,28 @@ class TestAClaim:
         assert answer.left == 0
         assert answer.next_due is None
         assert answer.now == clock.now
+
+    def test_first_ends_the_attempts_that_it_is_given(self, store, make_job):
+        enqueue(store, make_job("a"), make_job("b"), make_job("c"))
+        held = claim(store, 2)
+        store.release(Q, held[1:])
+        store.enqueue("other", [make_job("d")])
+        completion = Completion(Q, [Done(each, b"1") for each in held])
+        answer = store.claim(Q, "w", 1, lease=LEASE, max_running=1, completion=completion)
+        assert completion.stale == ["b"]
+        assert [each.id for each in answer.claims] == ["b"], "and the place that they leave is free"
+        completion = Completion(Q, [Done(answer.claims[0], b"1")])
+        assert [each.id for each in store.claim("other", "w", 1, lease=LEASE, completion=completion).claims] == ["d"]
+        assert completion.stale == []
+        assert (state_of(store, "a"), state_of(store, "b")) == (State.SUCCEEDED, State.SUCCEEDED)
+        assert info(store, "a").result == b"1"
+
+    def test_that_gets_nothing_ends_them_too(self, store, make_job):
+        enqueue(store, make_job("a"))
+        completion = Completion(Q, [Done(each) for each in claim(store, 1)])
+        assert store.claim(Q, "w", 1, lease=LEASE, completion=completion).claims == []
+        assert completion.stale == []
+        assert state_of(store, "a") is State.SUCCEEDED
 
     def test_takes_the_best_priority_first_and_the_oldest_among_equals(self, store, make_job):
         for id, priority in [("n1", 0), ("low", -100), ("n2", 0), ("high", 100), ("n3", 0), ("mid", 5)]:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Job, Lane, NewJob, State
+from django_jobs.core.values import PLAIN, Attempt, Claim, Completion, Controls, Done, Ended, Job, Lane, NewJob, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.serialization.record import decode, encode
@@ -93,6 +93,8 @@ class Walk:
         return self.store.enqueue(QUEUE, jobs, max_length=self.rng.choice((0, 0, 12)))
 
     def claim(self) -> object:
+        done = self._done() if self.rng.random() < 0.2 else []
+        completion = Completion(QUEUE, done) if done else None
         claimed = self.store.claim(
             QUEUE,
             self.rng.choice(WORKERS),
@@ -102,7 +104,9 @@ class Walk:
             max_running=self.rng.choice((0, 0, 6)),
             lease_each=self.rng.random() < 0.1,
             knows=self.rng.choice(DIGESTS),
+            completion=completion,
         )
+        assert completion is None or completion.stale is not None
         self.held += claimed.claims
         return claimed
 
@@ -116,9 +120,11 @@ class Walk:
         return claim
 
     def complete(self) -> object:
+        return self.store.complete(QUEUE, self._done())
+
+    def _done(self) -> list[Done]:
         done = [claim for _ in range(self.rng.choice((1, 2))) if (claim := self._take())]
-        shapes = {claim.id: self.store_controls(claim) for claim in done}
-        return self.store.complete(QUEUE, [Done(c, b"[1]", 3, controls=shapes[c.id]) for c in done])
+        return [Done(claim, b"[1]", 3, controls=self.store_controls(claim)) for claim in done]
 
     def store_controls(self, claim: Claim) -> Controls:
         """The controls a worker reads from the claim's record; one that cannot be read it would bury."""

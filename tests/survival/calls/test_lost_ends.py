@@ -10,7 +10,7 @@ import pytest
 from django_jobs import signals
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import Cancelled, Dead, Outcome, RetryIn, SnoozeFor, Succeeded
-from django_jobs.core.values import Attempt, Claim, Done, Ended, Job, NewJob, State
+from django_jobs.core.values import Attempt, Claim, Completion, Done, Ended, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
@@ -118,6 +118,24 @@ def test_an_end_whose_request_was_lost_is_made_at_the_second_call(
     proxy.heal()
     assert ENDS["complete"](far, claims) == []
     assert near.stats(["q"])[0].counts["succeeded"] == 3
+
+
+@pytest.mark.accepts("K06", "G04")
+def test_ends_and_a_claim_in_one_round_trip_get_their_first_answers_when_each_is_made_again(
+    far: RedisStore, near: RedisStore, proxy: Proxy
+) -> None:
+    claims, waiting = claimed(near, 2), [f"later-{n}" for n in range(3)]
+    near.kill("q", ["job-1"], "by hand")
+    near.enqueue("q", [NewJob(id, encode(Job(id, "q", "shop.work", b"[[],{}]", 1))) for id in waiting])
+    completion = Completion("q", [Done(claim, b"1") for claim in claims])
+    go_deaf(proxy, near, "complete")
+    with pytest.raises(StoreUnavailable):
+        far.claim("q", "worker", 2, lease=60_000, completion=completion)
+    assert completion.stale is None
+    proxy.heal()
+    assert in_a_thread(lambda: far.complete("q", completion.done)) == ["job-1"]
+    assert [claim.id for claim in far.claim("q", "worker", 2, lease=60_000).claims] == waiting[:2]
+    assert near.stats(["q"])[0].counts["running"] == 2
 
 
 def test_a_claim_that_was_lost_is_stale_however_often_it_is_offered(

@@ -259,8 +259,10 @@ def persist(where: str, call: Callable[..., Any], *args: Any, urgent: bool = Fal
 
 
 def _in_doubt(call: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the same call for its next try, marked: an earlier request may still be under way (see base.py)."""
+    """Return the same call, or calls, for the next try, marked: an earlier request may still be under way (base.py)."""
     match call:
+        case ([*calls],):
+            return ([_in_doubt(each) for each in calls],)
         case Script(numbered=True) as script, keys, (clock, channel, number, *rest) if not str(number).endswith("+"):
             return script, keys, (clock, channel, f"{number}+", *rest)
     return call
