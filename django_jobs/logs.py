@@ -21,6 +21,8 @@ class Ended(NamedTuple):
     wait_ms: int = 0
     run_ms: int = 0
     why: str = ""
+    #: of the job, separated by spaces.
+    tags: str = ""
 
     def log(self, state: str, level: int = logging.INFO) -> None:
         """Log the line for the end of the attempt."""
@@ -45,11 +47,18 @@ class Ended(NamedTuple):
         logger.error(text, *self[:4], self.why, self.id, extra=self._extra())
 
     def _extra(self) -> dict[str, str | int]:
-        return dict(zip(("job_name", "job_id", "job_queue", "job_attempt"), self, strict=False))
+        return {
+            "job_name": self.name,
+            "job_id": self.id,
+            "job_queue": self.queue,
+            "job_attempt": self.attempt,
+            "job_tags": self.tags or "-",
+        }
 
 
 class JobContextFilter(logging.Filter):
-    """Adds `job_id`, `job_name`, `job_queue` and `job_attempt` to each record; outside a job they are "-" and 0.
+    """Adds `job_id`, `job_name`, `job_queue`, `job_tags` (separated by spaces, "-" for none) and `job_attempt` to each
+    record; outside a job they are "-" and 0.
 
     Values of the job's sensitive arguments are taken out of the message and the traceback.
 
@@ -61,11 +70,12 @@ class JobContextFilter(logging.Filter):
         if not hasattr(record, "job_id"):
             job = current_job()
             if job is None:
-                record.job_id = record.job_name = record.job_queue = "-"
+                record.job_id = record.job_name = record.job_queue = record.job_tags = "-"
                 record.job_attempt = 0
             else:
                 record.job_id, record.job_name = job.id, job.name
                 record.job_queue, record.job_attempt = job.queue, job.attempt
+                record.job_tags = job.tag_words or "-"
                 scrub = job.scrubber() if job.scrubber else None
                 if scrub is not None:
                     _scrub(record, scrub)

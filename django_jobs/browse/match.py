@@ -11,7 +11,7 @@ from django.utils.crypto import salted_hmac
 from django_jobs.core.signature import signature
 from django_jobs.core.values import JobInfo
 from django_jobs.serialization import payloads
-from django_jobs.serialization.record import name_of
+from django_jobs.serialization.record import name_of, tags_of
 from django_jobs.stores.contract.lists import Span
 
 
@@ -21,7 +21,7 @@ class Match:
 
     queue: str = ""
     name: str = ""
-    #: text in the id, the name, the arguments as shown, or the last error.
+    #: text in the id, the name, the tags, the arguments as shown, or the last error.
     text: str = ""
     #: the last error: its signature, or the key of it (`error_key`).
     error: str = ""
@@ -30,11 +30,13 @@ class Match:
     #: ms: the time of the state, as in Span; 0 = no limit.
     since: int = 0
     before: int = 0
+    #: one tag of the job, exactly.
+    tag: str = ""
 
     @property
     def needs_scan(self) -> bool:
         """Return whether anything is searched for that is no place in a list: other than the queue and the time."""
-        return bool(self.name or self.text or self.error)
+        return bool(self.name or self.text or self.error or self.tag)
 
     @property
     def span(self) -> Span | None:
@@ -44,7 +46,7 @@ class Match:
     def stored(self) -> dict[str, Any]:
         """Return the fields as they are stored.  What older versions do not know is left out where it chooses nothing:
         they cannot read a filter that has it, and leave it to others."""
-        ways = {"arguments": True, "since": 0, "before": 0}
+        ways = {"arguments": True, "since": 0, "before": 0, "tag": ""}
         return {key: value for key, value in asdict(self).items() if key not in ways or value != ways[key]}
 
     def accepts(self, info: JobInfo) -> bool:
@@ -57,7 +59,9 @@ class Match:
         return self.accepts_rest(info)
 
     def accepts_rest(self, info: JobInfo) -> bool:
-        """Return whether this job, which matches by queue, job type and error, has the text and the time."""
+        """Return whether this job, which matches by queue, job type and error, has the tag, the text and the time."""
+        if self.tag and self.tag not in tags_of(info.record):
+            return False
         return Span(self.since, self.before).has(info.at) and self._has_text(info)
 
     def _has_text(self, info: JobInfo) -> bool:

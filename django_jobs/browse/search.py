@@ -33,7 +33,7 @@ def find(id: str, queues: Sequence[str]) -> JobInfo | None:
 
 def is_exact(state: State, match: Match) -> bool:
     """Return whether the store finds these jobs at once: failed jobs by job type, error and queue."""
-    return state in GROUPED and not match.text
+    return state in GROUPED and not match.text and not match.tag
 
 
 def selected(

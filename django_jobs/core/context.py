@@ -43,8 +43,8 @@ class RunningJob:
 
     __slots__ = (
         "_context", "_last_sent", "_pending", "_send", "_stops", "args", "attempt", "claimed_ms", "enqueued_ms", "id",
-        "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "scrubber", "soft_deadline", "token",
-        "worker", "workflow",
+        "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "scrubber", "soft_deadline", "tag_words",
+        "token", "worker", "workflow",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +64,7 @@ class RunningJob:
         worker: str = "",
         meta: dict[str, Any] | None = None,
         workflow: str | None = None,
+        tag_words: str = "",
         stops: StopRequests | None = None,
         send: Callable[[bytes], bool] | None = None,
         soft_timeout: float | None = None,
@@ -73,6 +74,8 @@ class RunningJob:
         self.attempt, self.max_attempts, self.token, self.meta = attempt, max_attempts, token, meta
         #: id of the workflow or batch that the job belongs to; None = none.
         self.workflow = workflow
+        #: the tags as they are stored, separated by spaces.
+        self.tag_words = tag_words
         #: the name of the worker process.
         self.worker = worker
         self.enqueued_ms, self.ready_ms, self.claimed_ms = enqueued_ms, ready_ms, claimed_ms
@@ -93,6 +96,11 @@ class RunningJob:
         if self._context is None:
             self._context = SimpleNamespace()
         return self._context
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The words to find and count it by, of its job type and of `using(tags=…)`."""
+        return tuple(self.tag_words.split())
 
     @property
     def enqueued_at(self) -> datetime:
@@ -181,6 +189,11 @@ class JobContext:
     def stop_reason(self) -> StopReason | None:
         """None | "cancelled" | "shutdown" | "timeout"; see RunningJob.stop_reason."""
         return self.job.stop_reason
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the job; () if it has none."""
+        return self.job.tags
 
     @property
     def token(self) -> int:

@@ -74,6 +74,7 @@ class JobDefinition:
     sensitive = _Option[tuple[str, ...]]()
     cron = _Option[str | None]()
     on_missing = _Option[str]()
+    tags = _Option[tuple[str, ...]]()
 
     def __init__(
         self, func: Callable[..., Any], *, name: str | None = None, aliases: Sequence[str] = (), **options: Any
@@ -228,6 +229,7 @@ def _stored_options(options: JobOptions, signature: inspect.Signature) -> Option
         timeout=None if options.timeout is None else round(options.timeout * 1000),
         on_exhausted=options.on_exhausted,
         sensitive=words_for(options.sensitive, signature),
+        tags=" ".join(options.tags),
     )
     return DEFAULT_OPTIONS if stored == DEFAULT_OPTIONS else stored
 

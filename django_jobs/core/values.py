@@ -75,7 +75,7 @@ PLAIN = Controls()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options that all jobs of one definition share; stored with each."""
+    """The options that jobs of one definition share, unless `using` changed them; stored with each."""
 
     max_attempts: int = 10
     #: time limit of one attempt (ms); None = no limit.
@@ -84,6 +84,8 @@ class Options:
     on_exhausted: str = "dead"
     #: which arguments are sensitive (core/sensitive.py); "" = none, or an older version enqueued the job.
     sensitive: str = ""
+    #: the job's tags (core/tags.py), separated by spaces; `using` may add some to those of the definition.
+    tags: str = ""
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
 
@@ -103,6 +105,11 @@ class Job(NamedTuple):
     controls: Controls = PLAIN
     #: what enqueue middleware sends with the job: JSON values only.
     meta: dict[str, Any] | None = None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The words to find and count it by."""
+        return tuple(self.options.tags.split())
 
 
 class NewJob(NamedTuple):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.context import JobContext
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options import NAMES, check_options
+from django_jobs.core.options import NAMES, check_options, merged
 from django_jobs.enqueue.handle import V
 from django_jobs.enqueue.keywords import JobKeywords, UsingKeywords
 from django_jobs.enqueue.methods import AsyncCalls
@@ -23,7 +23,7 @@ C = ParamSpec("C")
 R = TypeVar("R")
 
 #: Options of `using` that `@job` has too.
-_SHARED = frozenset({"queue", "priority", "max_attempts", "unique", "unique_on", "on_conflict"})
+_SHARED = frozenset({"queue", "priority", "max_attempts", "unique", "unique_on", "on_conflict", "tags"})
 #: What `__module__` of a function is in a script, in IPython, and in the shell of Django.
 _NO_MODULES = ("__main__", "__console__", "builtins", None)
 _OF_ONE_CALL = ("job_id", "run_at", "expires_at", "on_commit", "block_timeout", "meta")
@@ -35,12 +35,16 @@ class AllCalls(AsyncCalls[P, V]):
     def using(self, **options: Unpack[UsingKeywords]) -> Using[P, V]:
         """Return a copy that enqueues with other options, for any call.
 
-        `queue`, `priority`, `max_attempts`, `unique`, `unique_on`, `on_conflict` as for `@job`; `job_id` (text: a
-        second job with that id is not added), `run_at` and `expires_at` (aware datetimes), `on_commit` (bool),
-        `block_timeout` (seconds to wait for room in a queue with ON_FULL "block"), `meta` (dict of JSON values).
+        `queue`, `priority`, `max_attempts`, `unique`, `unique_on`, `on_conflict` as for `@job`; `tags` (added to those
+        of the job); `job_id` (text: a second job with that id is not added), `run_at` and `expires_at` (aware
+        datetimes), `on_commit` (bool), `block_timeout` (seconds to wait for room in a queue with ON_FULL "block"),
+        `meta` (dict of JSON values).
         Raises InvalidArguments, InvalidJob or UnknownQueue; each error names the wrong value.
         """
-        return Using(self._definition, {**self._overrides, **_overrides(self._definition, options)})
+        new = _overrides(self._definition, options)
+        if "tags" in new:
+            new["tags"] = _all_tags(self._definition, self._overrides.get("tags", self._definition.tags), new["tags"])
+        return Using(self._definition, {**self._overrides, **new})
 
 
 class Using(AllCalls[P, V]):
@@ -117,6 +121,7 @@ def job(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     - `keep_result` (None: as HISTORY says; 0: never)
     - `takes_context` (False): the first argument is a JobContext
     - `api` (False): may be enqueued over HTTP; `sensitive` (()): parameters whose values are masked
+    - `tags` (()): words to find and count jobs by; `using(tags=…)` adds more
     - `cron` (None): five fields, or six with the seconds first
     - `on_missing` ("fail", or "discard"): what if a model instance among the arguments is gone
 
@@ -178,6 +183,13 @@ def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[st
             field, check = _CHECKS[name]
             fields[field] = check(options[name])
     return fields
+
+
+def _all_tags(definition: JobDefinition, tags: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return merged(tags, more)
+    except ValueError as error:
+        raise InvalidJob(f"{definition.name}.using(): tags={tuple(more)!r}: {error}") from error
 
 
 def _on_commit(value: Any) -> bool | None:

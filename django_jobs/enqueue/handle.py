@@ -16,6 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added, Attempt, JobInfo, State
 from django_jobs.exceptions import JobFailed, JobNotFound
+from django_jobs.serialization.record import tags_of
 from django_jobs.serialization.results import MissingResult, load_result
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.ends import End
@@ -84,6 +85,11 @@ class JobHandle(Generic[V]):
     def show(self, info: JobInfo, *, final: bool = False) -> None:
         """Take over a JobInfo that was read elsewhere; `final`: it can never change again."""
         self._info, self.state, self._is_final = info, info.state, final
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the job, as of the last read; () once the job has left the history."""
+        return tags_of(self._seen().record)
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:

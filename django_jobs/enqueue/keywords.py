@@ -23,6 +23,7 @@ class SharedKeywords(TypedDict, total=False):
     unique: Literal["queued", "running", "success"] | timedelta | None
     unique_on: Sequence[str] | None
     on_conflict: Literal["skip", "replace", "debounce", "raise"]
+    tags: tuple[str, ...] | list[str]
 
 
 class JobKeywords(SharedKeywords, total=False):

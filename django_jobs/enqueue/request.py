@@ -1,4 +1,7 @@
-"""One job on its way to the store: the request that enqueue middleware gets, and its encoding."""
+"""One job on its way to the store: the request that enqueue middleware gets, and its encoding.
+
+Long because what a caller may give is checked where it is encoded.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from uuid import UUID
 
 from django_jobs.conf import Settings, host_settings
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options import JobOptions
+from django_jobs.core.options import JobOptions, tags_of_call
 from django_jobs.core.values import Controls, Job, NewJob, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.keys import digest_of_arguments, digest_of_key, limit_key
@@ -77,6 +80,8 @@ class NewJobRequest:
     unique_on: Sequence[str] | None = None
     unique_key: Any = field(default=NO_KEY)
     on_conflict: str = "skip"
+    #: all tags of the job, those of the definition included.
+    tags: Sequence[str] = ()
     #: seconds to wait for room in a full queue with ON_FULL "block"; None = without limit, 0 = do not wait.
     block_timeout: float | None = None
     #: False: a full queue sets the handle's state to "full" and raises no QueueFull.
@@ -135,6 +140,8 @@ def encode(request: NewJobRequest, settings: Settings, now: int, step: Step | No
     _, options, stored, shared = definition.resolved()
     if request.max_attempts is not None and request.max_attempts != stored.max_attempts:
         stored = replace(stored, max_attempts=request.max_attempts)
+    if request.tags is not options.tags:
+        stored = replace(stored, tags=" ".join(tags_of_call(definition.name, request.tags)))
     controls = _controls(request, options, shared, step)
     run_in = None if request.run_at else request.run_in or None
     # The store fills in both times, by its clock: of expiry, and of enqueueing.

@@ -23,12 +23,20 @@ from django_jobs.conf import QueueSettings, Settings, get_settings, store_in_use
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.discovery import remedy
+from django_jobs.core.options import tags_of_call
 from django_jobs.core.values import Added, JobInfo, NewJob
 from django_jobs.enqueue import commits, membership
 from django_jobs.enqueue import request as new_job
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle
 from django_jobs.enqueue.request import NO_KEY, NewJobRequest, Ready, check_id, encode, moment, state_of
-from django_jobs.exceptions import DuplicateJob, JobIds, JobsError, QueueFull, StoreError, StoreUnavailable
+from django_jobs.exceptions import (
+    DuplicateJob,
+    JobIds,
+    JobsError,
+    QueueFull,
+    StoreError,
+    StoreUnavailable,
+)
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.batches import ADDED_BYTES, MAX_BATCH
@@ -164,11 +172,13 @@ def enqueue_by_name(
     on_commit: bool | None = None,
     schedule_run: tuple[str, int] | None = None,
     meta: dict[str, Any] | None = None,
+    tags: Sequence[str] = (),
 ) -> JobHandle:
     """Enqueue a registered job whose name is data: for commands, the HTTP API and schedules.
 
     `schedule_run` is (schedule id, scheduled time in ms): the store adds the job only if that schedule has not run
-    since; the handle's `added` shows it.  Raises UnknownJob and the errors of `submit`.
+    since; the handle's `added` shows it.  `tags` are added to those of the job type.  Raises UnknownJob and
+    the errors of `submit`.
     """
     definition = registry.get(name)
     request = request_for(definition, list(args), dict(kwargs or {}))
@@ -185,6 +195,8 @@ def enqueue_by_name(
     if unique_key is not NO_KEY and unique_key is not None:
         request.unique = request.unique or "queued"
         request.unique_key = unique_key
+    if tags:
+        request.tags = tags_of_call(name, request.tags, tags)
     request.on_commit, request.schedule_run, request.meta = on_commit, schedule_run, meta
     return submit(request)
 
@@ -195,6 +207,7 @@ def request_for(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[
     request = NewJobRequest(definition, args, kwargs, options.queue, options.priority)
     # unique_on without unique is for enqueue_unique().
     request.unique, request.unique_on, request.on_conflict = options.unique, options.unique_on, options.on_conflict
+    request.tags = options.tags
     return request
 
 

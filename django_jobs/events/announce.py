@@ -16,7 +16,7 @@ from django_jobs.core.outcome import Cancelled, Dead, HandedOver, Parked, RetryI
 from django_jobs.core.values import Expired, Recovered, State
 from django_jobs.events.signal_events import Deliver, SignalEvent, is_wanted, send
 from django_jobs.logs import Ended
-from django_jobs.serialization.record import name_of, waited_ms
+from django_jobs.serialization.record import name_of, tags_of, waited_ms
 from django_jobs.stores.contract.upkeep import MISPLACED
 
 logger = logging.getLogger("django_jobs.worker")
@@ -74,7 +74,13 @@ def _ended(attempted: Attempted, otherwise: str = "") -> Ended:
     """Return the log line.  It names only the class of an exception, whose text may quote arguments."""
     claim, error = attempted.claim, attempted.error
     why = type(error).__qualname__ if isinstance(error, BaseException) else error or otherwise
-    return Ended(attempted.name, claim.id, claim.queue, claim.attempt, attempted.wait_ms, attempted.run_ms, why)
+    tags = attempted.running.tag_words if attempted.running else _tags(claim.record)
+    times = attempted.wait_ms, attempted.run_ms
+    return Ended(attempted.name, claim.id, claim.queue, claim.attempt, *times, why, tags)
+
+
+def _tags(record: bytes) -> str:
+    return " ".join(tags_of(record))
 
 
 # -- ends of jobs without an attempt in this process ------------------------------
@@ -85,7 +91,7 @@ def announce_expired(queue: str, expired: Iterable[Expired], now: int, deliver: 
     for job_id, record, since in expired:
         name = name_of(record)
         _tell_bare(SignalEvent("job_expired", name, queue, job_id, 0, {}), deliver)
-        Ended(name, job_id, queue, 0, waited_ms(record, since, now)).log("expired")
+        Ended(name, job_id, queue, 0, waited_ms(record, since, now), tags=_tags(record)).log("expired")
 
 
 def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deliver = send) -> None:
@@ -96,7 +102,8 @@ def announce_recovered(queue: str, recovered: Iterable[Recovered], deliver: Deli
             logger.warning("%s %s on %s: %s, after worker %s was lost", name, job.id, queue, job.state, job.worker)
             continue
         wait_ms, held_ms = waited_ms(job.record, job.since, job.claimed_at), job.at - job.claimed_at
-        ended = Ended(name, job.id, queue, job.attempt, wait_ms, held_ms, f"worker {job.worker} was lost")
+        lost = f"worker {job.worker} was lost"
+        ended = Ended(name, job.id, queue, job.attempt, wait_ms, held_ms, lost, _tags(job.record))
         if job.state is State.DEAD:
             more = {"error": why, "outcome": "worker_lost"}
             _tell_bare(SignalEvent("job_dead", name, queue, job.id, job.attempt, more), deliver)
@@ -110,7 +117,7 @@ def announce_misplaced(queue: str, buried: Iterable[tuple[str, bytes]], deliver:
     """Announce at-most-once jobs that a repair moved to dead because the store had lost their place."""
     for job_id, record in buried:
         name, more = name_of(record), {"error": MISPLACED.error, "outcome": MISPLACED.outcome}
-        Ended(name, job_id, queue, 0, why="the store lost its state").log_death()
+        Ended(name, job_id, queue, 0, why="the store lost its state", tags=_tags(record)).log_death()
         _tell_bare(SignalEvent("job_dead", name, queue, job_id, 0, more), deliver)
 
 

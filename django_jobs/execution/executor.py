@@ -137,6 +137,7 @@ class Executor:
             worker=claim.worker,
             meta=job.meta,
             workflow=job.controls.workflow,
+            tag_words=job.options.tags,
             stops=self.stops,
             send=partial(store.checkin, claim),
             soft_timeout=plan.options.soft_timeout,

@@ -17,7 +17,7 @@ from django_jobs.enqueue.request import now_ms
 from django_jobs.exceptions import CorruptRecord, DuplicateJob, JobMoved, JobNotFound, UnknownQueue
 from django_jobs.logs import Ended
 from django_jobs.operations import edited
-from django_jobs.serialization.record import decode, name_of, waited_ms
+from django_jobs.serialization.record import decode, name_of, tags_of, waited_ms
 from django_jobs.stores import get_store
 
 #: Jobs moved by one call: a script over 1,000 blocks a busy Redis for 20 ms or more, one over 100 for 2 ms.
@@ -191,7 +191,8 @@ def announce(signal: str, state: State, jobs: Sequence[JobInfo], **more: Any) ->
             deliver_here(signal_event)
         wait_ms = waited_ms(info.record, info.since, until) if info.state not in NOT_READY else 0
         # Not logged as an error: a person has just done this, so no alert is needed.
-        Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator").log(state)
+        tags = " ".join(tags_of(info.record))
+        Ended(name, info.id, info.queue, attempt, wait_ms, now - until, "by an operator", tags).log(state)
 
 
 def edit(queue: str, id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

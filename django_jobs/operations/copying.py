@@ -33,7 +33,8 @@ def copy_request(job: Job, call: Sequence[Any], *, queue: str, priority: int, fo
 
     A masked value is the stored one, and is masked in the new job, too.  The id is made of `form` (see `new_form`) and
     of the call: the same request, sent twice, adds one job; another request with the same form adds a second one.
-    Options come from the job type as it is now; nothing else is copied: neither times, nor `meta`, nor the workflow.
+    The tags are those of `job`; if it has none, those of its type.  Other options come from the job type as it is now;
+    nothing else is copied: neither times, nor `meta`, nor the workflow.
 
     Raises all errors that do not depend on the store: InvalidArguments, PayloadError, UnknownJob, UnknownQueue."""
     if not _FORM.fullmatch(form):
@@ -44,7 +45,7 @@ def copy_request(job: Job, call: Sequence[Any], *, queue: str, priority: int, fo
     _stay_masked(definition, masked)
     definition.check_call(*json.loads(text))
     request = request_for(definition, *loaded(text))
-    request.queue, request.priority = queue, priority
+    request.queue, request.priority, request.tags = queue, priority, job.tags or request.tags
     # A page must say now what happened: it cannot wait for a commit, or for room in a queue.
     request.on_commit, request.block_timeout = False, 0
     same = compact([job.queue, job.id, queue, priority]) + text

@@ -55,7 +55,9 @@ def push(url: str, credentials: str, timeout: float, data: Any) -> HandedOver | 
 def body_of(job: RunningJob, data: Any) -> bytes:
     """Return the body that a push worker is sent."""
     described = {"id": job.id, "name": job.name, "data": None, "attempt": job.attempt, "token": job.token}
-    return json.dumps({**described, "data": plain(json.loads(dump_value(data))), "meta": plain(meta_of(job))}).encode()
+    return json.dumps(
+        {**described, "data": plain(json.loads(dump_value(data))), "meta": plain(meta_of(job)), "tags": job.tags}
+    ).encode()
 
 
 class Headers:

@@ -57,6 +57,7 @@ def record_part(job: Job, show_arguments: bool) -> dict[str, Any]:
     part: dict[str, Any] = {
         "priority": job.controls.priority,
         "max_attempts": job.options.max_attempts,
+        "tags": list(job.tags),
         "enqueued_at": iso(job.enqueued_at),
         "expires_at": iso(job.controls.expires_at or 0),
     }
@@ -137,8 +138,8 @@ def named_arguments(job: Job) -> list[tuple[str, str]] | None:
 
 
 def searchable_text(info: JobInfo, *, arguments: bool = True) -> str:
-    """Return the text in which a search looks for this job: id, name, arguments and last error as they are shown, so
-    that a search finds nothing that is hidden."""
+    """Return the text in which a search looks for this job: id, name, tags, arguments and last error as they are shown,
+    so that a search finds nothing that is hidden."""
     info = masked(info, arguments=arguments)
     last = info.attempts[-1] if info.attempts else None
     error = f"{last.error_type} {last.error}" if last else ""
@@ -148,7 +149,7 @@ def searchable_text(info: JobInfo, *, arguments: bool = True) -> str:
         return "\n".join((info.id, info.record.decode(errors="replace"), error))
     shown = named_arguments(job)
     values = [f"{name}={value}" for name, value in shown or ()]
-    return "\n".join((info.id, job.name, *values, error))
+    return "\n".join((info.id, job.name, *job.tags, *values, error))
 
 
 def as_json(data: bytes | None) -> Any:

@@ -190,6 +190,17 @@ def name_line(record: bytes) -> str:
     return parts[1].decode(errors="replace") if len(parts) == 3 else ""
 
 
+def tags_of(record: bytes) -> tuple[str, ...]:
+    """Return the tags in a record, or () if it cannot be read: for lists, which need nothing else of its options."""
+    parts = record.split(b"\n", 3)
+    if len(parts) < 4 or b'"tags":' not in parts[2]:
+        return ()
+    try:
+        return tuple(_options(parts[2]).tags.split())
+    except (ValueError, TypeError, RecursionError):
+        return ()
+
+
 def enqueued_ms(record: bytes, otherwise: int) -> int:
     """Return the time of enqueueing in a record (ms), or `otherwise` if it cannot be read."""
     try:

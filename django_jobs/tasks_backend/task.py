@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options import check_options
+from django_jobs.core.options import check_options, merged
 from django_jobs.exceptions import InvalidJob
 from django_jobs.tasks_backend.compat import Task
 
@@ -39,6 +39,7 @@ class JobTask(Task):  # type: ignore[type-arg]
     unique_on: tuple[str, ...] | None = None
     keep_result: float | timedelta | None = None
     sensitive: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
 
     def using(
         self,
@@ -51,14 +52,21 @@ class JobTask(Task):  # type: ignore[type-arg]
     ) -> JobTask:
         """Return a copy with other defaults.  `run_after` may also be a timedelta from now, as Django documents.
 
-        Other options of `@job` are stored with each call, except those in LASTING, which workers look up by the
-        task's name.  Raises InvalidJob for these, for unknown options, and for invalid values."""
+        `tags` are added to those that the task has.  Other options of `@job` are stored with each call, except those in
+        LASTING, which workers look up by the task's name.  Raises InvalidJob for these, for unknown options, and for
+        invalid values."""
         owner = f"{self.module_path}.using()"
         check_options(options, owner, frozenset(OPTION_NAMES))
         if lasting := sorted(options.keys() & LASTING):
             raise InvalidJob(f"{owner}: {lasting[0]} applies to every call of a task. {_WRITE_IT}")
         if "keep_result" in options and not (options["keep_result"] and self._keeps_results()):
             raise InvalidJob(f"{owner}: keep_result=0 applies to every call of a task, or to none. {_WRITE_IT}")
+        if "tags" in options:
+            before = self.tags if self.tags is not None else self._defaults().get("tags", ())
+            try:
+                options["tags"] = merged(before, options["tags"])
+            except ValueError as error:
+                raise InvalidJob(f"{owner}: tags={options['tags']!r}: {error}") from error
         if isinstance(run_after, timedelta):
             run_after = timezone.now() + run_after
         # super() without arguments does not work in a dataclass with slots.
@@ -66,8 +74,11 @@ class JobTask(Task):  # type: ignore[type-arg]
         return replace(changed, **options) if options else changed  # type: ignore[no-any-return]
 
     def _keeps_results(self) -> bool:
-        defaults = getattr(self.get_backend(), "job_options", {})
-        return bool(options_of(self, defaults).get("keep_result", True))
+        return bool(options_of(self, self._defaults()).get("keep_result", True))
+
+    def _defaults(self) -> Mapping[str, Any]:
+        defaults: Mapping[str, Any] = getattr(self.get_backend(), "job_options", {})
+        return defaults
 
 
 OPTION_NAMES = tuple(f.name for f in fields(JobTask) if f.name not in {base.name for base in fields(Task)})

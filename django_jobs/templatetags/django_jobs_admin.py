@@ -6,6 +6,7 @@ The console itself is imported when it is used: Django loads this module in proj
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django import template
 from django.contrib.admin import AdminSite
@@ -58,6 +59,12 @@ def console_url(context: template.Context, name: str, *parts: str) -> str:
 def type_url(context: template.Context, name: str) -> str:
     """Return the address of the page of a job type; "" for a text that cannot be the name of one."""
     return str(context["console"].url("type", name)) if 0 < len(name) <= LONGEST_NAME else ""
+
+
+@register.simple_tag(takes_context=True)
+def tag_url(context: template.Context, state: str, tag: str) -> str:
+    """Return the address of the jobs of one state with this tag."""
+    return f"{context['console'].url('jobs', state)}?{urlencode({'tag': tag})}"
 
 
 @register.simple_tag(takes_context=True)

@@ -26,6 +26,7 @@ class EnqueuedJob(NamedTuple):
     priority: int
     at: datetime | None
     handle: JobHandle
+    tags: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         when = f" at {self.at.isoformat()}" if self.at else ""
@@ -39,7 +40,8 @@ def seen(info: JobInfo) -> EnqueuedJob:
     at = datetime.fromtimestamp(info.at / 1000, UTC) if info.state in (State.SCHEDULED, State.RETRY) else None
     handle = JobHandle(info.id, job.name, info.queue)
     handle.show(info)
-    return EnqueuedJob(info.id, job.name, info.queue, args, kwargs, info.state, job.controls.priority, at, handle)
+    priority = job.controls.priority
+    return EnqueuedJob(info.id, job.name, info.queue, args, kwargs, info.state, priority, at, handle, job.tags)
 
 
 def same_call(definition: JobDefinition, job: EnqueuedJob, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -25,7 +25,7 @@ FILTER_LENGTH = 300
 #: Maximum length of a time that a message repeats.
 TIME_LENGTH = 40
 #: The parameters of an address that choose jobs, or their order.
-CHOOSING = ("queue", "name", "q", "error", "from", "until", "order")
+CHOOSING = ("queue", "name", "tag", "q", "error", "from", "until", "order")
 
 
 class Filter(NamedTuple):
@@ -75,7 +75,8 @@ def read_filter(console: Console, state: State) -> Filter:
         problems.append(_("The time “from” must be before the time “until”."))
     order = query.get("order", "") if state in TIMED else ""
     times = {key: local_text(bounds[key])[:19] if bounds[key] else value[:TIME_LENGTH] for key, value in given.items()}
-    match = Match(queue, name, text, error, console.sees_arguments, bounds["from"], bounds["until"])
+    tag = query.get("tag", "")[:FILTER_LENGTH].strip()
+    match = Match(queue, name, text, error, console.sees_arguments, bounds["from"], bounds["until"], tag)
     return Filter(match, order if order in ("asc", "desc") else "", problems, times)
 
 
@@ -111,7 +112,13 @@ def local_text(ms: int) -> str:
 def query_of(match: Match) -> dict[str, str]:
     """Return the filters in the form of a URL's query."""
     error = match.error if len(match.error) == KEY and " " not in match.error else browse.error_key(match.error)
-    values = {"queue": match.queue, "name": match.name, "q": match.text, "error": error if match.error else ""}
+    values = {
+        "queue": match.queue,
+        "name": match.name,
+        "tag": match.tag,
+        "q": match.text,
+        "error": error if match.error else "",
+    }
     values |= {"from": local_text(match.since) if match.since else ""}
     values |= {"until": local_text(match.before) if match.before else ""}
     return {key: value for key, value in values.items() if value}

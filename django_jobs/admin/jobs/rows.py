@@ -42,6 +42,7 @@ class Row(NamedTuple):
     cells: list[Cell]
     #: it is delivered at most once.
     once: bool = False
+    tags: tuple[str, ...] = ()
 
 
 def columns(state: State) -> list[str]:
@@ -70,7 +71,7 @@ def row(info: JobInfo, *, arguments: bool = True) -> Row:
     except CorruptRecord:
         raw = info.record[:PREVIEW].decode(errors="backslashreplace")
         return Row(info, name_of(info.record)[:PREVIEW], reference, raw, True, cells(info, None))
-    return Row(info, job.name, reference, preview(job), False, cells(info, job), job.controls.at_most_once)
+    return Row(info, job.name, reference, preview(job), False, cells(info, job), job.controls.at_most_once, job.tags)
 
 
 def preview(job: Job) -> str:

@@ -127,6 +127,8 @@ def options_of(definition: JobDefinition) -> list[tuple[str, str]]:
     if options.unique:
         unique = options.unique if isinstance(options.unique, str) else duration(options.unique * 1000)
         found.append((_("Unique"), unique))
+    if options.tags:
+        found.append((_("Tags"), ", ".join(options.tags)))
     if options.sensitive:
         found.append((_("Sensitive arguments"), ", ".join(options.sensitive)))
     return found

@@ -11,6 +11,7 @@ from ninja import Path, Schema
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, Strict
 
 from django_jobs.api.common.problems import Kind
+from django_jobs.core.options import MOST_TAGS, TAG, check_tags
 from django_jobs.remote.models import NAME_PATTERN
 
 #: The same pattern for Rust's regular expressions, which have no \Z.
@@ -28,6 +29,9 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+#: Words to find and count jobs by.
+Tag = Annotated[str, Strict(), Field(pattern=f"^{TAG}$", description="Letters, digits and _ . : / @ + = -")]
+Tags = Annotated[list[Tag], Field(max_length=MOST_TAGS), BeforeValidator(lambda value: list(check_tags(value)))]
 #: JSON has its own types: true is not 1, and "5" is not a number.
 Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
 #: If null is allowed too, the limits must be here to appear in the document.
@@ -70,6 +74,9 @@ class NewJob(Body):
     expires_at: Moment | None = Field(None, description="If the job has not started by this time, it expires.")
     priority: Priority | None = Field(None, description="Higher priorities run first within a queue.")
     unique_key: Any = Field(None, description="Any JSON. 409 while a job of the same type and key is waiting.")
+    tags: Tags = Field(
+        default_factory=list, description="Words to find and count jobs by, added to those of the job type; 8 in all."
+    )
 
 
 class BulkJob(NewJob):
@@ -245,6 +252,7 @@ class Job(Schema):
     archived: bool
     attempts: int | None = None
     priority: int | None = None
+    tags: list[str] = Field(default_factory=list, description="Words to find and count jobs by.")
     enqueued_at: str | None = None
     ready_at: str | None = None
     run_at: str | None = None
@@ -386,6 +394,7 @@ class Claimed(Schema):
     token: int
     lease: float
     meta: dict[str, Any] | None = Field(None, description="What enqueue middleware sent with the job: a trace, say.")
+    tags: list[str] = Field(default_factory=list, description="Words to find and count jobs by.")
 
 
 class Claims(Schema):

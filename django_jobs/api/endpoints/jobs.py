@@ -36,7 +36,7 @@ from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.arguments import canonical, load
-from django_jobs.serialization.record import decode, encode, name_of
+from django_jobs.serialization.record import decode, encode, name_of, tags_of
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.lists import TIMED, Span
 
@@ -88,6 +88,7 @@ def list_jobs(
     state: Annotated[State, Query(description="Jobs in this state.")],
     name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
     queue: Annotated[str, Query(max_length=255, description="Only jobs of this queue.")] = "",
+    tag: Annotated[str, Query(max_length=64, description="Only jobs with this tag.")] = "",
     cursor: Annotated[str, Query(max_length=2000, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     since: Annotated[datetime | None, Query(alias="from", description=SINCE)] = None,
@@ -103,7 +104,7 @@ def list_jobs(
 
     def accepts(info: JobInfo) -> bool:
         named = name_of(info.record)
-        return principal.knows(named) and name in ("", named)
+        return principal.knows(named) and name in ("", named) and (not tag or tag in tags_of(info.record))
 
     span = span_of(state, since, until)
     queues = [queue] if queue else browse.job_counts().holding(state)
@@ -222,6 +223,7 @@ def replay_job(
     args, kwargs = load(old.args)
     new = request_for(definition, args, kwargs)
     new.id, new.queue, new.priority = new_one, info.queue, old.controls.priority
+    new.tags = old.tags or new.tags
     new.meta, new.on_commit, new.block_timeout, new.unique = {"replay": id}, False, 0, None
     new.digest = sha256(canonical(["replay", name, id], "replay")).hexdigest()[:DIGEST_LENGTH] if wanted else None
     handle = submit(new)

@@ -12,6 +12,7 @@ from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.common.serializers import call_of, shown
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options import tags_of_call
 from django_jobs.core.values import Added, JobInfo, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.request import DIGEST_LENGTH, NewJobRequest, moment
@@ -45,7 +46,9 @@ def offered(name: str) -> JobDefinition:
 def digest_of(name: str, body: schemas.NewJob) -> str:
     """Return a digest that is equal only for equal requests."""
     times = [ms(body.run_after, "run_after"), ms(body.expires_at, "expires_at")]
-    return sha256(canonical([name, body.data, *times, body.priority, body.unique_key], "data")).hexdigest()
+    # Requests without tags have the digest that older versions made.
+    tags = [sorted(set(body.tags))] if body.tags else []
+    return sha256(canonical([name, body.data, *times, body.priority, body.unique_key, *tags], "data")).hexdigest()
 
 
 def new_request(definition: JobDefinition, name: str, id: str, body: schemas.NewJob, digest: str) -> NewJobRequest:
@@ -59,6 +62,8 @@ def new_request(definition: JobDefinition, name: str, id: str, body: schemas.New
         new.priority = body.priority
     if body.unique_key is not None:
         new.unique, new.unique_key = new.unique or "queued", body.unique_key
+    if body.tags:
+        new.tags = tags_of_call(name, new.tags, body.tags)
     return new
 
 

@@ -155,7 +155,13 @@ def describe(claim: Claim, body: schemas.ClaimRequest) -> dict[str, Any] | None:
         store.snooze(claim, replicas.AGAIN)
         return None
     described = {"id": claim.id, "name": job.name, "data": data, "attempt": claim.attempt}
-    return {**described, "token": claim.token, "lease": lease_of(job.name, body), "meta": plain(meta_of(job))}
+    return {
+        **described,
+        "token": claim.token,
+        "lease": lease_of(job.name, body),
+        "meta": plain(meta_of(job)),
+        "tags": list(job.tags),
+    }
 
 
 @router.post(

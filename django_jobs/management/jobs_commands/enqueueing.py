@@ -29,6 +29,9 @@ def arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--queue", default=None)
     parser.add_argument("--priority", type=int, default=None)
+    parser.add_argument(
+        "--tag", dest="tags", action="append", default=[], metavar="TAG", help="a tag of the job; may be repeated"
+    )
     parser.add_argument("--id", dest="job_id", default=None, help="the id of the job; an id is enqueued only once")
 
 
@@ -48,7 +51,7 @@ def enqueue(options: Mapping[str, Any]) -> Answer:
     args, kwargs = read_call(options["call"])
     if options["priority"] is not None and abs(options["priority"]) > MAX_PRIORITY:
         raise CommandError(f"--priority is {options['priority']}: use a number from -{MAX_PRIORITY} to {MAX_PRIORITY}.")
-    chosen = {key: options[key] for key in ("queue", "priority", "job_id")}
+    chosen = {key: options[key] for key in ("queue", "priority", "job_id", "tags")}
     handle = enqueue_by_name(options["name"], args, kwargs, on_commit=False, **chosen)
     is_new = handle.added in (None, Added.ADDED)
     data = {"id": handle.id, "name": handle.name, "queue": handle.queue, "added": is_new}

@@ -18,13 +18,14 @@ from django_jobs.stores.contract.lists import TIMED
 #: The help of `--from`.
 FROM = "only jobs that are due (scheduled, retry) or ended at this time or later; ISO 8601, in TIME_ZONE if no offset"
 #: The options that choose among the jobs of a state, with their keys; `--queue` also goes with ids.
-_CHOOSING = {"--name": "name", "--search": "search", "--from": "since", "--until": "until"}
+_CHOOSING = {"--name": "name", "--tag": "tag", "--search": "search", "--from": "since", "--until": "until"}
 
 
 def add_filters(parser: ArgumentParser) -> None:
     parser.add_argument("--queue", default="", help="only this queue")
     parser.add_argument("--name", default="", help="only jobs of this name")
-    parser.add_argument("--search", default="", help="text in id, name, arguments or error; looks into each job")
+    parser.add_argument("--tag", default="", help="only jobs with this tag")
+    parser.add_argument("--search", default="", help="text in id, name, tags, arguments or error; looks into each job")
     parser.add_argument("--from", dest="since", default="", metavar="TIME", help=FROM)
     parser.add_argument("--until", default="", metavar="TIME", help="only jobs whose time is before this one")
 
@@ -38,7 +39,7 @@ def match_of(options: Mapping[str, Any], state: State) -> Match:
         raise CommandError(f"Jobs that are {state} are in no order of time: leave out --from and --until.")
     if before and since >= before:
         raise CommandError("--from must be before --until.")
-    return Match(options["queue"], options["name"], options["search"], since=since, before=before)
+    return Match(options["queue"], options["name"], options["search"], since=since, before=before, tag=options["tag"])
 
 
 def refuse_filters(options: Mapping[str, Any]) -> None:

@@ -69,6 +69,7 @@ def test_a_job_is_posted_with_credentials_accepted_and_ended_by_its_report(
         "attempt": 1,
         "token": info.token,
         "meta": None,
+        "tags": [],
     }
     assert receiver.seen[0]["Authorization"] == "Basic " + b64encode("jobs:pässword".encode()).decode()
     assert receiver.seen[0]["Content-Type"] == "application/json"
