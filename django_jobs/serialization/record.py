@@ -73,16 +73,16 @@ def _options(line: bytes) -> Options:
 
 
 # Jobs of one type share this line, apart from the digest.  Lines with a time differ, and just pass through the cache.
-_shared = lru_cache(maxsize=512)(_given)
-_alike = lru_cache(maxsize=512)(lambda line: Controls(**_given(line)))
+@lru_cache(maxsize=512)
+def _shared(line: bytes) -> Controls:
+    return Controls(**_given(line))
 
 
 def _controls(line: bytes) -> Controls:
     unique = _DIGEST.search(line)
     if unique is None:
-        return _alike(line)
-    shared = _shared(line[: unique.start(1)] + line[unique.end(1) :])
-    return Controls(**{**shared, "unique": unique[1].decode()})
+        return _shared(line)
+    return _shared(line[: unique.start(1)] + line[unique.end(1) :]).with_digest(unique[1].decode())
 
 
 def _meta(line: bytes) -> dict[str, Any]:

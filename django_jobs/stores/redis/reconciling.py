@@ -104,7 +104,7 @@ class RedisReconciling(RedisPart, UpkeepStore):
         self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None
     ) -> dict[str, int]:
         out = dict.fromkeys(KINDS, 0)
-        wrong, size, ended = self._survey(queue)
+        wrong, size, ended, indexed = self._survey(queue)
         if wrong:
             out["wrong_type"] = self._set_aside(wrong)
             return out  # the next step finds keys that it can read
@@ -134,10 +134,10 @@ class RedisReconciling(RedisPart, UpkeepStore):
             cursors: dict[str, list[int]] = self.__dict__.setdefault("_swept", {})
             gone, cursors[queue] = self._sweep(queue, cursors.get(queue, _START))
             out["entry_without_job"] = len(gone)
-        self._compare_index(queue, size, out)
+        self._compare_index(queue, size, indexed, out)
         return out
 
-    def _compare_index(self, queue: str, size: dict[str, int], out: dict[str, int]) -> None:
+    def _compare_index(self, queue: str, size: dict[str, int], indexed: list[int], out: dict[str, int]) -> None:
         """Compare the index of failed jobs with the jobs: all of them if the numbers differ (most are new to the index
         after an upgrade, and a worker of an older version does not keep it), otherwise the next few."""
         if not any(size[key] for key in ("dead", "retry", "groups", "chunks", "members")):
@@ -145,8 +145,8 @@ class RedisReconciling(RedisPart, UpkeepStore):
         walks: dict[str, _Walk] = self.__dict__.setdefault("_index_walks", {})
         walked: dict[str, list[int]] = self.__dict__.setdefault("_index_walked", {})
         if queue not in walks:
-            numbers = [size["dead"], size["retry"], size["chunks"] - size["members"], *self._in_index(queue)]
-            if numbers != [*numbers[3:5], 0, *numbers[:2], 0] and walked.get(queue) != numbers:
+            numbers = [size["dead"], size["retry"], 0, *indexed, size["chunks"] - size["members"]]
+            if (numbers[:3] != numbers[3:6] or numbers[6]) and walked.get(queue) != numbers:
                 walked[queue] = numbers  # a walk that changes nothing is not repeated
                 walks[queue] = _Walk([(what, key) for what, key in INDEX_WALK if size[key] or what == "groups"])
         if queue in walks:
@@ -158,21 +158,8 @@ class RedisReconciling(RedisPart, UpkeepStore):
                 few = INDEX_STEP if what == "failed" else 1
                 self._mend(queue, what, self._next_of(queue, f"index:{key}", key, few), out, None)
 
-    def _in_index(self, queue: str) -> tuple[int, int, int]:
-        """Return how many dead jobs, and how many that wait for a retry, the index has by its own numbers, and how many
-        of its groups cannot be read."""
-        flat = self.transport.command("HGETALL", self.keys.of(queue)["groups"])
-        sums, broken = {b"d": 0, b"r": 0}, 0
-        for field, value in zip(flat[::2], flat[1::2], strict=True):
-            parts = value.split(b":")
-            if field[:1] in sums and len(parts) == 4 and all(part.isdigit() for part in parts):
-                sums[field[:1]] += int(parts[1])
-            else:
-                broken += bool(field)
-        return sums[b"d"], sums[b"r"], broken
-
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
-        wrong, size, _ = self._survey(queue)
+        wrong, size, _, _ = self._survey(queue)
         if wrong:
             return Faults({"wrong_type": wrong}, False)
         found: dict[str, list[str]] = {}
@@ -202,11 +189,13 @@ class RedisReconciling(RedisPart, UpkeepStore):
         gone, following = self._run("sweep", queue, how, SWEPT_AT_ONCE, *cursors)
         return texts(gone), [int(cursor) for cursor in following]
 
-    def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[str]]:
-        """Return the keys of a wrong type, the size of each other key, and the leases that have expired."""
+    def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[str], list[int]]:
+        """Return, all of one moment: the keys of a wrong type, the size of each other key, the leases that have expired,
+        and of the index of failed jobs how many dead ones and how many that wait for a retry it has by its own numbers,
+        and how many of its groups cannot be read."""
         script, _ = self._script("survey", queue)
-        wrong, sizes, ended = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))
-        return texts(wrong), dict(zip(script.keys, sizes, strict=True)), texts(ended)
+        wrong, sizes, ended, indexed = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))
+        return texts(wrong), dict(zip(script.keys, sizes, strict=True)), texts(ended), indexed
 
     def _repair(
         self, queue: str, kind: str, what: Sequence[bytes | str], buried: list[tuple[str, bytes]] | None = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import count
+from typing import Any
+
 import pytest
 import redis
 
@@ -9,6 +12,7 @@ from django_jobs.core.values import Attempt, Job, Lane, NewJob, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
+from tests.support.backends.redis_process import RedisServer
 from tests.survival.conftest import Clock
 
 QUEUE = "indexed"
@@ -199,3 +203,38 @@ def test_an_index_costs_less_than_120_bytes_per_job(law_store: RedisStore, raw: 
     used = sum(raw.memory_usage(law_store.keys.of(QUEUE)[key], samples=0) for key in INDEX)
     assert used / left <= 120, "after a third of them has left, too"
     assert fsck(law_store, QUEUE) == []
+
+
+class Storm:
+    """A transport: before each of its calls, another job dies."""
+
+    def __init__(self, inner: Any, store: RedisStore) -> None:
+        self.inner, self.store, self.numbers = inner, store, count(5_000)
+        #: jobs that were looked at.
+        self.checked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def command(self, *args: Any) -> Any:
+        fail(self.store, 1, first=next(self.numbers))
+        return self.inner.command(*args)
+
+    def run(self, script: Any, keys: Any, args: Any) -> Any:
+        fail(self.store, 1, first=next(self.numbers))
+        if script.name == "repair" and args[1] in ("failed", "jobs", "places"):
+            self.checked += len(args) - 6
+        return self.inner.run(script, keys, args)
+
+
+def test_jobs_that_fail_meanwhile_are_no_reason_to_check_all(law_store: RedisStore, quiet_server: RedisServer) -> None:
+    other = RedisStore.from_setting(quiet_server.url, options=law_store.options)
+    fail(law_store, 600)
+    assert reconciled(law_store) == {}
+    calm = law_store.transport
+    law_store.transport = storm = Storm(calm, other)  # type: ignore[assignment]
+    law_store.reconcile(QUEUE, 50)
+    assert storm.checked < 500, "a part of the 600 dead jobs, of the records and of the index"
+    law_store.transport = calm
+    assert fsck(law_store, QUEUE) == []
+    other.close()

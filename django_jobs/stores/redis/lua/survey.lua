@@ -1,7 +1,8 @@
 -- survey: is there anything to repair?  A single call, so that a healthy queue costs almost nothing.
 --
 -- ARGV  1 clock   then the type that each key should have, in the order of KEYS
--- Returns {keys of another type, sizes of the keys (-1 for one of another type or without a size), leases that have expired}
+-- Returns {keys of another type, sizes of the keys (-1 for one of another type or without a size), leases that have
+--          expired, by the numbers of the index of failed jobs {dead, retry, groups that cannot be read}}
 --! use clock
 --! keys unknown offer offer_alone
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
@@ -25,4 +26,18 @@ local ended = {}
 if redis.call('TYPE', leases).ok == 'zset' then
     ended = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 1000)
 end
-return {wrong, sizes, ended}
+-- Read in the call that reads the sizes: jobs that fail between two calls would look like an error in the index.
+local indexed = {d = 0, r = 0}
+local unreadable = 0
+if redis.call('TYPE', groups).ok == 'hash' then
+    local flat = redis.call('HGETALL', groups)
+    for i = 1, #flat, 2 do
+        local letter, n = string.sub(flat[i], 1, 1), string.match(flat[i + 1], '^%d+:(%d+):%d+:%d+$')
+        if indexed[letter] and n then
+            indexed[letter] = indexed[letter] + n
+        elseif flat[i] ~= '' then
+            unreadable = unreadable + 1
+        end
+    end
+end
+return {wrong, sizes, ended, {indexed.d, indexed.r, unreadable}}
