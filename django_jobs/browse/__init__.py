@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_jobs.browse.counts import JobCounts, Series, job_counts, queue_stats, series
-from django_jobs.browse.groups import GROUPED, ErrorGroup, error_groups, matching_groups
+from django_jobs.browse.groups import GROUPED, ErrorGroup, bars_of, error_bars, error_groups, matching_groups
 from django_jobs.browse.health import unknown_names
 from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.match import Match, error_key
@@ -43,7 +43,9 @@ __all__ = [
     "Search",
     "Series",
     "WorkflowPage",
+    "bars_of",
     "batch_jobs",
+    "error_bars",
     "error_groups",
     "error_key",
     "find",

@@ -10,10 +10,11 @@ from django.http import HttpResponse, HttpResponseBadRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_jobs import browse, operations
+from django_jobs import operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
 from django_jobs.admin.common.console import Console
+from django_jobs.admin.jobs.errors import shown_error
 from django_jobs.admin.jobs.filters import times_text
 from django_jobs.admin.jobs.forms import AgainForm, KillForm, OnceForm, RescheduleForm
 from django_jobs.browse import PAGE, Match
@@ -108,14 +109,6 @@ def confirm(
         "back": console.request.get_full_path(),
     }
     return console.render("confirm.html", str(labels.VERBS[verb].question), context, here=state.value)
-
-
-def shown_error(console: Console, state: State, match: Match) -> str:
-    """Return the error that a list is filtered by, as far as this user may see it."""
-    if match.error and state in browse.GROUPED:
-        for group in browse.error_groups(state, match, console.groups(state, match.queue)):
-            return f"{group.error_type}: {group.message}" if group.message else group.error_type
-    return match.error
 
 
 def what_matches(state: State, match: Match) -> str:

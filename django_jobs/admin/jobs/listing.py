@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse, QueryDict
 from django_jobs import browse, operations
 from django_jobs.admin.common import labels
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.jobs import actions, saved
+from django_jobs.admin.jobs import actions, errors, saved
 from django_jobs.admin.jobs.filters import Filter, context_of, headings, query_of, read_filter
 from django_jobs.admin.jobs.rows import columns, row
 from django_jobs.browse import Match
@@ -19,10 +19,6 @@ from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.operations import searching
 from django_jobs.stores import get_store
 
-#: Groups of errors that one page shows, the largest.
-GROUPS = 100
-#: Verbs that stand at each group; the others are in its list.
-GROUP_VERBS = ("retry", "delete")
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000
 #: No list has more pages than this; a higher number is a mistake.
@@ -73,7 +69,7 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
     if chosen.problems:
         context |= {"total": 0, "grouped": False}
     elif grouped:
-        context |= groups(console, state, match)
+        context |= errors.groups(console, state, match)
     elif match.needs_scan and not browse.is_exact(state, match):
         context |= searched(console, state, chosen)
     else:
@@ -101,7 +97,7 @@ def paged(console: Console, state: State, chosen: Filter, query: QueryDict) -> d
         "page_links": page_links(page, chosen.query),
         "first_page": f"?{urlencode(chosen.query)}" if after else "",
         "next_page": f"?{urlencode(chosen.query | {'after': page.following})}" if page.following else "",
-        "error": actions.shown_error(console, state, match),
+        **errors.one_error(console, state, chosen),
     }
 
 
@@ -120,7 +116,7 @@ def searched(console: Console, state: State, chosen: Filter) -> dict[str, Any]:
         "columns": headings(state, columns(state), chosen, searched=True),
         "rows": [row(info, arguments=console.sees_arguments) for info in jobs],
         "total": found.matches,
-        "error": actions.shown_error(console, state, match),
+        "error": errors.shown_error(console, state, match),
     }
 
 
@@ -132,20 +128,6 @@ def jobs_of(found: browse.Search) -> list[JobInfo]:
         for queue in dict.fromkeys(queue for queue, _id in first):
             jobs += get_store().get_many(queue, [id for each, id in first if each == queue])
     return [info for info in jobs if info.state in found.states]
-
-
-def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
-    """Return the groups of errors, largest first."""
-    found = browse.error_groups(state, match, console.groups(state, match.queue))
-    return {
-        "groups": [
-            (group, f"?{urlencode(query_of(Match(match.queue, match.name, error=group.key)))}")
-            for group in found[:GROUPS]
-        ],
-        "more_groups": max(0, len(found) - GROUPS),
-        "group_verbs": GROUP_VERBS,
-        "total": sum(group.count for group in found),
-    }
 
 
 def page_links(page: browse.Page, query: dict[str, str]) -> list[tuple[str, str]]:

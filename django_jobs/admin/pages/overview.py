@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpResponse
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs import alarms, browse
+from django_jobs.admin.common.charts import Chart, clock, stacked
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.pages.charts import Chart, stacked
 from django_jobs.admin.pages.worker_rows import longest_running, worker_rows
 from django_jobs.core.values import QueueStats
 from django_jobs.formatting import duration
@@ -98,8 +96,3 @@ def succeeded_text(number: int) -> str:
 def failed_text(number: int) -> str:
     """Return how many attempts failed, as the key of a chart."""
     return ngettext("%(n)s attempt failed", "%(n)s attempts failed", number) % {"n": grouped(number)}
-
-
-def clock(ms: int) -> str:
-    """Return hour and minute in the current time zone."""
-    return localtime(datetime.fromtimestamp(ms / 1000, UTC)).strftime("%H:%M")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,15 +13,15 @@ from django.utils.translation import gettext_lazy
 from django_jobs import browse, operations
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
+from django_jobs.admin.common.charts import Chart, read_period
 from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.labels import Text
 from django_jobs.admin.common.sorting import Column, Sorting, columns_of, read_sorting
 from django_jobs.admin.jobs.forms import PAUSE_FOR, PauseForm, end_of
 from django_jobs.admin.jobs.listing import number
 from django_jobs.admin.pages import overview, trends
-from django_jobs.admin.pages.charts import Chart
 from django_jobs.browse.counts import LIVE_QUEUES
-from django_jobs.browse.trends import PERIODS, queue_trends, type_trends
+from django_jobs.browse.trends import queue_trends, type_trends
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import QueueStats, State
@@ -132,12 +131,6 @@ def show(console: Console, queue: str, form: PauseForm) -> HttpResponse:
         "pause_for": PAUSE_FOR.items(),
     }
     return console.render("queue.html", queue, context, here="queues")
-
-
-def read_period(query: Mapping[str, str], usual: str) -> str:
-    """Return the period of the charts that the address names: "hour", "day" or "week"."""
-    period = query.get("period", "")
-    return period if period in PERIODS else usual
 
 
 def charts(queue: str, period: str) -> list[Chart]:

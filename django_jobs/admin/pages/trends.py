@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import NamedTuple
 
 from django.utils import formats
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_jobs.admin.pages.charts import HEIGHT, WIDTH, Bar, Chart
-from django_jobs.admin.pages.overview import clock, failed_text, succeeded_text
+from django_jobs.admin.common.charts import HEIGHT, SMALL, WIDTH, Bar, Chart, Sparkline, time_label
+from django_jobs.admin.pages.overview import failed_text, succeeded_text
 from django_jobs.browse.trends import Trend
 from django_jobs.formatting import duration, number
 from django_jobs.samples.chart import Stretch
 from django_jobs.samples.log import COARSE, EVENTS
 
-#: Width and height of a small chart.
-SMALL = (96, 20)
 #: The layers of a chart, lowest first: css class, and which event.
 THROUGHPUT = (("good", 0), ("bad", 1))
 FAILURES = (("bad", 1),)
 DEAD = (("bad", 2),)
-
-
-class Sparkline(NamedTuple):
-    """A small chart, and what it says to those who do not see it."""
-
-    bars: list[Bar]
-    says: str
-    width: int
-    height: int
 
 
 def charts(trend: Trend) -> list[Chart]:
@@ -153,8 +139,5 @@ def spell(start: int, end: int, trend: Trend) -> str:
 
 
 def label(ms: int, trend: Trend) -> str:
-    """Return a time in the current time zone: hour and minute, in a week also the date."""
-    if trend.period != "week":
-        return clock(ms)
-    day = localtime(datetime.fromtimestamp(ms / 1000, UTC))
-    return f"{formats.date_format(day, 'SHORT_DATE_FORMAT')} {clock(ms)}"
+    """Return a time of the trend; see time_label."""
+    return time_label(ms, trend.period)

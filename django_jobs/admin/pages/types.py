@@ -14,13 +14,13 @@ from django.utils.translation import ngettext
 from django_jobs import browse, schedules
 from django_jobs.admin.common import labels, permissions
 from django_jobs.admin.common.addresses import unquote
+from django_jobs.admin.common.charts import Chart, Sparkline, read_period, stacked
 from django_jobs.admin.common.console import Console
+from django_jobs.admin.jobs import errors as error_pages
 from django_jobs.admin.jobs.filters import FILTER_LENGTH, query_of
 from django_jobs.admin.jobs.forms import PAUSE_FOR
 from django_jobs.admin.pages import schedules as schedule_pages
 from django_jobs.admin.pages import trends
-from django_jobs.admin.pages.charts import Chart, stacked
-from django_jobs.admin.pages.queues import read_period
 from django_jobs.browse import Match
 from django_jobs.browse.trends import type_trend
 from django_jobs.core import registry
@@ -159,14 +159,16 @@ def distribution(title: str, css: str, times: Histogram) -> Chart:
     return Chart(title, [(css, f"{says}, {mean}"), (css, parts)], bars, number(int(top)), within[0], beyond, False)
 
 
-def errors(console: Console, name: str, queue: str) -> list[tuple[str, browse.ErrorGroup, str]]:
-    """Return the errors of jobs of the type that are dead or wait for a retry: the state, the error, and its list."""
+def errors(console: Console, name: str, queue: str) -> list[tuple[str, browse.ErrorGroup, str, Sparkline]]:
+    """Return the errors of jobs of the type that are dead or wait for a retry: the state, the error, its list, and when
+    its jobs died or are due."""
     found = []
     for state in (State.DEAD, State.RETRY):
         match = Match(queue, name, arguments=console.sees_arguments)
-        for group in browse.error_groups(state, match, console.groups(state, queue))[:ERRORS]:
+        groups = browse.error_groups(state, match, console.groups(state, queue))[:ERRORS]
+        for group, spark in zip(groups, error_pages.sparklines(state, groups), strict=True):
             query = urlencode(query_of(Match(queue, name, error=group.key)))
-            found.append((state.value, group, f"{console.url('jobs', state.value)}?{query}"))
+            found.append((state.value, group, f"{console.url('jobs', state.value)}?{query}", spark))
     return found
 
 

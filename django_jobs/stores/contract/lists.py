@@ -48,6 +48,19 @@ class Span(NamedTuple):
         return self.since <= at and (not self.before or at < self.before)
 
 
+class Bars(NamedTuple):
+    """Neighbouring stretches of time of one width, in ms: bar `i` begins at `first + i * width`."""
+
+    first: int
+    width: int
+    number: int
+
+    @property
+    def end(self) -> int:
+        """Where the last bar ends, ms."""
+        return self.first + self.width * self.number
+
+
 def check_span(state: State) -> None:
     """Raise ValueError unless jobs of this state can be chosen by time."""
     if state not in TIMED:
@@ -91,3 +104,13 @@ class ListStore(ABC):
         """Return how many jobs `listed` would return in all for this span, by an index.  Raises ValueError as it does.
 
         Of groups, the index is read between the two times: 0.1 s or so for a million jobs, in parts."""
+
+    @abstractmethod
+    def count_bars(
+        self, state: State, groups: Sequence[FailureGroup], bars: Bars, *, most: int = 0
+    ) -> list[list[int] | None]:
+        """Return for each of these groups how many of its jobs have their time of the state in each bar: exact, by an
+        index.  Raises ValueError for a state without groups.
+
+        `most`: read no more of the index than about so many jobs need, the smallest groups first; a group for which
+        this does not suffice is None.  0 = read all that is needed."""

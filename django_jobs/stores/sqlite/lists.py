@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.values import JobInfo, State
-from django_jobs.stores.contract.lists import FailureGroup, ListStore, Mark, Span, check_span
+from django_jobs.stores.contract.lists import Bars, FailureGroup, ListStore, Mark, Span, check_span
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.browsing import FROM, INFO, MOST_VALUES, job_info, short
 from django_jobs.stores.sqlite.database.transaction import FAILED
@@ -60,6 +60,26 @@ class SqliteLists(SqlitePart, ListStore):
             for queue, group in _streams(queues, state, groups, span):
                 table, where, values = _chosen(queue, state, group, span)
                 found += connection.execute(f"SELECT count(*) FROM {table} WHERE {where}", values).fetchone()[0]
+        return found
+
+    def count_bars(
+        self, state: State, groups: Sequence[FailureGroup], bars: Bars, *, most: int = 0
+    ) -> list[list[int] | None]:
+        _check(state)
+        found: list[list[int] | None] = [None] * len(groups)
+        left, span = most, Span(bars.first, bars.end)
+        with self.database.read() as connection:
+            for i in sorted(range(len(groups)), key=lambda i: groups[i].jobs):
+                table, where, values = _chosen(groups[i].queue, state, groups[i], span)
+                # The limit is met before the rows are added up, so a group that has more costs no more.
+                rows = f"SELECT at FROM {table} WHERE {where} LIMIT ?"
+                sql = f"SELECT (at - ?) / ?, count(*) FROM ({rows}) GROUP BY 1"
+                limit = left + 1 if most else -1
+                counted = dict(connection.execute(sql, (bars.first, bars.width, *values, limit)).fetchall())
+                left -= sum(counted.values())
+                if most and left < 0:
+                    break
+                found[i] = [counted.get(bar, 0) for bar in range(bars.number)]
         return found
 
     def _stream(

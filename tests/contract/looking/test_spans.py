@@ -7,7 +7,7 @@ import random
 import pytest
 
 from django_jobs.core.values import State
-from django_jobs.stores.contract.lists import TIMED, Span
+from django_jobs.stores.contract.lists import TIMED, Bars, Span
 from tests.contract.acts import LEASE, done
 from tests.contract.looking.test_lists import QUEUES, all_of, failed
 
@@ -85,6 +85,57 @@ def test_a_stretch_of_time_of_one_error_in_a_group_of_many_parts(store, put, clo
             assert sorted(all_of(store, state, limit=40, groups=groups, span=span, reverse=reverse)) == wanted
     assert store.count_within(QUEUES, state, Span(), []) == 0
     assert store.count_within(["b"], state, Span(), groups) == 0
+
+
+@pytest.mark.parametrize("state", [State.DEAD, State.RETRY])
+def test_the_jobs_of_each_error_are_counted_by_bar(store, put, clock, state):
+    """Groups of many parts and of one, in which many jobs have the same time; bars of all widths, at the times of jobs
+    and between them, before, over and behind all of them."""
+    rng = random.Random(7)
+    for n in range(300):
+        put(state, "a", f"{n:03}-{'x' * rng.choice([1, 60])}")
+        clock.advance(0 if 100 < n < 200 else n % 3)
+    for n in range(10):
+        put(state, "a" if n % 2 else "b", f"other-{n}", error="something else")
+        clock.advance(1)
+    groups = store.failure_groups(QUEUES, state)
+    times = {
+        group: sorted(store.get(*each).at for each in all_of(store, state, limit=50, groups=[group]))
+        for group in groups
+    }
+    assert sorted(len(each) for each in times.values() if each) == [5, 5, 300]
+    first, last = min(map(min, filter(None, times.values()))), max(map(max, filter(None, times.values())))
+    for begin, width, number in [
+        (first, 1, last - first + 1), (first, 50, 3), (first - 40, 7, 30), (first + 30, 100, 2), (0, last + 1, 1),
+        (first + 60, 3, 40), (first, 10_000_000, 2), (last + 1, 60_000, 5), (0, 60_000, 5), (first - 5, 6, 1),
+        (first + 100, 9_999_999_999_999 - first - 99, 1),
+    ]:  # fmt: skip
+        wanted = [[0] * number for _ in groups]
+        for group, bars in zip(groups, wanted, strict=True):
+            for at in times[group]:
+                if begin <= at < begin + width * number:
+                    bars[(at - begin) // width] += 1
+        assert store.count_bars(state, groups, Bars(begin, width, number)) == wanted, (begin - first, width, number)
+    assert store.count_bars(state, [], Bars(first, 1, 1)) == []
+
+
+def test_groups_that_are_too_large_are_not_counted_rather_than_guessed(store, put, clock):
+    began = clock.now
+    for n in range(300):
+        put(State.DEAD, "a", f"{n:03}-{'x' * 60}")
+        clock.advance(1)
+    put(State.DEAD, "b", "other", error="another")
+    groups = sorted(store.failure_groups(QUEUES, State.DEAD), key=lambda group: -group.jobs)
+    bars = Bars(began, 10, 40)
+    large, small = store.count_bars(State.DEAD, groups, bars, most=100)
+    assert (large, sum(small)) == (None, 1)
+    large, small = store.count_bars(State.DEAD, groups, bars, most=100_000)
+    assert (large[:31], sum(small)) == ([10] * 30 + [0], 1)
+
+
+def test_only_failed_jobs_have_groups_to_be_counted(store):
+    with pytest.raises(ValueError, match="groups"):
+        store.count_bars(State.QUEUED, [], Bars(0, 1, 1))
 
 
 def test_the_list_goes_on_although_jobs_come_and_go(store, put, clock):

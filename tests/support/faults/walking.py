@@ -11,6 +11,7 @@ from django_jobs.core.values import PLAIN, Attempt, Claim, Completion, Controls,
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.serialization.record import decode, encode
+from django_jobs.stores.contract.lists import Bars
 from django_jobs.stores.contract.workflows import DELETED, End
 from django_jobs.stores.redis import RedisStore
 from django_jobs.workflows import engine
@@ -21,6 +22,8 @@ LEASE = 1_000
 #: of what two kinds of worker know; "" takes anything.
 DIGESTS = ("", "old", "new")
 WORKERS = ("alpha", "beta")
+#: all times that a job can have, as two bars.
+ALWAYS = Bars(0, 5_000_000_000_000, 2)
 FAILED = Attempt(1, "failed", 0, error_type="builtins.ValueError", error="no")
 
 SHAPES = (
@@ -270,8 +273,11 @@ class Walk:
         state = self.rng.choice([State.DEAD, State.RETRY])
         groups = self.store.failure_groups([QUEUE], state)
         listed, _ = self.store.listed([QUEUE], state, 5, groups=groups)
-        assert self.damaged or len(listed) == min(5, self.store.stats([QUEUE])[0].counts[state])
-        return groups, listed
+        number = self.store.stats([QUEUE])[0].counts[state]
+        assert self.damaged or len(listed) == min(5, number)
+        counted = [sum(bars) for bars in self.store.count_bars(state, groups, ALWAYS) if bars]
+        assert self.damaged or sum(counted) == number
+        return groups, listed, counted
 
     def drain(self) -> object:
         """A bounded claim; how much it leaves is asked, too."""

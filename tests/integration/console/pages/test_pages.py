@@ -91,7 +91,7 @@ def test_an_id_is_found_in_whatever_state_it_is(console_store: Store, filler: Fi
 def test_errors_are_grouped_by_what_went_wrong(console_store: Store, root: Client) -> None:
     fill_typical(console_store)
     response = root.get(f"{BASE}jobs/dead/?group=1")
-    found = [(group.count, group.error_type) for group, _ in response.context["groups"]]
+    found = [(group.count, group.error_type) for group, _, _ in response.context["groups"]]
     assert found == [(6, "TimeoutError"), (4, "shop.errors.Declined")]
     url = response.context["groups"][0][1]
     assert root.get(f"{BASE}jobs/dead/{url}").text.count('name="job"') == 6
@@ -118,7 +118,7 @@ def test_a_group_of_errors_opens_with_its_jobs(console_store: Store, filler: Fil
     filler.make(State.DEAD, "another", "ValueError")
     response = root.get(f"{BASE}jobs/dead/?group=1")
     assert len(response.context["groups"]) == 2
-    for _group, url in response.context["groups"]:
+    for _group, url, _ in response.context["groups"]:
         assert root.get(f"{BASE}jobs/dead/{url}").text.count('name="job"') == 1
 
 
@@ -129,7 +129,7 @@ def test_a_group_of_jobs_without_any_error_opens_with_its_jobs(
     claim = filler.run(id)
     console_store.bury(claim, filler.attempt(claim, "", "", ""))
     filler.make(State.DEAD, "another", "ValueError")
-    for _group, url in root.get(f"{BASE}jobs/dead/?group=1").context["groups"]:
+    for _group, url, _ in root.get(f"{BASE}jobs/dead/?group=1").context["groups"]:
         assert root.get(f"{BASE}jobs/dead/{url}").text.count('name="job"') == 1
 
 

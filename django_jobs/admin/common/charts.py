@@ -1,0 +1,100 @@
+"""Charts: numbers → rectangles, and their times.  Templates write the SVG, without style attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from django.utils import formats
+from django.utils.timezone import localtime
+
+from django_jobs.browse.trends import PERIODS
+
+WIDTH, HEIGHT = 600, 120
+#: The same of a small chart.
+SMALL = (96, 20)
+GAP = 1.5
+
+
+class Bar(NamedTuple):
+    """One rectangle, in the units of the drawing, and its tooltip."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    css: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing of bars over time."""
+
+    title: str
+    #: (css class of the bars, their total as text): serves as key and summary.
+    sums: list[tuple[str, str]]
+    bars: list[Bar]
+    #: label at the top of the scale.
+    top: str
+    first: str
+    last: str
+    empty: bool
+    width: int = WIDTH
+    height: int = HEIGHT
+    middle: float = HEIGHT / 2
+    floor: float = HEIGHT - 0.5
+
+
+class Sparkline(NamedTuple):
+    """A small chart, and what it says to those who do not see it."""
+
+    bars: list[Bar]
+    says: str
+    width: int
+    height: int
+
+
+def stacked(
+    layers: Sequence[tuple[str, Sequence[float]]], says: Sequence[str], size: tuple[int, int] = (WIDTH, HEIGHT)
+) -> tuple[list[Bar], float]:
+    """Return bars of several layers, lowest first (css class and values for each), and the highest sum."""
+    sums = [sum(values) for values in zip(*(values for _, values in layers), strict=True)]
+    highest, (width, floor) = max(sums, default=0), size
+    step = width / max(1, len(sums))
+    gap, room = min(GAP, step / 4), floor - min(4, floor / 10)
+    bars: list[Bar] = []
+    for i, total in enumerate(sums):
+        if not total:
+            continue
+        bottom = float(floor)
+        for css, values in layers:
+            if not values[i]:
+                continue
+            # A thing that happened once must be visible next to one that happened a million times.
+            height = max(min(2.0, room / 8), values[i] / highest * room)
+            bottom -= height
+            left, across = round(i * step + gap / 2, 2), round(step - gap, 2)
+            bars.append(Bar(left, round(bottom, 2), across, round(height, 2), css, says[i]))
+    return bars, highest
+
+
+def read_period(query: Mapping[str, str], usual: str) -> str:
+    """Return the period of the charts that the address names: "hour", "day" or "week"."""
+    period = query.get("period", "")
+    return period if period in PERIODS else usual
+
+
+def clock(ms: int) -> str:
+    """Return hour and minute in the current time zone."""
+    return localtime(datetime.fromtimestamp(ms / 1000, UTC)).strftime("%H:%M")
+
+
+def time_label(ms: int, period: str) -> str:
+    """Return a time in the current time zone: hour and minute, in a week also the date."""
+    if period != "week":
+        return clock(ms)
+    day = localtime(datetime.fromtimestamp(ms / 1000, UTC))
+    return f"{formats.date_format(day, 'SHORT_DATE_FORMAT')} {clock(ms)}"
