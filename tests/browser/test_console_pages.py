@@ -9,6 +9,7 @@ import pytest
 from django.contrib.admin.utils import quote
 from playwright.sync_api import Page
 
+from django_jobs import browse
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.operations import bulk
@@ -57,13 +58,24 @@ def typical(store: SqliteStore) -> dict[str, str]:
         "another": f"job/default/{dead}/another/",
         "operation": f"bulk/{operation.id}/",
         "gone": "job/default/nothing/",
+        **errors(store),
+    }
+
+
+def errors(store: SqliteStore) -> dict[str, str]:
+    """The pages of the largest error of each state that has groups."""
+    found = {state: browse.error_groups(state, Match()) for state in (State.DEAD, State.RETRY)}
+    return {
+        f"error-{state}": f"jobs/{state}/?error={groups[0].key}&period=week"
+        for state, groups in found.items()
+        if groups
     }
 
 
 def hostile(store: SqliteStore) -> dict[str, str]:
     fill_hostile(store)
     jobs = {f"job-{state}-{i}": info.id for state in State for i, info in enumerate(store.page("default", state, 0, 9))}
-    return {name: f"job/default/{quote(id)}/" for name, id in jobs.items()}
+    return {name: f"job/default/{quote(id)}/" for name, id in jobs.items()} | errors(store)
 
 
 @pytest.mark.parametrize("fill", [no_data, typical, hostile])

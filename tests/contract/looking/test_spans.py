@@ -93,7 +93,7 @@ def test_the_jobs_of_each_error_are_counted_by_bar(store, put, clock, state):
     and between them, before, over and behind all of them."""
     rng = random.Random(7)
     for n in range(300):
-        put(state, "a", f"{n:03}-{'x' * rng.choice([1, 60])}")
+        put(state, "a", f"{n:03}-{'x' * rng.choice([1, 150])}")
         clock.advance(0 if 100 < n < 200 else n % 3)
     for n in range(10):
         put(state, "a" if n % 2 else "b", f"other-{n}", error="something else")
@@ -108,7 +108,7 @@ def test_the_jobs_of_each_error_are_counted_by_bar(store, put, clock, state):
     for begin, width, number in [
         (first, 1, last - first + 1), (first, 50, 3), (first - 40, 7, 30), (first + 30, 100, 2), (0, last + 1, 1),
         (first + 60, 3, 40), (first, 10_000_000, 2), (last + 1, 60_000, 5), (0, 60_000, 5), (first - 5, 6, 1),
-        (first + 100, 9_999_999_999_999 - first - 99, 1),
+        (first + 1, 150, 1), (first + 40, 120, 1), (first + 100, 9_999_999_999_999 - first - 99, 1),
     ]:  # fmt: skip
         wanted = [[0] * number for _ in groups]
         for group, bars in zip(groups, wanted, strict=True):

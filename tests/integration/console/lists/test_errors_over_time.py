@@ -102,8 +102,9 @@ def test_jobs_that_wait_for_a_retry_are_shown_by_the_time_at_which_they_are_due(
 
 
 def test_what_is_too_much_to_count_is_said_and_not_guessed(
-    dying: Store, root: Client, monkeypatch: pytest.MonkeyPatch
+    dying: Store, filler: Filler, root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    filler.make(State.DEAD, "no bank 9", "BankError", queue="mail")
     for name, most in (("MOST_JOBS", 2), ("MOST_GROUPS", 0)):
         monkeypatch.setattr(groups, name, most)
         page = page_of(root, "BankError")
