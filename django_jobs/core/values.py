@@ -72,7 +72,7 @@ class Controls:
     def with_digest(self, unique: str) -> Controls:
         """Return the same controls with another unique key.
 
-        A worker needs such a copy for every unique job.  Making it of its fields would take twice as long, 2 µs more."""
+        A worker needs such a copy for every unique job.  To make it of its fields would take 2 µs more."""
         copy = object.__new__(Controls)
         copy.__dict__.update(self.__dict__, unique=unique)
         return copy

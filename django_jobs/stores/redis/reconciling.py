@@ -190,8 +190,8 @@ class RedisReconciling(RedisPart, UpkeepStore):
         return texts(gone), [int(cursor) for cursor in following]
 
     def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[str], list[int]]:
-        """Return, all of one moment: the keys of a wrong type, the size of each other key, the leases that have expired,
-        and of the index of failed jobs how many dead ones and how many that wait for a retry it has by its own numbers,
+        """Return what was so at one moment: keys of a wrong type; the size of each other key; leases that have expired;
+        of the index of failed jobs, by its own numbers, how many dead ones and how many that wait for a retry it has,
         and how many of its groups cannot be read."""
         script, _ = self._script("survey", queue)
         wrong, sizes, ended, indexed = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))

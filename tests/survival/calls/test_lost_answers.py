@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from redis import exceptions as driver
 
-from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, NewJob
+from django_jobs.core.values import PLAIN, Added, Completion, Controls, Done, Job, NewJob
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.scripts import Script
+from django_jobs.stores.redis.connection.transport import Call, Transport
 from tests.support.backends.redis_process import RedisServer
 
 
@@ -82,3 +84,30 @@ def test_an_enqueue_that_is_sent_again_after_its_job_has_run_adds_no_second(
     assert worker.claim("q", "worker", 1, lease=5_000).claims == []
     store.close()
     worker.close()
+
+
+@pytest.mark.redis
+@pytest.mark.accepts("K06")
+def test_calls_that_are_sent_together_again_are_all_marked(
+    quiet_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server then knows that an earlier request may still arrive, and keeps the number of a call without effect."""
+    with quiet_server.client() as client:
+        client.flushall()
+    store, sent = RedisStore.from_setting(quiet_server.url), list[list[object]]()
+    together = Transport._together
+
+    def lossy(self: Transport, calls: list[Call]) -> list[object]:
+        sent.append([args[2] for _, _, args in calls])
+        if len(sent) < 3:
+            raise driver.ConnectionError("lost")
+        return together(self, calls)
+
+    monkeypatch.setattr(Transport, "_together", lossy)
+    store.enqueue("q", [NewJob("a", encode(Job("a", "q", "shop.work", b"[[],{}]", 1)))])
+    claims = store.claim("q", "worker", 1, lease=5_000).claims
+    completion = Completion("q", [Done(claim) for claim in claims])
+    store.claim("q", "worker", 1, lease=5_000, completion=completion)
+    assert completion.stale == []
+    assert [[str(number).endswith("+") for number in numbers] for numbers in sent] == [[False] * 2, *[[True] * 2] * 2]
+    store.close()

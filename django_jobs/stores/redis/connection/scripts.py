@@ -1,7 +1,11 @@
-"""Loads lua/*.lua once.  A script declares its needs in two kinds of comment line:
+"""Loads lua/*.lua once.  A script declares its needs in comment lines:
 
 --! keys jobs queued      keys of the queue that it uses: they arrive in KEYS, and become locals of these names
 --! use clock record      files of lua/lib/ that are put before it (with their own keys and uses)
+
+and a library, if most calls need none of its functions, in
+
+--! on demand             its functions are made when the first of them is called
 """
 
 from __future__ import annotations
@@ -37,10 +41,10 @@ def load(name: str) -> Script:
     libraries: set[str] = set()
     _collect(_LUA / f"{name}.lua", keys, parts, libraries)
     parts = _without_unused(parts)
+    parts = _scoped(parts[:-1], parts[-1])
     if not _BY_PLACE.search(parts[-1]):
         words = set(_WORD.findall("\n".join(map(_bare, parts))))
         keys = [key for key in keys if key in words]
-    parts = _scoped(parts[:-1], parts[-1])
     head = f"local {', '.join(keys)} = {', '.join(f'KEYS[{i}]' for i in range(1, len(keys) + 1))}\n" if keys else ""
     source = (head + "\n".join(parts)).encode()
     sha = sha1(source, usedforsecurity=False).hexdigest().encode()
@@ -120,6 +124,8 @@ def _without_unused(parts: list[str]) -> list[str]:
 _LOCAL = re.compile(r"^local (?:function (\w+)|(\w+(?:, \w+)*) =)", re.M)
 #: In the head of a library that most calls do not need.
 _ON_DEMAND = re.compile(r"^--! on demand$", re.M)
+#: What follows a name that gets a value, and what comes before one that is declared.
+_ASSIGNED, _DECLARED = re.compile(r"\s*=[^=]"), re.compile(r"\b(?:local|for)\s+(?:\w+,\s*)*$")
 #: A comment, a string, or a name with what stands before it.
 _TOKEN = re.compile(r"--[^\n]*|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|[.\w]+")
 
@@ -154,14 +160,24 @@ def _scoped(libraries: list[str], script: str) -> list[str]:
                 return found[0] if names[0] not in shared else found[0].removeprefix("local ")
 
             parts[i] = f"local {', '.join(shared)}\ndo\n{_LOCAL.sub(share, text)}\nend\n"
+    for i in reversed(range(len(libraries))):
+        if f"function library_{i}()" in parts[i] and f"library_{i}()." not in "".join(parts):
+            parts[i] = ""  # comments, strings and names of other things named its functions
     return parts
 
 
 def _called(library: str, names: list[str], text: str) -> str:
-    """Return Lua code in which these names are taken from what `library`, a call, returns."""
+    """Return Lua code in which these names are taken from what `library`, a call, returns.
+
+    Raises ValueError if the code uses such a name for something of its own."""
 
     def take(found: re.Match[str]) -> str:
-        return f"{library}.{found[0]}" if found[0].partition(".")[0] in names else found[0]
+        if found[0].partition(".")[0] not in names:
+            return found[0]
+        before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        if _ASSIGNED.match(text, found.end()) or _DECLARED.search(before):
+            raise ValueError(f"`{found[0]}` is a function of a library on demand: give the local another name.")
+        return f"{library}.{found[0]}"
 
     return _TOKEN.sub(take, text)
 
