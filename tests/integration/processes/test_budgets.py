@@ -16,9 +16,10 @@ import redis
 
 from bench.monitor import sent_by_name
 from django_jobs import Batch, Discard, Fail, Snooze, browse, group, job
-from django_jobs.core.values import Done
+from django_jobs.core.values import Attempt, Done, Ended
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
+from django_jobs.stores.contract.batches import SETTLED_AT_ONCE, SETTLED_BYTES
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.worker.child.settler import Settler
@@ -222,6 +223,26 @@ def drain(store: RedisStore) -> None:
     executor, settler = Executor(close_connections=False), Settler(store)
     while claims := store.claim("default", "w", 1000, lease=30_000).claims:
         settler.settle_now([executor.attempt(claim, store) for claim in claims])
+
+
+@pytest.mark.redis
+def test_the_largest_batches_of_failures_hold_up_the_server_for_less_than_20_ms(
+    redis_store: RedisStore, make_job: Any, redis_server: str
+) -> None:
+    """As many jobs as one call ends, and as many bytes of tracebacks; the best of five calls, on any machine."""
+    for traceback in ("", "x" * (SETTLED_BYTES // SETTLED_AT_ONCE)):
+        took = []
+        with redis.Redis.from_url(redis_server) as client:
+            for turn in range(5):
+                redis_store.enqueue("default", [make_job() for _ in range(SETTLED_AT_ONCE)])
+                claims = redis_store.claim("default", "w", SETTLED_AT_ONCE, lease=30_000).claims
+                errors = [Attempt(1, "failed", 0, 1, "w", "ValueError", f"{turn} {n}", traceback) for n in range(9)]
+                verbs = ("retry", "bury")
+                ended = [Ended(claim, verbs[n % 2], errors[n % 9], 60_000) for n, claim in enumerate(claims)]
+                client.config_resetstat()
+                assert None not in redis_store.settle("default", ended)
+                took.append(client.info("commandstats")["cmdstat_evalsha"]["usec"])
+        assert min(took) < 20_000, took
 
 
 #: What `idle_worker` starts: one parent, two children, the one that runs jobs alone, and the maintenance process.

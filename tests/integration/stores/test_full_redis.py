@@ -8,14 +8,16 @@ import pytest
 import redis
 
 from django_jobs import chain, job
+from django_jobs.core.values import Ended, State
 from django_jobs.exceptions import StoreFull
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.fsck import fsck
 from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.maintenance.agenda import workflows
-from tests.contract.acts import Q, claim, enqueue
+from tests.contract.acts import FAILED, Q, claim, enqueue
 from tests.support.backends.servers import running_redis
 
 pytestmark = pytest.mark.redis
@@ -45,6 +47,29 @@ def test_jobs_are_deleted_wherever_they_wait(full_store: RedisStore, make_job) -
     assert full_store.kill(Q, ["limited-1"], "by hand") == ["limited-1"]
     full_store.release_worker(Q, "w")
     assert full_store.delete(Q, ["limited-1"]) == ["limited-1"]
+
+
+def test_attempts_end_in_every_way_in_one_call(make_job) -> None:
+    verbs = ("retry", "snooze", "bury", "discard", "park") * 10
+    with running_redis() as url, redis.Redis.from_url(url) as client:
+        store = RedisStore.from_setting(url, options=StoreOptions(archive=True))
+        enqueue(store, *[make_job(f"{n:02}", name=f"shop.job{n % 3}") for n in range(60)])
+        claims = claim(store, 60)
+        store.settle(Q, [Ended(each, "bury", FAILED) for each in claims[50:55]])  # the server knows the script
+        client.config_set("maxmemory", "1mb")
+        ended = [
+            Ended(each, verb, None if verb in ("snooze", "park") else FAILED, 60_000, knows="x")
+            for each, verb in zip(claims, verbs, strict=False)
+        ]
+        states = [State.RETRY, State.SCHEDULED, State.DEAD, State.CANCELLED, State.BLOCKED] * 10
+        assert store.settle(Q, ended) == states
+        assert [store.get(Q, each.id).state for each in claims[:50]] == states  # type: ignore[union-attr]
+        assert sum(group.jobs for group in store.failure_groups([Q], State.DEAD)) == 15
+        assert sum(group.jobs for group in store.failure_groups([Q], State.RETRY)) == 10
+        assert store.settle(Q, ended) == [None] * 50, "another call: these claims have ended"
+        client.config_set("maxmemory", 0)
+        assert fsck(store, Q) == []
+        store.close()
 
 
 def test_a_bulk_operation_can_be_noted_and_its_progress(full_store: RedisStore) -> None:
