@@ -11,16 +11,26 @@ from importlib import import_module
 
 from bench.table import median
 
-MODULES = ["ours", "saq_", "huey_", "dramatiq_", "celery_", "rq_"]
+MODULES = ["ours", "gocraft_", "saq_", "huey_", "dramatiq_", "celery_", "rq_"]
 #: Slow systems get fewer jobs: their rates are steady long before.
-JOBS = {"ours": 100_000, "rq_": 500, "celery_": 4_000, "dramatiq_": 10_000, "huey_": 10_000, "saq_": 5_000}
+JOBS = {
+    "ours": 100_000,
+    "gocraft_": 100_000,
+    "rq_": 500,
+    "celery_": 4_000,
+    "dramatiq_": 10_000,
+    "huey_": 10_000,
+    "saq_": 5_000,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one repetition, fewer jobs, no million")
     parser.add_argument("--repeat", type=int, default=5, help="repetitions of each measure (default 5)")
-    parser.add_argument("--only", default="", help="of ours, saq, huey, dramatiq, celery, rq, details, controls")
+    parser.add_argument(
+        "--only", default="", help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, controls"
+    )
     args = parser.parse_args()
     if args.quick:
         args.repeat = 1
@@ -36,6 +46,7 @@ def main() -> None:
 def run(args: argparse.Namespace, url: str) -> None:
     from bench import measures
     from bench.running import environment
+    from bench.subjects.gocraft_ import binary, is_wanted
     from bench.table import show
 
     env = environment(url, os.environ["BENCH_COUNTER"])
@@ -44,6 +55,11 @@ def run(args: argparse.Namespace, url: str) -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, Redis with append-only file\n")
     show("redis-py itself", [("bare", yardstick)])
     subjects = [module for module in MODULES if not wanted or module.strip("_") in wanted]
+    if "gocraft_" in subjects:
+        if is_wanted():
+            env["BENCH_GOCRAFT"] = binary()
+        else:
+            subjects.remove("gocraft_")
     show("no-op jobs over 5 queues, jobs per second", drains(subjects, args, env))
     if not wanted or "details" in wanted:
         details(args, env)
