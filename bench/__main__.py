@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one repetition, fewer jobs, no million")
     parser.add_argument("--repeat", type=int, default=5, help="repetitions of each measure (default 5)")
     parser.add_argument(
-        "--only", default="", help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, controls"
+        "--only", default="", help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, controls, real, startup"
     )
     args = parser.parse_args()
     if args.quick:
@@ -65,6 +65,10 @@ def run(args: argparse.Namespace, url: str) -> None:
         details(args, env)
     if not wanted or "controls" in wanted:
         show_controls(args, env)
+    if not wanted or "real" in wanted:
+        show_real(args, env)
+    if not wanted or "startup" in wanted:
+        show_startup(args, env)
 
 
 def drains(modules: list[str], args: argparse.Namespace, env: dict[str, str]) -> list[tuple[str, dict[str, float]]]:
@@ -108,12 +112,32 @@ def details(args: argparse.Namespace, env: dict[str, str]) -> None:
 
 
 def show_controls(args: argparse.Namespace, env: dict[str, str]) -> None:
-    from bench import controls, ours
+    from bench import ours
     from bench.table import show
+    from bench.worker import controls
 
     ours.setup()
     runs = [controls.limits(env) for _ in range(args.repeat)]
     show("kinds of jobs: limits and unique keys are set and never reached", controls.rows(runs))
+
+
+def show_real(args: argparse.Namespace, env: dict[str, str]) -> None:
+    from bench import ours
+    from bench.table import show
+    from bench.worker import real
+
+    ours.setup()
+    show("jobs that work, per second", real.rows([real.rates(env) for _ in range(args.repeat)]))
+
+
+def show_startup(args: argparse.Namespace, env: dict[str, str]) -> None:
+    from bench import ours
+    from bench.table import show
+    from bench.worker import startup
+
+    ours.setup()
+    show("a worker of two processes", [("", median([startup.ready(2, env) for _ in range(args.repeat)]))])
+    show("what the app adds to django.setup()", [("", startup.web(env, max(args.repeat, 5)))])
 
 
 if __name__ == "__main__":

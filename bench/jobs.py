@@ -64,6 +64,15 @@ def fails(number: int) -> None:
     raise RuntimeError("the bench has it fail")
 
 
+@job(queue="q0")
+def real(kind: str, number: int) -> None:
+    """Work, as in bench/worker/real.py."""
+    from bench.worker.real import WORK
+
+    WORK[kind](number)
+    counter.bump()
+
+
 @job(queue="q0", keep_result=600)
 def stamp(sent: float) -> float:
     """Return the seconds from sending to the start.  One clock: both are on this machine."""

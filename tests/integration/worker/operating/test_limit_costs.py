@@ -82,7 +82,7 @@ def test_ten_thousand_blocked_jobs_cost_the_jobs_of_others_not_one_command(redis
 @pytest.mark.redis
 @pytest.mark.parametrize("keys", [1, 10])
 def test_a_limit_that_is_not_reached_costs_next_to_no_commands(redis_store: Any, redis_server: str, keys: int) -> None:
-    """Slots are taken and given back a batch at a time; bench/controls.py measures what that is in time."""
+    """Slots are taken and given back a batch at a time; bench/worker/controls.py measures what that is in time."""
     for key in range(keys):
         put_many(redis_store, f"k{key}", 1000 // keys, Controls(limit_key=f"key {key}", limit=500))
     with redis.Redis.from_url(redis_server) as client:
