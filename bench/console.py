@@ -142,7 +142,7 @@ def pages(args: argparse.Namespace) -> None:
     client.force_login(User.objects.create_superuser("ada"))
     browse.publish_snapshot()
     last = math.ceil(args.jobs / 2 / 50)
-    signature = browse.error_groups(State.DEAD, browse.Match())[0].parts[0].signature
+    (error, *_) = browse.error_groups(State.DEAD, browse.Match())
 
     def mark(error: str, state: State = State.DEAD) -> str:
         after = ""
@@ -169,8 +169,8 @@ def pages(args: argparse.Namespace) -> None:
         "dead by error, one queue": "jobs/dead/?group=1&queue=q0",
         "dead, one job type": "jobs/dead/?name=bench.type7",
         "dead, one job type of one queue": "jobs/dead/?name=bench.type7&queue=tenant-100",
-        "dead, one error": f"jobs/dead/?error={browse.error_key(signature)}",
-        "dead, one error, page 20": f"jobs/dead/?error={browse.error_key(signature)}&after={mark(signature)}",
+        "dead, one error": f"jobs/dead/?error={error.key}",
+        "dead, one error, page 20": f"jobs/dead/?error={error.key}&after={mark(error.key)}",
         "dead, all queues, page 20": f"jobs/dead/?after={mark('')}",
         "scheduled, all queues, page 20": f"jobs/scheduled/?after={mark('', State.SCHEDULED)}",
         "a job": f"job/q0/{'d0000007' + '0' * 24}/",

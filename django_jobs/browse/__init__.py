@@ -6,7 +6,7 @@ from django_jobs.browse.counts import JobCounts, Series, job_counts, queue_stats
 from django_jobs.browse.groups import GROUPED, ErrorGroup, bars_of, error_bars, error_groups, matching_groups
 from django_jobs.browse.health import unknown_names
 from django_jobs.browse.listing import Position, listing
-from django_jobs.browse.match import Match, error_key
+from django_jobs.browse.match import Match, error_key, is_error_key
 from django_jobs.browse.pages import PAGE, Page, newest_first, page, queue_names
 from django_jobs.browse.search import MOST_FOUND, SHOWN, Search, find, is_exact, selected
 from django_jobs.browse.snapshot import publish_snapshot
@@ -50,6 +50,7 @@ __all__ = [
     "error_key",
     "find",
     "find_workflows",
+    "is_error_key",
     "is_exact",
     "job_counts",
     "jobs_of",

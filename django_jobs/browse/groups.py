@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -10,10 +10,11 @@ from django_jobs.browse.counts import queue_names
 from django_jobs.browse.match import Match, error_key
 from django_jobs.browse.trends import PERIODS
 from django_jobs.core.signature import NO_ERROR, signature
-from django_jobs.core.values import FINISHED, State
+from django_jobs.core.values import FINISHED, Attempt, JobInfo, State
 from django_jobs.serialization.masking import is_open, masked
+from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import Bars, FailureGroup
+from django_jobs.stores.contract.lists import Bars, FailureGroup, FailureKind, add_up
 
 __all__ = ["GROUPED", "ErrorGroup", "bars_of", "error_bars", "error_groups", "matching_groups"]
 
@@ -25,6 +26,8 @@ READ_FOR = 10
 #: Groups of the store that are counted by time for one page, and the jobs of them that may have to be read for it (on
 #: Redis as many as 6,000 parts of the index have, about half a million): this takes up to 0.1 s.
 MOST_GROUPS, MOST_JOBS = 1_000, 300_000
+#: Groups with so many jobs at most are read together.
+FEW = 10
 
 
 @dataclass(slots=True)
@@ -42,48 +45,73 @@ class ErrorGroup:
     last: int = 0
     #: job type → number of jobs.
     names: dict[str, int] = field(default_factory=dict)
+    #: as the store has it: a reader who may not see arguments may not see it.
+    signature: str = ""
+    #: how many of the store's groups these are, one for each queue and job type; and those, if they were read.
+    groups: int = 0
     parts: list[FailureGroup] = field(default_factory=list)
 
 
 def matching_groups(
-    state: State, match: Match, queues: Sequence[str] | None = None, found: Sequence[FailureGroup] | None = None
+    state: State, match: Match, queues: Sequence[str] | None = None, kinds: Collection[FailureKind] | None = None
 ) -> list[FailureGroup]:
     """Return the store's groups whose jobs match by queue, job type and error.
 
-    `found`: all groups of these queues, if the caller has them already."""
+    `queues`: where it looks, unless the match names a queue.  `kinds`: those of all groups there, if they are known."""
+    queues = _queues(match, queues)
+    chosen = _kinds(state, match, queues, kinds)
+    return [group for group in get_store().failure_groups(queues, state, chosen) if group.jobs]
+
+
+def _queues(match: Match, queues: Sequence[str] | None) -> Sequence[str]:
+    return [match.queue] if match.queue else queue_names() if queues is None else queues
+
+
+def _kinds(
+    state: State, match: Match, queues: Sequence[str], known: Collection[FailureKind] | None
+) -> list[FailureKind] | None:
+    """Return the kinds of groups that match by job type and error; None for all.  The store finds the groups of a kind;
+    of the key of an error it knows nothing."""
+    if not match.name and not match.error:
+        return None
+    known = get_store().failure_kinds(queues, state) if known is None else known
+    return [kind for kind in known if match.name in ("", kind.name) and match.accepts_error(kind.signature)]
+
+
+def error_groups(
+    state: State, match: Match, queues: Sequence[str] | None = None, found: Sequence[FailureGroup] | None = None
+) -> list[ErrorGroup]:
+    """Return the groups of errors of all matching jobs, largest first.
+
+    `queues`: as for `matching_groups`; `found`: what that has returned.  Without it, the store adds up the groups."""
     if found is None:
-        queues = [match.queue] if match.queue else queue_names() if queues is None else queues
-        found = get_store().failure_groups(queues, state)
-    return [
-        group
-        for group in found
-        if group.jobs
-        and match.queue in ("", group.queue)
-        and match.name in ("", group.name)
-        and match.accepts_error(group.signature)
-    ]
-
-
-def error_groups(state: State, match: Match, found: Sequence[FailureGroup] | None = None) -> list[ErrorGroup]:
-    """Return the groups of errors of all matching jobs, largest first."""
+        queues = _queues(match, queues)
+        sums = get_store().failure_sums(queues, state, _kinds(state, match, queues, None))
+    else:
+        sums = add_up(found)
     groups: dict[str, ErrorGroup] = {}
-    for part in matching_groups(state, match, found=found):
+    examples: dict[str, FailureGroup] = {}
+    for part in sums:
         group = groups.get(part.signature)
         if group is None:
             error_type, _, message = part.signature.partition(": ")
             group = groups[part.signature] = ErrorGroup(
-                error_key(part.signature), error_type, message, first=part.first
+                error_key(part.signature), error_type, message, first=part.first, signature=part.signature
             )
+            examples[group.key] = part.example
         group.count += part.jobs
         group.first, group.last = min(group.first, part.first), max(group.last, part.last)
         group.names[part.name] = group.names.get(part.name, 0) + part.jobs
-        group.parts.append(part)
+        group.groups += part.groups
+    for each in found or ():
+        groups[each.signature].parts.append(each)
     largest = sorted(groups.values(), key=lambda group: (-group.count, -group.last))
-    left = READ_FOR
-    for group in largest:
-        if not (match.arguments and all(is_open(name) for name in group.names)):
-            left -= 1
-            hide(state, group, arguments=match.arguments, read=left >= 0)
+    hidden = [group for group in largest if not (match.arguments and all(map(is_open, group.names)))]
+    jobs = one_of_each(state, [examples[group.key] for group in hidden[:READ_FOR]])
+    for group in hidden:
+        group.message = "…" if group.message else ""
+    for group, job in zip(hidden, jobs, strict=False):
+        show(group, job, arguments=match.arguments)
     return largest
 
 
@@ -95,29 +123,59 @@ def bars_of(state: State, period: str) -> Bars:
     return Bars(first - (number - 1) * width if state in FINISHED else first, width, number)
 
 
-def error_bars(state: State, groups: Sequence[ErrorGroup], bars: Bars) -> list[list[int] | None]:
+def error_bars(
+    state: State, groups: Sequence[ErrorGroup], bars: Bars, queues: Sequence[str] | None = None
+) -> list[list[int] | None]:
     """Return for each of these errors how many of its jobs have their time of the state in each bar: exact, of the jobs
-    that are in this state now.  None: it was not counted, because there are too many jobs or queues for one page."""
-    sizes = list(accumulate((len(group.parts) for group in groups), initial=0))
-    some = [group for group, size in zip(groups, sizes[1:], strict=True) if size <= MOST_GROUPS]
-    parts = [part for group in some for part in group.parts]
-    found = get_store().count_bars(state, parts, bars, most=MOST_JOBS)
+    that are in this state now.  None: it was not counted, because there are too many jobs or queues for one page.
+
+    `queues`: where the errors were looked for; None for all."""
+    sizes = accumulate(group.groups for group in groups)
+    some = [group for group, size in zip(groups, sizes, strict=True) if size <= MOST_GROUPS]
+    read_parts(state, [group for group in some if not group.parts], queues)
+    sizes = accumulate((len(group.parts) for group in some), initial=0)
+    found = get_store().count_bars(state, [part for group in some for part in group.parts], bars, most=MOST_JOBS)
     sums: list[list[int] | None] = []
-    for first, last in pairwise(sizes[: len(some) + 1]):
+    for first, last in pairwise(sizes):
         counted = [each for each in found[first:last] if each is not None]
-        whole = len(counted) == last - first
+        whole = 0 < len(counted) == last - first
         sums.append([sum(numbers) for numbers in zip(*counted, strict=True)] if whole else None)
     return sums + [None] * (len(groups) - len(sums))
 
 
-def hide(state: State, group: ErrorGroup, *, arguments: bool, read: bool) -> None:
-    """Replace the message by what this reader may see of it."""
-    group.message = "…" if group.message else ""
-    if not read:
-        return
-    jobs, _ = get_store().listed([group.parts[0].queue], state, 1, groups=group.parts[:1], reverse=True)
-    if jobs and jobs[0].attempts:
-        shown = signature(masked(jobs[0], arguments=arguments).attempts[-1])
-        group.error_type, _, group.message = shown.partition(": ")
-    elif not jobs or not jobs[0].attempts:
+def read_parts(state: State, groups: Sequence[ErrorGroup], queues: Sequence[str] | None) -> None:
+    """Read the store's groups of these errors."""
+    kinds = [FailureKind(name, group.signature) for group in groups for name in group.names]
+    known = {group.signature: group for group in groups}
+    if kinds:
+        for part in get_store().failure_groups(queue_names() if queues is None else queues, state, kinds):
+            known[part.signature].parts += [part] if part.jobs else []
+
+
+def one_of_each(state: State, groups: Sequence[FailureGroup]) -> list[JobInfo | None]:
+    """Return a job of each of these groups, or None.  Groups with few jobs are read together."""
+    few = [group for group in groups if group.jobs <= FEW]
+    queues = list(dict.fromkeys(group.queue for group in few))
+    jobs = get_store().listed(queues, state, FEW * len(few), groups=few)[0] if few else []
+    known = {(job.queue, name_of(job.record), signature(last_of(job))): job for job in jobs}
+    found: list[JobInfo | None] = []
+    for group in groups:
+        job = known.get((group.queue, group.name, group.signature))
+        if job is None:  # large, or jobs are told apart by less than their signature
+            jobs, _ = get_store().listed([group.queue], state, 1, groups=[group], reverse=True)
+            job = next(iter(jobs), None)
+        found.append(job)
+    return found
+
+
+def last_of(job: JobInfo) -> Attempt | None:
+    """Return the last attempt of a job."""
+    return job.attempts[-1] if job.attempts else None
+
+
+def show(group: ErrorGroup, job: JobInfo | None, *, arguments: bool) -> None:
+    """Write what this reader may see of the error, from one of its jobs."""
+    if job is None or not job.attempts:
         group.error_type = NO_ERROR
+        return
+    group.error_type, _, group.message = signature(last_of(masked(job, arguments=arguments))).partition(": ")

@@ -14,6 +14,9 @@ from django_jobs.serialization import payloads
 from django_jobs.serialization.record import name_of, tags_of
 from django_jobs.stores.contract.lists import Span
 
+#: Length of the key of an error.
+KEY = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -79,4 +82,9 @@ class Match:
 @lru_cache(maxsize=20_000)
 def error_key(text: str) -> str:
     """Return the filter for jobs with this signature.  It shows in addresses, and must not tell the error."""
-    return salted_hmac("django_jobs.error", text, algorithm="sha256").hexdigest()[:16]
+    return salted_hmac("django_jobs.error", text, algorithm="sha256").hexdigest()[:KEY]
+
+
+def is_error_key(text: str) -> bool:
+    """Return whether this has the form of a key of an error."""
+    return len(text) == KEY and not text.strip("0123456789abcdef")

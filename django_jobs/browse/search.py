@@ -45,8 +45,8 @@ def selected(
     reverse: bool | None = None,
 ) -> Page:
     """Return the page of failed jobs of this type, error and time, of all queues, that begins at `after`; see
-    `is_exact`."""
-    groups = matching_groups(state, match, found=found)
+    `is_exact`.  `found`: the groups that match, if the caller has them already."""
+    groups = matching_groups(state, match) if found is None else found
     queues, total = list({group.queue for group in groups}), number_in(state, match, groups)
     return page_after(state, queues, after, total, groups, span=match.span, reverse=reverse)
 

@@ -20,7 +20,7 @@ from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
 from django_jobs.models import Dashboard, audit
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import FailureGroup
+from django_jobs.stores.contract.lists import FailureGroup, FailureKind
 
 #: Tabs whose pages need only the database.
 WITHOUT_STORE = frozenset({"history"})
@@ -31,19 +31,30 @@ class Console:
 
     def __init__(self, request: HttpRequest, site: AdminSite) -> None:
         self.request, self.site = request, site
-        self._groups: dict[tuple[State, str], list[FailureGroup]] = {}
+        self._groups: dict[tuple[State, str, str, str], list[FailureGroup]] = {}
+        self._kinds: dict[tuple[State, str], set[FailureKind]] = {}
 
     @cached_property
     def counted(self) -> browse.JobCounts:
         """The numbers of all queues, read once per request."""
         return browse.job_counts()
 
-    def groups(self, state: State, queue: str = "") -> list[FailureGroup]:
-        """Return the groups of failed jobs in this state, of one queue or of all, read once per request."""
-        if (state, queue) not in self._groups:
+    def groups(self, state: State, match: browse.Match) -> list[FailureGroup]:
+        """Return the groups of failed jobs that match by queue, job type and error, read once per request."""
+        chosen = state, match.queue, match.name, match.error
+        if chosen not in self._groups:
+            names = self.counted.names
+            kinds = self.kinds(state, match.queue) if match.name or match.error else None
+            self._groups[chosen] = browse.matching_groups(state, match, names, kinds)
+        return self._groups[chosen]
+
+    def kinds(self, state: State, queue: str = "") -> set[FailureKind]:
+        """Return the job types and errors of failed jobs in this state, of one queue or of all, read once per
+        request."""
+        if (state, queue) not in self._kinds:
             queues = [queue] if queue else self.counted.names
-            self._groups[state, queue] = get_store().failure_groups(queues, state)
-        return self._groups[state, queue]
+            self._kinds[state, queue] = get_store().failure_kinds(queues, state)
+        return self._kinds[state, queue]
 
     def url(self, name: str, *parts: str) -> str:
         """Return the address of a page: `console.url("job", queue, id)`.  Parts may contain any character."""

@@ -28,8 +28,9 @@ GROUP_VERBS = ("retry", "delete")
 
 def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
     """Return the context of the groups of errors, largest first."""
-    found = browse.error_groups(state, match, console.groups(state, match.queue))
-    sparks = sparklines(state, found[:GROUPS])
+    queues = [match.queue] if match.queue else console.counted.names
+    found = browse.error_groups(state, match, queues)
+    sparks = sparklines(state, found[:GROUPS], queues)
     return {
         "groups": [
             (group, f"?{urlencode(query_of(Match(match.queue, match.name, error=group.key)))}", spark)
@@ -65,7 +66,7 @@ def group_of(console: Console, state: State, match: Match) -> ErrorGroup | None:
     if not match.error or state not in browse.GROUPED:
         return None
     match = replace(match, since=0, before=0)
-    return next(iter(browse.error_groups(state, match, console.groups(state, match.queue))), None)
+    return next(iter(browse.error_groups(state, match, found=console.groups(state, match))), None)
 
 
 def shown_error(console: Console, state: State, match: Match) -> str:
@@ -86,12 +87,12 @@ def period_title(state: State, period: str) -> str:
     return {"hour": _("The last hour"), "day": _("The last 24 hours"), "week": _("The last 7 days")}[period]
 
 
-def sparklines(state: State, groups: Sequence[ErrorGroup]) -> list[Sparkline]:
-    """Return a small chart of 24 hours for each of these errors."""
+def sparklines(state: State, groups: Sequence[ErrorGroup], queues: Sequence[str] | None = None) -> list[Sparkline]:
+    """Return a small chart of 24 hours for each of these errors; `queues`: as for `error_bars`."""
     bars = browse.bars_of(state, "day")
     return [
         sparkline(state, group, bars, counts)
-        for group, counts in zip(groups, browse.error_bars(state, groups, bars), strict=True)
+        for group, counts in zip(groups, browse.error_bars(state, groups, bars, queues), strict=True)
     ]
 
 

@@ -18,8 +18,6 @@ from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.stores.contract.lists import TIMED
 
-#: Length of the key of an error.
-KEY = len(browse.error_key(""))
 #: Maximum length of a filter: a name has up to 200 characters, and so has an id.
 FILTER_LENGTH = 300
 #: Maximum length of a time that a message repeats.
@@ -55,9 +53,7 @@ def read_filter(console: Console, state: State) -> Filter:
     query = console.request.GET
     queue, name, text, error = (query.get(key, "")[:FILTER_LENGTH].strip() for key in ("queue", "name", "q", "error"))
     if error and console.sees_arguments and state in browse.GROUPED:
-        found = (
-            group.signature for group in console.groups(state, queue) if browse.error_key(group.signature) == error
-        )
+        found = (each.signature for each in console.kinds(state, queue) if browse.error_key(each.signature) == error)
         error = next(found, error)
     problems, bounds = list[str](), dict[str, int]()
     given = {key: query.get(key, "").strip() for key in ("from", "until")}
@@ -111,7 +107,7 @@ def local_text(ms: int) -> str:
 
 def query_of(match: Match) -> dict[str, str]:
     """Return the filters in the form of a URL's query."""
-    error = match.error if len(match.error) == KEY and " " not in match.error else browse.error_key(match.error)
+    error = match.error if browse.is_error_key(match.error) else browse.error_key(match.error)
     values = {
         "queue": match.queue,
         "name": match.name,

@@ -83,7 +83,7 @@ def paged(console: Console, state: State, chosen: Filter, query: QueryDict) -> d
     match, reverse = chosen.match, chosen.reverse
     number_, after = number(query.get("p")), query.get("after", "")[:MARK_LENGTH]
     if match.needs_scan:
-        page = browse.selected(state, match, after, console.groups(state, match.queue), reverse=reverse)
+        page = browse.selected(state, match, after, console.groups(state, match), reverse=reverse)
     else:
         queue = match.queue or None
         page = browse.page(

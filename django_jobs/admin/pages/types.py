@@ -30,6 +30,7 @@ from django_jobs.core.values import QueueStats, State
 from django_jobs.formatting import duration, number
 from django_jobs.serialization import payloads
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.lists import FailureGroup
 
 #: Queues on one page: the totals and times of each are read.  A link shows each of the others alone.
 QUEUES = 5
@@ -74,7 +75,7 @@ def type_page(console: Console, name: str) -> HttpResponse:
 def queues_of(console: Console, name: str) -> list[str]:
     """Return the type's own queue, those in which its jobs were counted or it is paused, most first, and those in which
     its jobs failed."""
-    failed = [group.queue for state in browse.GROUPED for group in console.groups(state) if group.name == name]
+    failed = [group.queue for state in browse.GROUPED for group in console.groups(state, Match(name=name))]
     counted = [
         (-total_of(stats, name, "enqueued"), stats.queue)
         for stats in console.counted.queues.values()
@@ -165,11 +166,16 @@ def errors(console: Console, name: str, queue: str) -> list[tuple[str, browse.Er
     found = []
     for state in (State.DEAD, State.RETRY):
         match = Match(queue, name, arguments=console.sees_arguments)
-        groups = browse.error_groups(state, match, console.groups(state, queue))[:ERRORS]
+        groups = browse.error_groups(state, match, found=failures(console, state, name, queue))[:ERRORS]
         for group, spark in zip(groups, error_pages.sparklines(state, groups), strict=True):
             query = urlencode(query_of(Match(queue, name, error=group.key)))
             found.append((state.value, group, f"{console.url('jobs', state.value)}?{query}", spark))
     return found
+
+
+def failures(console: Console, state: State, name: str, queue: str) -> list[FailureGroup]:
+    """Return the groups of failed jobs of the type in this queue, or in all if it is ""."""
+    return [group for group in console.groups(state, Match(name=name)) if queue in ("", group.queue)]
 
 
 def states(console: Console, name: str, queue: str) -> list[tuple[str, labels.Text, int | None, str]]:
@@ -179,7 +185,7 @@ def states(console: Console, name: str, queue: str) -> list[tuple[str, labels.Te
     for state in State:
         count = None
         if state in browse.GROUPED:
-            count = sum(each.jobs for each in console.groups(state, queue) if each.name == name)
+            count = sum(group.jobs for group in failures(console, state, name, queue))
         found.append((state.value, labels.STATES[state], count, f"{console.url('jobs', state.value)}?{query}"))
     return found
 

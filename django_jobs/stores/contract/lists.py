@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from django_jobs.core.values import FINISHED, JobInfo, State
@@ -22,6 +22,27 @@ class FailureGroup(NamedTuple):
     last: int
     #: what the store knows it by.
     number: int = 0
+
+
+class FailureKind(NamedTuple):
+    """A job type and an error; see FailureGroup."""
+
+    name: str
+    signature: str
+
+
+class FailureSum(NamedTuple):
+    """The jobs of one kind in several queues together; see FailureGroup."""
+
+    name: str
+    signature: str
+    #: groups with jobs: at most one in each queue.
+    groups: int
+    jobs: int
+    first: int
+    last: int
+    #: one of these groups: that with the fewest jobs, as far as the store knows, because it is the quickest to read.
+    example: FailureGroup
 
 
 class Mark(NamedTuple):
@@ -61,6 +82,30 @@ class Bars(NamedTuple):
         return self.first + self.width * self.number
 
 
+def add_up(groups: Iterable[FailureGroup]) -> list[FailureSum]:
+    """Return the sums of these groups, without empty ones."""
+    return merged(FailureSum(*group[1:3], 1, *group[3:6], group) for group in groups if group.jobs)
+
+
+def _jobs_of(group: FailureGroup) -> int:
+    return group.jobs
+
+
+def merged(found: Iterable[FailureSum]) -> list[FailureSum]:
+    """Return one sum for each job type and error."""
+    sums: dict[tuple[str, str], FailureSum] = {}
+    for each in found:
+        key = each.name, each.signature
+        known = sums.get(key)
+        if known is not None:
+            groups, jobs = known.groups + each.groups, known.jobs + each.jobs
+            first, last = min(known.first, each.first), max(known.last, each.last)
+            example = min(known.example, each.example, key=_jobs_of)
+            each = FailureSum(*key, groups, jobs, first, last, example)
+        sums[key] = each
+    return list(sums.values())
+
+
 def check_span(state: State) -> None:
     """Raise ValueError unless jobs of this state can be chosen by time."""
     if state not in TIMED:
@@ -71,9 +116,24 @@ class ListStore(ABC):
     """Lists over several queues.  Every method costs O(number of queues and of what it returns)."""
 
     @abstractmethod
-    def failure_groups(self, queues: Sequence[str], state: State) -> list[FailureGroup]:
-        """Return all groups of the dead jobs, or of those that wait for a retry, in these queues; some may be empty.
-        Raises ValueError for another state."""
+    def failure_groups(
+        self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
+    ) -> list[FailureGroup]:
+        """Return the groups of the dead jobs, or of those that wait for a retry, in these queues; some may be empty.
+        Raises ValueError for another state.
+
+        `kinds`: only groups of these job types and errors, which the store finds without the others.  All groups of 500
+        queues may be 70,000."""
+
+    @abstractmethod
+    def failure_kinds(self, queues: Sequence[str], state: State) -> set[FailureKind]:
+        """Return the job types and errors of all these groups, perhaps with those of empty groups."""
+
+    @abstractmethod
+    def failure_sums(
+        self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
+    ) -> list[FailureSum]:
+        """Return the groups that have jobs, added up over the queues: one sum for each job type and error."""
 
     @abstractmethod
     def listed(

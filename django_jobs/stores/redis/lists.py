@@ -7,9 +7,9 @@ by time here, too, because that reads the same parts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import merge
 from itertools import accumulate, chain, groupby, islice
 from math import isnan
@@ -17,14 +17,31 @@ from typing import Any
 
 from django_jobs.core.values import JobInfo, State
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.contract.lists import Bars, FailureGroup, ListStore, Mark, Span, check_span
+from django_jobs.stores.contract.lists import (
+    Bars,
+    FailureGroup,
+    FailureKind,
+    FailureSum,
+    ListStore,
+    Mark,
+    Span,
+    add_up,
+    check_span,
+    merged,
+)
 from django_jobs.stores.redis.browsing import DETAILS, PREVIEW, RedisBrowsing
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.entries import chunks, read_number
 from django_jobs.stores.redis.stats import PLACES
 
 #: Queues in one call: each takes at most some tenths of a millisecond of the server's time.
-QUEUES = 50
+QUEUES = 100
+#: Groups whose first jobs are compared in one call of `list`.
+OPENED = 1000
+#: The same for groups; a call deals with fewer queues if they have many.
+QUEUES_OF_GROUPS = 200
+#: Kinds of groups that the server looks for; of more, all groups are read.
+KINDS = 500
 #: Calls in one pipeline, and parts of groups in one call: 500 parts are about two megabytes.
 CALLS, PARTS = 600, 500
 #: Groups that are counted together: larger ones each by three calls; those of so many jobs, and parts, by a script.
@@ -47,21 +64,68 @@ Entry = tuple[str, float, str, str]
 class RedisLists(RedisBrowsing, ListStore):
     """See stores/contract/lists.py for the contract of each method."""
 
-    def failure_groups(self, queues: Sequence[str], state: State) -> list[FailureGroup]:
-        letter = _letter(state)
+    def failure_groups(
+        self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
+    ) -> list[FailureGroup]:
+        letter, fields = _letter(state), _fields(state, kinds)
+        if fields == []:
+            return []
+        chosen = None if fields or kinds is None else frozenset(kinds)
         return [
             FailureGroup(queue, *group)
-            for queue, flat in zip(queues, self._groups(queues), strict=True)
+            for queue, flat in zip(queues, self._groups(queues, letter, fields), strict=True)
             for group in _read_groups(letter, flat)
+            if chosen is None or group[:2] in chosen
         ]
 
-    def _groups(self, queues: Sequence[str]) -> list[Any]:
+    def _groups(self, queues: Sequence[str], letter: str, fields: list[bytes] | None) -> Iterator[Any]:
+        """Yield the groups of each queue: field, value, flat."""
         if not self._scripts_refused:
             try:
-                return self._run_over("groups", queues, at_once=QUEUES)
+                found = [flat for _, some in self._run_groups("each", queues, letter, fields) for flat in some]
             except StoreMisconfigured:
                 self._scripts_refused = True
-        return self.transport.pipeline([("HGETALL", self.keys.of(queue)["groups"]) for queue in queues])
+            else:
+                return iter(found) if fields is None else map(partial(_paired, fields), found)
+        names = [self.keys.of(queue)["groups"] for queue in queues]
+        if fields is None:
+            return iter(self.transport.pipeline([("HGETALL", name) for name in names]))
+        return map(partial(_paired, fields), self.transport.pipeline([("HMGET", name, *fields) for name in names]))
+
+    def failure_kinds(self, queues: Sequence[str], state: State) -> set[FailureKind]:
+        letter = _letter(state)
+        if not self._scripts_refused:
+            try:
+                fields = {field for _, some in self._run_groups("fields", queues, letter) for field in some}
+                return {FailureKind(*kind) for first, *kind in map(_read_field, fields) if first == letter}
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        return {FailureKind(group.name, group.signature) for group in self.failure_groups(queues, state)}
+
+    def failure_sums(
+        self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
+    ) -> list[FailureSum]:
+        letter, fields = _letter(state), _fields(state, kinds)
+        if not self._scripts_refused and (kinds is None or fields):
+            try:
+                calls = self._run_groups("sums", queues, letter, fields)
+                return merged(each for some, flat in calls for each in _read_sums(letter, some, flat))
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        return add_up(self.failure_groups(queues, state, kinds))
+
+    def _run_groups(
+        self, what: str, queues: Sequence[str], letter: str, fields: list[bytes] | None = None
+    ) -> Iterator[tuple[Sequence[str], list[Any]]]:
+        """Run lua/groups.lua over all these queues, and yield the queues and the reply of each call.  A call deals with
+        as many queues as take some milliseconds, and the next one goes on from there."""
+        at = 0
+        while at < len(queues):
+            some = queues[at : at + (QUEUES_OF_GROUPS if self.transport.spans else 1)]
+            keys = [self.keys.of(queue)["groups"] for queue in some]
+            done, *reply = self.transport.run(load("groups"), keys, (self._clock(), what, letter, *(fields or ())))
+            yield some, reply
+            at += done
 
     def listed(
         self,
@@ -218,16 +282,33 @@ class RedisLists(RedisBrowsing, ListStore):
         found: list[Entry] = []
         if not self._scripts_refused:
             try:
-                for some in chunks(queues, QUEUES if self.transport.spans else 1):
-                    flat = self._list(some, state, limit, after, numbers, reverse, timed=timed)
+                for some in self._together(queues, numbers, reverse):
+                    last = found[-1] if len(found) == limit else None
+                    flat = self._list(some, state, limit, after, last, numbers, reverse, timed=timed)
                     found += [
                         (flat[i + 1].decode(), float(flat[i + 1]), flat[i].decode(), _text(flat[i + 2]))
                         for i in range(0, len(flat), 3)
                     ]
-                return sorted(found, key=_order, reverse=reverse)[:limit]
+                    found = sorted(found, key=_order, reverse=reverse)[:limit]
+                return found
             except StoreMisconfigured:
                 self._scripts_refused = True
         return self._plain_entries(queues, state, limit, after, numbers, reverse, timed=timed)
+
+    def _together(
+        self, queues: Sequence[str], numbers: dict[str, list[int]] | None, reverse: bool
+    ) -> Iterator[list[str]]:
+        """Yield the queues of each call.  Among jobs of one time those of the first queues come first, and what has
+        been found tells the next call what it need not look at."""
+        some, groups = list[str](), 0
+        for queue in sorted(queues, key=str.encode, reverse=reverse):
+            more = len(numbers[queue]) if numbers is not None else 0
+            if some and (not self.transport.spans or len(some) == QUEUES or groups + more > OPENED):
+                yield some
+                some, groups = [], 0
+            some, groups = [*some, queue], groups + more
+        if some:
+            yield some
 
     def _list(
         self,
@@ -235,6 +316,7 @@ class RedisLists(RedisBrowsing, ListStore):
         state: State,
         limit: int,
         after: Mark | None,
+        last: Entry | None,
         numbers: dict[str, list[int]] | None,
         reverse: bool,
         *,
@@ -243,8 +325,9 @@ class RedisLists(RedisBrowsing, ListStore):
         given = [self._script("list", queue) for queue in queues]
         keys = [key for _, names in given for key in names]
         mark = (after.score, after.queue, after.member.encode("latin-1")) if after else ("", "", "")
+        before = (last[0], last[2], last[3].encode("latin-1")) if last else ("", "", "")
         how = "groups" if numbers is not None else "timed" if timed else ""
-        args: list[Any] = [state.value, limit, "reverse" if reverse else "", *mark, how]
+        args: list[Any] = [state.value, limit, "reverse" if reverse else "", *mark, how, *before]
         for queue in queues:
             args += [queue] if numbers is None else [queue, " ".join(f"{number:05}" for number in numbers[queue])]
         flat: list[bytes] = self.transport.run(load("list"), keys, (self._clock(), *args))
@@ -433,6 +516,18 @@ def _letter(state: State) -> str:
     return LETTERS[state]
 
 
+def _fields(state: State, kinds: Collection[FailureKind] | None) -> list[bytes] | None:
+    """Return the fields of these kinds of groups, if the server can look for them: None if it cannot, or for all."""
+    if kinds is None or len(kinds) > KINDS or any("\ufffd" in text for kind in kinds for text in kind):
+        return None  # U+FFFD is for bytes that are no text, and we do not know them
+    return [f"{LETTERS[state]}{kind.name}\n{kind.signature}".encode() for kind in kinds]
+
+
+def _paired(fields: list[bytes], values: list[bytes | None]) -> list[bytes]:
+    """Return field, value of those that are there, flat."""
+    return [part for field, value in zip(fields, values, strict=True) if value for part in (field, value)]
+
+
 def _read_groups(letter: str, reply: Any) -> Iterator[tuple[str, str, int, int, int, int]]:
     """Yield name, signature, jobs, first, last, number of each group; entries that cannot be read are left out."""
     flat = [part for item in reply.items() for part in item] if isinstance(reply, dict) else reply
@@ -444,6 +539,16 @@ def _read_groups(letter: str, reply: Any) -> Iterator[tuple[str, str, int, int, 
             except ValueError:
                 continue
             yield name, signature, jobs, first, last, number
+
+
+def _read_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[FailureSum]:
+    """Yield the sums in a reply of lua/groups.lua."""
+    for i in range(0, len(flat), 7):
+        field, *numbers, queue, value = flat[i : i + 7]
+        for group in _read_groups(letter, [field, value]):
+            groups, jobs, first, last = numbers
+            example = FailureGroup(queues[queue - 1], *group)
+            yield FailureSum(*group[:2], groups, jobs, first, last, example)
 
 
 @lru_cache(maxsize=20_000)

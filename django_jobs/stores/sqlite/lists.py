@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from django_jobs.core.values import JobInfo, State
-from django_jobs.stores.contract.lists import Bars, FailureGroup, ListStore, Mark, Span, check_span
+from django_jobs.stores.contract.lists import (
+    Bars,
+    FailureGroup,
+    FailureKind,
+    FailureSum,
+    ListStore,
+    Mark,
+    Span,
+    add_up,
+    check_span,
+)
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.browsing import FROM, INFO, MOST_VALUES, job_info, short
 from django_jobs.stores.sqlite.database.transaction import FAILED
 
 #: What a list is sorted by, where that is not the time of the state.
 _SORTED_BY = {State.QUEUED: ("lane", "rank", "seq"), State.BLOCKED: ("blocked_by", "rank", "seq")}
+
+#: The job types and errors of a queue's failed jobs: each is found behind the one before it, so that its jobs need not
+#: be read.
+_KINDS = """
+    WITH RECURSIVE kinds(name, signature) AS (
+        SELECT * FROM (
+            SELECT name, signature FROM failures WHERE queue = :queue AND state = :state
+            ORDER BY name, signature LIMIT 1
+        )
+        UNION ALL
+        SELECT behind.name, behind.signature FROM kinds JOIN failures AS behind ON behind.job = (
+            SELECT job FROM failures
+            WHERE queue = :queue AND state = :state AND (name, signature) > (kinds.name, kinds.signature)
+            ORDER BY name, signature LIMIT 1
+        )
+    ) SELECT name, signature FROM kinds
+"""
 
 #: Values of the columns that the list is sorted by, queue, row number.
 _Entry = tuple[tuple[Any, ...], str, int]
@@ -22,14 +49,37 @@ _Entry = tuple[tuple[Any, ...], str, int]
 class SqliteLists(SqlitePart, ListStore):
     """See stores/contract/lists.py for the contract of each method."""
 
-    def failure_groups(self, queues: Sequence[str], state: State) -> list[FailureGroup]:
+    def failure_groups(
+        self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
+    ) -> list[FailureGroup]:
         _check(state)
         sql = (
             "SELECT queue, name, signature, count(*), min(failed_at), max(failed_at) FROM failures"
-            " WHERE queue = ? AND state = ? GROUP BY name, signature"
+            f" WHERE queue = ? AND state = ?{'' if kinds is None else ' AND name = ? AND signature = ?'}"
+            " GROUP BY name, signature"
         )
+        chosen: Collection[tuple[str, ...]] = [()] if kinds is None else kinds
         with self.database.read() as connection:
-            return [FailureGroup(*row) for queue in queues for row in connection.execute(sql, (queue, state))]
+            return [
+                FailureGroup(*row)
+                for queue in queues
+                for kind in chosen
+                for row in connection.execute(sql, (queue, state, *kind))
+            ]
+
+    def failure_kinds(self, queues: Sequence[str], state: State) -> set[FailureKind]:
+        _check(state)
+        with self.database.read() as connection:
+            return {
+                FailureKind(*row)
+                for queue in queues
+                for row in connection.execute(_KINDS, {"queue": queue, "state": state})
+            }
+
+    def failure_sums(
+        self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
+    ) -> list[FailureSum]:
+        return add_up(self.failure_groups(queues, state, kinds))
 
     def listed(
         self,

@@ -57,7 +57,7 @@ end
 
 -- Where in the text this position belongs: the byte at which its line begins or would begin, and whether it is there.
 -- `from`: a byte at which a line begins that comes before it.
-local function find_line(text, position, from)
+function failed.find_line(text, position, from)
     local at, behind = from or 1, #text + 1
     while behind - at > 200 do -- halve what is left, until it has a few lines
         local first = (string.find(text, '\n', math.floor((at + behind) / 2), true) or #text) + 1
@@ -111,7 +111,7 @@ local function add_lines(number, positions)
         local ends = following and string.sub(following, #number + 2)
         local parts, from, kept = {}, 1, nil
         repeat
-            local at, there = find_line(text, positions[i], from)
+            local at, there = failed.find_line(text, positions[i], from)
             if not there then
                 kept = kept or at - 1
                 parts[#parts + 1] = string.sub(text, from, at - 1)
@@ -135,7 +135,7 @@ function failed.remove_line(number, position)
     if not text then
         return false
     end
-    local at, known = find_line(text, position)
+    local at, known = failed.find_line(text, position)
     if not known then
         return false
     end
@@ -252,7 +252,7 @@ function failed.has(state, id, at)
         local number = failed.read_group(redis.call('HGET', groups, field))
         local chunk = number and failed.chunk_with(number, position)
         local text = chunk and redis.call('HGET', members, chunk)
-        if text and select(2, find_line(text, position)) then
+        if text and select(2, failed.find_line(text, position)) then
             return true
         end
     end
