@@ -74,7 +74,7 @@ def _kinds(
     of the key of an error it knows nothing."""
     if not match.name and not match.error:
         return None
-    known = get_store().failure_kinds(queues, state) if known is None else known
+    known = get_store().failure_kinds(queues)[state] if known is None else known
     return [kind for kind in known if match.name in ("", kind.name) and match.accepts_error(kind.signature)]
 
 

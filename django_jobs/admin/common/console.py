@@ -32,7 +32,7 @@ class Console:
     def __init__(self, request: HttpRequest, site: AdminSite) -> None:
         self.request, self.site = request, site
         self._groups: dict[tuple[State, str, str, str], list[FailureGroup]] = {}
-        self._kinds: dict[tuple[State, str], set[FailureKind]] = {}
+        self._kinds: dict[str, dict[State, set[FailureKind]]] = {}
 
     @cached_property
     def counted(self) -> browse.JobCounts:
@@ -51,10 +51,9 @@ class Console:
     def kinds(self, state: State, queue: str = "") -> set[FailureKind]:
         """Return the job types and errors of failed jobs in this state, of one queue or of all, read once per
         request."""
-        if (state, queue) not in self._kinds:
-            queues = [queue] if queue else self.counted.names
-            self._kinds[state, queue] = get_store().failure_kinds(queues, state)
-        return self._kinds[state, queue]
+        if queue not in self._kinds:
+            self._kinds[queue] = get_store().failure_kinds([queue] if queue else self.counted.names)
+        return self._kinds[queue][state]
 
     def url(self, name: str, *parts: str) -> str:
         """Return the address of a page: `console.url("job", queue, id)`.  Parts may contain any character."""

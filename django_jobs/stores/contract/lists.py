@@ -126,8 +126,8 @@ class ListStore(ABC):
         queues may be 70,000."""
 
     @abstractmethod
-    def failure_kinds(self, queues: Sequence[str], state: State) -> set[FailureKind]:
-        """Return the job types and errors of all these groups, perhaps with those of empty groups."""
+    def failure_kinds(self, queues: Sequence[str]) -> dict[State, set[FailureKind]]:
+        """Return the job types and errors of all groups of each of the two states, perhaps with those of empty groups."""
 
     @abstractmethod
     def failure_sums(

@@ -39,7 +39,7 @@ QUEUES = 100
 #: Groups whose first jobs are compared in one call of `list`.
 OPENED = 1000
 #: The same for groups; a call deals with fewer queues if they have many.
-QUEUES_OF_GROUPS = 200
+QUEUES_OF_GROUPS = 500
 #: Kinds of groups that the server looks for; of more, all groups are read.
 KINDS = 500
 #: Calls in one pipeline, and parts of groups in one call: 500 parts are about two megabytes.
@@ -92,15 +92,20 @@ class RedisLists(RedisBrowsing, ListStore):
             return iter(self.transport.pipeline([("HGETALL", name) for name in names]))
         return map(partial(_paired, fields), self.transport.pipeline([("HMGET", name, *fields) for name in names]))
 
-    def failure_kinds(self, queues: Sequence[str], state: State) -> set[FailureKind]:
-        letter = _letter(state)
+    def failure_kinds(self, queues: Sequence[str]) -> dict[State, set[FailureKind]]:
         if not self._scripts_refused:
             try:
-                fields = {field for _, some in self._run_groups("fields", queues, letter) for field in some}
-                return {FailureKind(*kind) for first, *kind in map(_read_field, fields) if first == letter}
+                read = [_read_field(field) for _, fields in self._run_groups("fields", queues) for field in fields]
+                return {
+                    state: {FailureKind(*kind) for first, *kind in read if first == letter}
+                    for state, letter in LETTERS.items()
+                }
             except StoreMisconfigured:
                 self._scripts_refused = True
-        return {FailureKind(group.name, group.signature) for group in self.failure_groups(queues, state)}
+        return {
+            state: {FailureKind(group.name, group.signature) for group in self.failure_groups(queues, state)}
+            for state in LETTERS
+        }
 
     def failure_sums(
         self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
@@ -115,17 +120,17 @@ class RedisLists(RedisBrowsing, ListStore):
         return add_up(self.failure_groups(queues, state, kinds))
 
     def _run_groups(
-        self, what: str, queues: Sequence[str], letter: str, fields: list[bytes] | None = None
+        self, what: str, queues: Sequence[str], letter: str = "", fields: list[bytes] | None = None
     ) -> Iterator[tuple[Sequence[str], list[Any]]]:
         """Run lua/groups.lua over all these queues, and yield the queues and the reply of each call.  A call deals with
         as many queues as take some milliseconds, and the next one goes on from there."""
-        at = 0
+        at, most = 0, QUEUES_OF_GROUPS if self.transport.spans else 1
         while at < len(queues):
-            some = queues[at : at + (QUEUES_OF_GROUPS if self.transport.spans else 1)]
+            some = queues[at : at + most]
             keys = [self.keys.of(queue)["groups"] for queue in some]
             done, *reply = self.transport.run(load("groups"), keys, (self._clock(), what, letter, *(fields or ())))
             yield some, reply
-            at += done
+            at, most = at + done, min(most, 2 * done)
 
     def listed(
         self,

@@ -67,13 +67,15 @@ class SqliteLists(SqlitePart, ListStore):
                 for row in connection.execute(sql, (queue, state, *kind))
             ]
 
-    def failure_kinds(self, queues: Sequence[str], state: State) -> set[FailureKind]:
-        _check(state)
+    def failure_kinds(self, queues: Sequence[str]) -> dict[State, set[FailureKind]]:
         with self.database.read() as connection:
             return {
-                FailureKind(*row)
-                for queue in queues
-                for row in connection.execute(_KINDS, {"queue": queue, "state": state})
+                state: {
+                    FailureKind(*row)
+                    for queue in queues
+                    for row in connection.execute(_KINDS, {"queue": queue, "state": state})
+                }
+                for state in (State.DEAD, State.RETRY)
             }
 
     def failure_sums(

@@ -271,7 +271,7 @@ class Walk:
 
     def list_some(self) -> object:
         state = self.rng.choice([State.DEAD, State.RETRY])
-        groups = self.store.failure_groups([QUEUE], state, self.store.failure_kinds([QUEUE], state))
+        groups = self.store.failure_groups([QUEUE], state, self.store.failure_kinds([QUEUE])[state])
         sums = self.store.failure_sums([QUEUE], state)
         assert self.damaged or sum(each.jobs for each in sums) == self.store.stats([QUEUE])[0].counts[state]
         listed, _ = self.store.listed([QUEUE], state, 5, groups=groups)

@@ -3,7 +3,7 @@
 -- A call looks at a bounded number of groups, so it may deal with the first of the queues only.
 -- KEYS  groups of each queue
 -- ARGV  1 clock (not used)   2 what is returned: "each" group, the "sums" of all queues, or the "fields"
---       3 letter of the state   4 … only groups with these fields, if there are any
+--       3 letter of the state, which "fields" do not need   4 … only groups with these fields, if there are any
 -- Returns the number of queues that were dealt with, then
 --       "each": for each of these queues a list of field, value; with fields in ARGV: of the values of these, or false
 --       "sums": field, number of groups with jobs, jobs, first ms, last ms, queue (from 1) and value of the smallest group
@@ -19,7 +19,7 @@ end
 
 function read.fields(key)
     for _, field in ipairs(redis.call('HKEYS', key)) do
-        if not sums[field] and string.byte(field) == letter then
+        if not sums[field] then
             sums[field] = true
             reply[#reply + 1] = field
         end

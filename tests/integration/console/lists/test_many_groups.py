@@ -85,7 +85,7 @@ def test_what_is_wanted_of_70_000_groups_is_read_without_the_others(many_groups:
     everything = cost(store, lambda: store.failure_groups(NAMES, State.DEAD))
     groups = store.failure_groups(NAMES, State.DEAD)
     assert (len(groups), sum(group.jobs for group in groups)) == (70_000, 70_000)
-    kinds = store.failure_kinds(NAMES, State.DEAD)
+    kinds = store.failure_kinds(NAMES)[State.DEAD]
     of_type = [kind for kind in kinds if kind.name == "shop.type07"]
     assert len(of_type) == ERRORS
     assert len(store.failure_groups(NAMES, State.DEAD, of_type)) == QUEUES * ERRORS
@@ -94,7 +94,7 @@ def test_what_is_wanted_of_70_000_groups_is_read_without_the_others(many_groups:
     assert len(sums) == TYPES * ERRORS
     for call, size, there in (
         (lambda: store.failure_groups(NAMES, State.DEAD, of_type), 0.1, 0.4),
-        (lambda: store.failure_kinds(NAMES, State.DEAD), 0.05, 1.0),
+        (lambda: store.failure_kinds(NAMES), 0.05, 1.0),
         (lambda: store.failure_sums(NAMES, State.DEAD), 0.1, 4.0),
     ):
         some = cost(store, call)
@@ -109,7 +109,7 @@ def test_no_call_of_the_server_is_long(many_groups: RedisStore) -> None:
     groups = store.failure_groups(NAMES, State.DEAD)
     for call in (
         lambda: store.failure_groups(NAMES, State.DEAD),
-        lambda: store.failure_kinds(NAMES, State.DEAD),
+        lambda: store.failure_kinds(NAMES),
         lambda: store.failure_sums(NAMES, State.DEAD),
         lambda: store.listed(NAMES, State.DEAD, 50, groups=groups, reverse=True),
         lambda: store.listed(NAMES, State.DEAD, 50, groups=groups),
@@ -146,7 +146,7 @@ def test_a_queue_that_has_nothing_for_the_page_is_passed_over_with_one_look(
     """The page has the jobs of three queues: no group of the other 497 is opened."""
     store, client = many_groups, many_groups.transport.client
     error = f"killed: {reason(ERRORS - 1 if reverse else 0)}"
-    kinds = [kind for kind in store.failure_kinds(NAMES, State.DEAD) if kind.signature == error]
+    kinds = [kind for kind in store.failure_kinds(NAMES)[State.DEAD] if kind.signature == error]
     groups = store.failure_groups(NAMES, State.DEAD, kinds)
     assert len(groups) == 10_000
     client.config_resetstat()
