@@ -127,7 +127,7 @@ class ListStore(ABC):
 
     @abstractmethod
     def failure_kinds(self, queues: Sequence[str]) -> dict[State, set[FailureKind]]:
-        """Return the job types and errors of all groups of each of the two states, perhaps with those of empty groups."""
+        """Return the job types and errors of all groups of each of the two states; some groups may be empty."""
 
     @abstractmethod
     def failure_sums(

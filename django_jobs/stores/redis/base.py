@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.contract.store import StoreOptions
@@ -31,13 +31,8 @@ LOOKED_INTO_AT_ONCE = 1000
 Name = Callable[[], Hashable]
 
 
-class OneCall(NamedTuple):
-    """A call of a script that keeps its answer."""
-
-    script: str
-    queue: str
-    args: Sequence[Argument]
-    name: Name
+#: A call of a script that keeps its answer: the script, the queue, the arguments, the name.
+OneCall = tuple[str, str, Sequence[Argument], Name]
 
 
 class RedisPart:
@@ -143,24 +138,24 @@ class RedisPart:
 
         In the place of an answer is the StoreError with which the server refused the call.  If one was not answered,
         StoreUnavailable is raised: then each of them may have been carried out."""
-        channels = [self._channels.begin(call.queue, call.name) for call in calls]
+        channels = [self._channels.begin(queue, name) for _, queue, _, name in calls]
         try:
             replies = self.transport.run_together(
                 [
-                    (*self._script(call.script, call.queue), (self._clock(), *channel.key, *call.args))
-                    for call, channel in zip(calls, channels, strict=True)
+                    (*self._script(script, queue), (self._clock(), *channel.key, *args))
+                    for (script, queue, args, _), channel in zip(calls, channels, strict=True)
                 ]
             )
         except BaseException as error:
             refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
-            for call, channel in zip(calls, channels, strict=True):
-                self._channels.unanswered(channel, call.name, refused=refused)
+            for (_, _, _, name), channel in zip(calls, channels, strict=True):
+                self._channels.unanswered(channel, name, refused=refused)
             raise
-        for call, channel, reply in zip(calls, channels, replies, strict=True):
+        for (_, _, _, name), channel, reply in zip(calls, channels, replies, strict=True):
             if not isinstance(reply, StoreError):
                 self._channels.answered(channel)
             elif not isinstance(reply, StoreLate):  # as in _run_once
-                self._channels.unanswered(channel, call.name, refused=True)
+                self._channels.unanswered(channel, name, refused=True)
         return replies
 
     @property

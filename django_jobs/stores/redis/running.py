@@ -11,7 +11,7 @@ from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.serialization.record import is_plain_step
 from django_jobs.stores.contract.fetching import FetchingStore, Outlook
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
-from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, OneCall, RedisPart
+from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, Name, RedisPart
 from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
@@ -91,11 +91,8 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
         # A claim that was not answered may have been carried out: the worker's next claim repeats it.
         chosen = "\n".join(names), rank, request
         args = worker, *limits, each, self._archiving, bound, knows, most, *chosen
-        call = OneCall("claim", queue, args, lambda: ("claim", queue, worker, lane is Lane.SHARED, request))
-        now, left, due, token, expired, ids, records, tried, others, at, waits_began, following = (
-            self._run_once("claim", queue, *args, call=call.name)
-            if completion is None
-            else self._claim_after(completion, call)
+        now, left, due, token, expired, ids, records, tried, others, at, waits_began, following = self._claim_once(
+            queue, args, lambda: ("claim", queue, worker, lane is Lane.SHARED, request), completion
         )
         claims = []
         columns = ids, records, tried or repeat(None), waits_began or repeat(None)
@@ -113,17 +110,20 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
         ]
         return Claimed(claims, gone, left, None if due < 0 else due, now, bool(others), max(following, 0))
 
-    def _claim_after(self, completion: Completion, claim: OneCall) -> Any:
-        """Make the claim's call after that of the completion; return its answer."""
-        complete = call_of_complete(completion.queue, completion.done, self.options.history, self._archiving)
-        ended, claimed = self._run_each_once([complete, claim])
-        if not isinstance(ended, StoreError):
-            completion.stale = texts(ended)
-        if isinstance(claimed, StoreLate):
-            return self._run_once(claim.script, claim.queue, *claim.args, call=claim.name)
-        if isinstance(claimed, StoreError):
-            raise claimed
-        return claimed
+    def _claim_once(
+        self, queue: str, args: Sequence[Argument], name: Name, completion: Completion | None
+    ) -> Sequence[Any]:
+        """Run lua/claim.lua, after lua/complete.lua if there is a completion; return its answer."""
+        if completion is not None:
+            complete = call_of_complete(completion.queue, completion.done, self.options.history, self._archiving)
+            ended, claimed = self._run_each_once([complete, ("claim", queue, args, name)])
+            if not isinstance(ended, StoreError):
+                completion.stale = texts(ended)
+            if not isinstance(claimed, StoreError):
+                return claimed  # type: ignore[no-any-return]
+            if not isinstance(claimed, StoreLate):
+                raise claimed
+        return self._run_once("claim", queue, *args, call=name)  # type: ignore[no-any-return]
 
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int

@@ -29,8 +29,9 @@ class RedisSettling(RedisPart, RunningStore):
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
         if not done:
             return []
-        call = call_of_complete(queue, done, self.options.history, self._archiving)
-        return texts(self._run_once(call.script, queue, *call.args, call=call.name))
+        script, queue, args, name = call_of_complete(queue, done, self.options.history, self._archiving)
+        stale = self._run_once(script, queue, *args, call=name)
+        return texts(stale) if stale else []
 
     def settle(self, queue: str, ended: Sequence[Ended]) -> list[State | None]:
         if not ended:
@@ -166,7 +167,7 @@ def call_of_complete(queue: str, done: Sequence[Done], history: int, archiving: 
         wait_ms += wait
     head = (history, archiving, run_ms, wait_ms, as_text(slots_of(times)))
     claims = tuple(ended)
-    return OneCall("complete", queue, (*head, *args), lambda: ("complete", queue, claims))
+    return "complete", queue, (*head, *args), lambda: ("complete", queue, claims)
 
 
 def _token(claim: Claim) -> str:
