@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from django_jobs.browse.counts import JobCounts, Series, job_counts, queue_stats, series
-from django_jobs.browse.groups import GROUPED, ErrorGroup, bars_of, error_bars, error_groups, matching_groups
+from django_jobs.browse.groups import (
+    GROUPED,
+    ErrorGroup,
+    TooMany,
+    bars_of,
+    error_bars,
+    error_groups,
+    error_groups_within,
+    matching_groups,
+)
 from django_jobs.browse.health import unknown_names
 from django_jobs.browse.listing import Position, listing
 from django_jobs.browse.match import Match, error_key, is_error_key
@@ -42,11 +51,13 @@ __all__ = [
     "Position",
     "Search",
     "Series",
+    "TooMany",
     "WorkflowPage",
     "bars_of",
     "batch_jobs",
     "error_bars",
     "error_groups",
+    "error_groups_within",
     "error_key",
     "find",
     "find_workflows",

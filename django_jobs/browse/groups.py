@@ -14,9 +14,18 @@ from django_jobs.core.values import FINISHED, Attempt, JobInfo, State
 from django_jobs.serialization.masking import is_open, masked
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import Bars, FailureGroup, FailureKind, add_up
+from django_jobs.stores.contract.lists import Bars, FailureGroup, FailureKind, Span, add_up
 
-__all__ = ["GROUPED", "ErrorGroup", "bars_of", "error_bars", "error_groups", "matching_groups"]
+__all__ = [
+    "GROUPED",
+    "ErrorGroup",
+    "TooMany",
+    "bars_of",
+    "error_bars",
+    "error_groups",
+    "error_groups_within",
+    "matching_groups",
+]
 
 #: States whose jobs the store keeps in groups.
 GROUPED = frozenset({State.DEAD, State.RETRY})
@@ -28,6 +37,8 @@ READ_FOR = 10
 MOST_GROUPS, MOST_JOBS = 1_000, 300_000
 #: Groups with so many jobs at most are read together.
 FEW = 10
+#: ms: no job has a later time.
+FOREVER = 10**13
 
 
 @dataclass(slots=True)
@@ -113,6 +124,34 @@ def error_groups(
     for group, job in zip(hidden, jobs, strict=False):
         show(group, job, arguments=match.arguments)
     return largest
+
+
+class TooMany(ValueError):
+    """There are too many groups, or jobs in them, to count those of a stretch of time for one page."""
+
+
+def error_groups_within(
+    state: State, match: Match, span: Span, queues: Sequence[str] | None = None
+) -> list[ErrorGroup]:
+    """Return the errors with jobs in a stretch of time, and how many, largest first.  When the first and the last failed
+    is about all jobs of the error.  Raises TooMany."""
+    groups = error_groups(state, match, queues)
+    if sum(group.groups for group in groups) > MOST_GROUPS:
+        raise TooMany
+    read_parts(state, groups, _queues(match, queues))
+    bars = Bars(span.since, max(1, (span.before or FOREVER) - span.since), 1)
+    parts = [part for group in groups for part in group.parts]
+    found = get_store().count_bars(state, parts, bars, most=MOST_JOBS)
+    numbers = iter([each[0] for each in found if each is not None])
+    if None in found:
+        raise TooMany
+    for group in groups:
+        group.count, group.names = 0, {}
+        for part in group.parts:
+            if number := next(numbers):
+                group.count += number
+                group.names[part.name] = group.names.get(part.name, 0) + number
+    return sorted((group for group in groups if group.count), key=lambda group: (-group.count, -group.last))
 
 
 def bars_of(state: State, period: str) -> Bars:

@@ -25,6 +25,7 @@ PATHS = {
     "queue": "queues/default/",
     **{state.value: f"jobs/{state.value}/" for state in State},
     "dead-groups": "jobs/dead/?group=1",
+    "dead-groups-times": "jobs/dead/?group=1&from=2020-01-01T08:30",
     "dead-search": "jobs/dead/?q=timed",
     "dead-times": "jobs/dead/?from=2020-01-01T08:30&until=2100-01-01&order=asc",
     "search": "search/?q=timed",

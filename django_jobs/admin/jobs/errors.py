@@ -27,13 +27,22 @@ GROUP_VERBS = ("retry", "delete")
 
 
 def groups(console: Console, state: State, match: Match) -> dict[str, Any]:
-    """Return the context of the groups of errors, largest first."""
+    """Return the context of the groups of errors, largest first; of a stretch of time, those with jobs in it."""
+    match = Match(match.queue, match.name, arguments=match.arguments, since=match.since, before=match.before)
     queues = [match.queue] if match.queue else console.counted.names
-    found = browse.error_groups(state, match, queues)
+    try:
+        span = match.span
+        found = (
+            browse.error_groups_within(state, match, span, queues)
+            if span
+            else browse.error_groups(state, match, queues)
+        )
+    except browse.TooMany:
+        return {"too_many": _("The errors of this time are %(why)s.") % {"why": too_many()}, "total": 0}
     sparks = sparklines(state, found[:GROUPS], queues)
     return {
         "groups": [
-            (group, f"?{urlencode(query_of(Match(match.queue, match.name, error=group.key)))}", spark)
+            (group, f"?{urlencode(query_of(replace(match, error=group.key)))}", spark)
             for group, spark in zip(found, sparks, strict=False)
         ],
         "more_groups": max(0, len(found) - GROUPS),
@@ -102,7 +111,7 @@ def sparkline(state: State, group: ErrorGroup, bars: Bars, counts: list[int] | N
     if counts is None:
         return Sparkline([], f"{title}: {too_many()}", *SMALL)
     drawn, _top = stacked([("bad", counts)], texts(state, bars, counts, "day"), SMALL)
-    says = f"{title}: {in_time(state, sum(counts))}, {at_other_times(group.count - sum(counts))}"
+    says = f"{title}: {in_time(state, sum(counts))}, {at_other_times(in_all(group) - sum(counts))}"
     return Sparkline(drawn, says, *SMALL)
 
 
@@ -117,7 +126,7 @@ def chart(state: State, group: ErrorGroup, period: str, bars: Bars, counts: list
     if counts is None:
         return Chart(title, [("unknown", too_many())], [], "0", *ends, True)
     drawn, top = stacked([("bad", counts)], texts(state, bars, counts, period))
-    sums = [("bad", in_time(state, sum(counts))), ("plain", at_other_times(group.count - sum(counts)))]
+    sums = [("bad", in_time(state, sum(counts))), ("plain", at_other_times(in_all(group) - sum(counts)))]
     return Chart(title, sums, drawn, number(int(top)), *ends, False)
 
 
@@ -137,6 +146,11 @@ def in_time(state: State, count: int) -> str:
 def at_other_times(count: int) -> str:
     """Return how many jobs of the error are in no bar."""
     return ngettext("%(n)s at another time", "%(n)s at other times", max(0, count)) % {"n": number(max(0, count))}
+
+
+def in_all(group: ErrorGroup) -> int:
+    """Return how many jobs a counted error has, of any time."""
+    return sum(part.jobs for part in group.parts)
 
 
 def too_many() -> str:

@@ -47,6 +47,7 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
     if match.queue and not known:
         raise Http404
     grouped = state in browse.GROUPED and "group" in query
+    place = query_of(Match(match.queue, match.name, since=match.since, before=match.before))
     verbs = [verb for verb in operations.VERBS if state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "state": state.value,
@@ -57,8 +58,8 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
         "error_key": query_of(match).get("error", ""),
         "may_group": state in browse.GROUPED,
         "grouped": grouped,
-        "group_url": f"?{urlencode({'group': 1} | query_of(Match(match.queue, match.name)))}",
-        "list_url": f"?{urlencode(query_of(Match(match.queue, match.name)))}",
+        "group_url": f"?{urlencode({'group': 1} | place)}",
+        "list_url": f"?{urlencode(place)}",
         "queues": console.counted.names,
         "names": registry.names(),
         "verbs": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -135,3 +136,51 @@ def test_hostile_errors_stay_text_on_their_page(console_store: Store, root: Clie
             page = root.get(f"{BASE}jobs/{state}/{url}")
             assert page.status_code == 200
             assert "<script>alert" not in page.text
+
+
+@override_settings(TIME_ZONE="UTC")
+def test_errors_of_a_stretch_of_time(dying: Store, filler: Filler, root: Client, clock: Clock) -> None:
+    ago = {"from": text_of(clock.now - 6 * COARSE), "until": text_of(clock.now - 4 * COARSE)}
+    page = root.get(f"{DEAD}?group=1&{urlencode(ago)}")
+    ((group, url, spark),) = page.context["groups"]
+    assert (group.error_type, group.count, page.context["total"]) == ("BankError", 2, 2)
+    assert group.names == {"shop.send_receipt": 2}
+    assert spark.says == "The last 24 hours: 3 jobs died, 2 at other times", "the chart is about the error, of any time"
+    assert "from=" in url
+    assert root.get(f"{DEAD}{url}").text.count('name="job"') == 2
+    assert f'name="from" id="jobs-from" value="{ago["from"]}"' in page.text
+    for one in ({"from": ago["until"]}, {"until": ago["from"]}):
+        counts = [group.count for group, _, _ in root.get(f"{DEAD}?group=1&{urlencode(one)}").context["groups"]]
+        assert counts == ([1, 1] if "from" in one else [2])
+    nothing = root.get(f"{DEAD}?group=1&{urlencode({'from': text_of(clock.now + COARSE)})}")
+    assert "No jobs match." in nothing.text
+    assert root.get(f"{DEAD}?group=1&from=nonsense").status_code == 400
+
+
+@override_settings(TIME_ZONE="UTC")
+def test_an_action_on_an_error_of_a_stretch_of_time_takes_only_its_jobs(
+    dying: Store, root: Client, clock: Clock
+) -> None:
+    query = urlencode({"group": 1, "from": text_of(clock.now - 6 * COARSE), "until": text_of(clock.now - 4 * COARSE)})
+    ((group, url, _),) = root.get(f"{DEAD}?{query}").context["groups"]
+    sent = {"verb": "delete", "scope": "all", "error": group.key}
+    asked = root.post(f"{DEAD}{url}", sent)
+    assert "2 jobs match" in asked.text
+    root.post(f"{DEAD}{url}", sent | {"confirmed": "yes"})
+    assert sum(each.count for each in browse.error_groups(State.DEAD, Match())) == 4
+
+
+@override_settings(TIME_ZONE="UTC")
+def test_errors_that_cannot_be_counted_for_a_page_are_refused_with_the_reason(
+    dying: Store, root: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MOST_JOBS", 1), ("MOST_GROUPS", 1)):
+        monkeypatch.setattr(groups, name, most)
+        page = root.get(f"{DEAD}?group=1&{urlencode({'from': text_of(clock.now - 80 * COARSE)})}")
+        assert page.status_code == 200
+        assert "The errors of this time are not counted, because there are too many" in page.text
+        monkeypatch.undo()
+
+
+def text_of(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
