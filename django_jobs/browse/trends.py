@@ -14,6 +14,10 @@ from django_jobs.stores import get_store
 PERIODS = {"hour": (FINE, 12), "day": (COARSE, 24), "week": (COARSE, 7 * 24)}
 
 
+#: The samples of so many queues can be added up for one page: it takes 0.15 s.
+MOST_QUEUES = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Trend:
     """What happened in a period: stretches of time, oldest first, without gaps."""
@@ -45,6 +49,19 @@ def queue_trends(queues: Sequence[str], period: str) -> dict[str, Trend]:
     width, number = PERIODS[period]
     found = _samples(queues, width)
     return {queue: Trend(period, width, stretches(each, ALL, width, number, each.now)) for queue, each in found.items()}
+
+
+def total_trend(queues: Sequence[str], period: str) -> Trend | None:
+    """Return the trend of these queues together; None if there are more than MOST_QUEUES.
+
+    A queue in which nothing was ever counted adds nothing; one whose server does not answer is not known."""
+    if len(queues) > MOST_QUEUES:
+        return None
+    found = get_store().samples(queues, PERIODS[period][0]) if queues else {}
+    now = max((each.now for each in found.values()), default=0)
+    used = [each for each in found.values() if each.log is not None or any(map(any, each.totals.values()))]
+    silent = [Sampled(None, {}, now)] * (len(queues) - len(found))
+    return _trend([*used, *silent], ALL, period)
 
 
 def type_trends(queue: str, names: Iterable[str], period: str) -> dict[str, Trend]:

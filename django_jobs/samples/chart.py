@@ -83,12 +83,20 @@ def add_up(many: Sequence[Sequence[Stretch]]) -> list[Stretch]:
     if len(many) == 1:
         return list(many[0])
     ends = sorted(set.intersection(*({each.end for each in one} for one in many))) if many else []
-    found: list[Stretch] = []
-    start = min((one[0].start for one in many), default=0)
-    for end in ends:
-        parts = [each for one in many for each in one if start < each.end <= end]
-        known = [each.counts for each in parts if each.counts is not None]
-        missing = len(known) < len(parts) or any(each.partial for each in parts)
-        found.append(Stretch(start, end, _sum(known) if known else None, missing and bool(known)))
-        start = end
-    return found
+    known: list[list[Counts]] = [[] for _ in ends]
+    missing = [False] * len(ends)
+    for one in many:
+        at = 0
+        for each in one:
+            while at < len(ends) and ends[at] < each.end:
+                at += 1
+            if at == len(ends):
+                break
+            if each.counts is not None:
+                known[at].append(each.counts)
+            missing[at] = missing[at] or each.counts is None or each.partial
+    starts = [min((one[0].start for one in many), default=0), *ends]
+    return [
+        Stretch(start, end, _sum(counts) if counts else None, lacks and bool(counts))
+        for start, end, counts, lacks in zip(starts, ends, known, missing, strict=False)
+    ]

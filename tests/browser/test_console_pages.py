@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 PATHS = {
     "overview": "",
     "overview-day": "?period=day",
+    "overview-week": "?period=week",
     "queues": "queues/",
     "queue": "queues/default/",
     **{state.value: f"jobs/{state.value}/" for state in State},

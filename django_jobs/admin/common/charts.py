@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from django.utils import formats
 from django.utils.timezone import localtime
+from django.utils.translation import ngettext
 
 from django_jobs.browse.trends import PERIODS
+from django_jobs.formatting import number as spelt
 
 WIDTH, HEIGHT = 600, 120
 #: The same of a small chart.
@@ -98,3 +100,13 @@ def time_label(ms: int, period: str) -> str:
         return clock(ms)
     day = localtime(datetime.fromtimestamp(ms / 1000, UTC))
     return f"{formats.date_format(day, 'SHORT_DATE_FORMAT')} {clock(ms)}"
+
+
+def succeeded_text(number: int) -> str:
+    """Return how many jobs succeeded, as the key of a chart."""
+    return ngettext("%(n)s job succeeded", "%(n)s jobs succeeded", number) % {"n": spelt(number)}
+
+
+def failed_text(number: int) -> str:
+    """Return how many attempts failed, as the key of a chart."""
+    return ngettext("%(n)s attempt failed", "%(n)s attempts failed", number) % {"n": spelt(number)}

@@ -6,12 +6,13 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from django_jobs import alarms, browse
-from django_jobs.admin.common.charts import Chart, clock, stacked
+from django_jobs.admin.common.charts import Chart, clock, failed_text, read_period, stacked, succeeded_text
 from django_jobs.admin.common.console import Console
+from django_jobs.admin.pages import trends
 from django_jobs.admin.pages.worker_rows import longest_running, worker_rows
+from django_jobs.browse.trends import MOST_QUEUES, total_trend
 from django_jobs.core.values import QueueStats
 from django_jobs.formatting import duration
 from django_jobs.formatting import number as grouped
@@ -28,16 +29,18 @@ def overview(console: Console) -> HttpResponse:
 
 def overview_context(console: Console) -> dict[str, Any]:
     """Return the context of the overview; the app's index page uses it, too."""
-    period = "day" if console.request.GET.get("period") == "day" else "hour"
+    period = read_period(console.request.GET, "hour")
     store, counted = get_store(), console.counted
     workers = store.workers()
-    shown = browse.series(period, counted.names)
+    shown = browse.series(period, counted.names) if period != "week" else None
+    week = total_trend(counted.names, period) if shown is None else None
     report = alarms.check(alarms.measure(counted, workers, shown if period == "hour" else None))
     return {
         "period": period,
         "report": report,
         "alarms": [(alarm, alarms.text_of(alarm), address(console, alarm)) for alarm in report.alarms],
-        "charts": charts(shown),
+        "charts": charts(shown) if shown else trends.charts(week) if week else [],
+        "most_queues": MOST_QUEUES,
         "busiest": busiest(list(counted.queues.values())),
         "queue_number": len(counted.names),
         "workers": worker_rows(workers[:LINES], store.now()),
@@ -86,13 +89,3 @@ def charts(series: browse.Series) -> list[Chart]:
         Chart(_("Failures"), [("bad", bad)], fail_bars, grouped(int(fail_top)), *ends, not fail_bars),
         Chart(_("Waiting time"), [("wait", waited)], wait_bars, duration(wait_top), *ends, not wait_bars),
     ]
-
-
-def succeeded_text(number: int) -> str:
-    """Return how many jobs succeeded, as the key of a chart."""
-    return ngettext("%(n)s job succeeded", "%(n)s jobs succeeded", number) % {"n": grouped(number)}
-
-
-def failed_text(number: int) -> str:
-    """Return how many attempts failed, as the key of a chart."""
-    return ngettext("%(n)s attempt failed", "%(n)s attempts failed", number) % {"n": grouped(number)}

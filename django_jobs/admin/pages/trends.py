@@ -8,8 +8,17 @@ from django.utils import formats
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_jobs.admin.common.charts import HEIGHT, SMALL, WIDTH, Bar, Chart, Sparkline, time_label
-from django_jobs.admin.pages.overview import failed_text, succeeded_text
+from django_jobs.admin.common.charts import (
+    HEIGHT,
+    SMALL,
+    WIDTH,
+    Bar,
+    Chart,
+    Sparkline,
+    failed_text,
+    succeeded_text,
+    time_label,
+)
 from django_jobs.browse.trends import Trend
 from django_jobs.formatting import duration, number
 from django_jobs.samples.chart import Stretch

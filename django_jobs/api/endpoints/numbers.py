@@ -88,6 +88,16 @@ def queue_trend(request: HttpRequest, name: Name, period: Period = "day") -> Jso
     return JsonResponse(trends.trend_payload(trends.queue_trends([name], period)[name]))
 
 
+@router.get("/v1/trend", response=Trend, summary="Trend of all queues")
+def total_trend(request: HttpRequest, period: Period = "day") -> JsonResponse:
+    """The same of all queues together.  With more than 100 queues, use that of each queue."""
+    require(request, Scope.READ)
+    trend = trends.total_trend(browse.queue_names(), period)
+    if trend is None:
+        raise Problem(Kind.INVALID, f"There are more than {trends.MOST_QUEUES} queues. Ask for that of each queue.")
+    return JsonResponse(trends.trend_payload(trend))
+
+
 @router.get("/v1/job-types/{name}/trend", response=Trend, summary="Trend of a job type")
 def type_trend(request: HttpRequest, name: Name, period: Period = "day", queue: str = "") -> JsonResponse:
     """The same of one job type, in one queue or in all.  With more than 20 queues, `queue` is needed."""

@@ -36,6 +36,7 @@ CALLS = [
     "v1/stats",
     "v1/queues/default/trend",
     "v1/job-types/tests.greet/trend",
+    "v1/trend",
     "v1/alarms",
     "v1/job-types",
     "v1/archived-jobs",

@@ -143,7 +143,7 @@ def test_a_trend_has_what_happened_and_null_where_nobody_knows(
     api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
     work_off()
     clock.advance(2 * 3_600_000)
-    for path in ("v1/queues/default/trend", "v1/job-types/tests.greet/trend?queue=default"):
+    for path in ("v1/queues/default/trend", "v1/job-types/tests.greet/trend?queue=default", "v1/trend"):
         trend = api.get(path).json()
         assert (trend["period"], trend["seconds"]) == ("day", 3600)
         *before, gap = trend["stretches"]
@@ -165,6 +165,10 @@ def test_a_trend_of_nothing_is_refused(api: Api, settings: Any) -> None:
     answer = api.get("v1/job-types/tests.greet/trend")
     assert (answer.status_code, "queue" in answer.json()["detail"]) == (422, True)
     assert api.get("v1/job-types/tests.greet/trend?queue=q3").status_code == 200
+    assert api.get("v1/trend").status_code == 200
+    settings.DJANGO_JOBS = {**SETTINGS, "QUEUES": {f"q{n}": {} for n in range(101)}}
+    answer = api.get("v1/trend")
+    assert (answer.status_code, "more than 100 queues" in answer.json()["detail"]) == (422, True)
 
 
 def test_alarms_and_their_metrics_are_those_of_the_overview(api: Api) -> None:

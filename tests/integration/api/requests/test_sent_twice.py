@@ -207,6 +207,7 @@ TABLE: dict[str, Row] = {
     "GET v1/jobs/{name}/{id}/why": Row(f"{JOB}/why", QUEUED, needs=World.greet),
     "GET v1/alarms": Row("v1/alarms"),
     "GET v1/queues/{name}/trend": Row("v1/queues/default/trend"),
+    "GET v1/trend": Row("v1/trend"),
     "GET v1/job-types/{name}/trend": Row("v1/job-types/tests.greet/trend"),
     "GET healthz": Row("healthz"),
     "GET metrics": Row("metrics"),

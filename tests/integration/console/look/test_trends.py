@@ -9,6 +9,7 @@ import pytest
 from django.test import Client, override_settings
 
 from django_jobs.admin.pages import trends
+from django_jobs.browse import trends as all_trends
 from django_jobs.browse.trends import Trend
 from django_jobs.core.values import State
 from django_jobs.samples.chart import Stretch
@@ -65,6 +66,27 @@ def test_a_week_is_shown_by_hours(page: str, busy: Store, root: Client) -> None:
     assert failures == ["1 succeeded, 1 failed, 1 died", "1 succeeded, 2 failed, 2 died"]
     assert len(titles(text, "Dead per hour")) == 3
     assert "not known for 6 d 18 h" in text
+
+
+def test_the_overview_has_a_week_of_all_queues(busy: Store, filler: Filler, root: Client) -> None:
+    """A queue in which nothing was ever counted takes nothing away; one without a sample makes the sum a part."""
+    filler.add(queue="mail")
+    page = root.get(f"{BASE}?period=week").text
+    assert "The last 7 days" in page
+    assert "7 jobs succeeded" in page
+    assert titles(page, "Throughput per hour")[-1].endswith("4 succeeded, 0 failed, 0 died, no sample in between")
+    assert 'aria-current="true">Week' in page
+    filler.make(State.SUCCEEDED, queue="bank")
+    assert titles(root.get(f"{BASE}?period=week").text, "Throughput per hour")[-1].endswith(", or more")
+
+
+def test_with_very_many_queues_the_overview_says_where_the_week_is(
+    busy: Store, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(all_trends, "MOST_QUEUES", 0)
+    page = root.get(f"{BASE}?period=week")
+    assert page.status_code == 200
+    assert "the week is not added up. It is on the page of each queue." in page.text
 
 
 def test_the_page_of_a_type_has_each_period(busy: Store, root: Client) -> None:
