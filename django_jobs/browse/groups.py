@@ -133,8 +133,8 @@ class TooMany(ValueError):
 def error_groups_within(
     state: State, match: Match, span: Span, queues: Sequence[str] | None = None
 ) -> list[ErrorGroup]:
-    """Return the errors with jobs in a stretch of time, and how many, largest first.  When the first and the last failed
-    is about all jobs of the error.  Raises TooMany."""
+    """Return the errors with jobs in a stretch of time, and how many, largest first.  The first and the last time are
+    those of all jobs of the error.  Raises TooMany."""
     groups = error_groups(state, match, queues)
     if sum(group.groups for group in groups) > MOST_GROUPS:
         raise TooMany
