@@ -59,7 +59,7 @@ ABSTRACT_METHODS = {
     "QueueStore": 10,
     "UpkeepStore": 4,
     "FleetStore": 4,
-    "ListStore": 6,
+    "ListStore": 7,
     "DocumentStore": 2,
     "ArchiveStore": 4,
     "WorkflowStore": 17,

@@ -6,12 +6,15 @@ from django_jobs.browse.counts import JobCounts, Series, job_counts, queue_stats
 from django_jobs.browse.groups import (
     GROUPED,
     ErrorGroup,
+    TagCount,
     TooMany,
+    are_exact,
     bars_of,
     error_bars,
     error_groups,
     error_groups_within,
     matching_groups,
+    tag_counts,
 )
 from django_jobs.browse.health import unknown_names
 from django_jobs.browse.listing import Position, listing
@@ -51,8 +54,10 @@ __all__ = [
     "Position",
     "Search",
     "Series",
+    "TagCount",
     "TooMany",
     "WorkflowPage",
+    "are_exact",
     "bars_of",
     "batch_jobs",
     "error_bars",
@@ -78,6 +83,7 @@ __all__ = [
     "step_payload",
     "steps",
     "stopping_steps",
+    "tag_counts",
     "that_cannot_go_on",
     "unknown_names",
     "why",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from django_jobs.browse.counts import queue_names
@@ -14,17 +14,20 @@ from django_jobs.core.values import FINISHED, Attempt, JobInfo, State
 from django_jobs.serialization.masking import is_open, masked
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import Bars, FailureGroup, FailureKind, Span, add_up
+from django_jobs.stores.contract.lists import OTHER_TAGS, Bars, FailureGroup, FailureKind, Span, add_up
 
 __all__ = [
     "GROUPED",
     "ErrorGroup",
+    "TagCount",
     "TooMany",
+    "are_exact",
     "bars_of",
     "error_bars",
     "error_groups",
     "error_groups_within",
     "matching_groups",
+    "tag_counts",
 ]
 
 #: States whose jobs the store keeps in groups.
@@ -66,10 +69,13 @@ class ErrorGroup:
 def matching_groups(
     state: State, match: Match, queues: Sequence[str] | None = None, kinds: Collection[FailureKind] | None = None
 ) -> list[FailureGroup]:
-    """Return the store's groups whose jobs match by queue, job type and error.
+    """Return the store's groups whose jobs match by queue, job type and error; with a tag, those that have all jobs
+    with it, and perhaps others (see `are_exact`).
 
     `queues`: where it looks, unless the match names a queue.  `kinds`: those of all groups there, if they are known."""
     queues = _queues(match, queues)
+    if match.tag:
+        return tag_groups(state, match.tag, queues)
     chosen = _kinds(state, match, queues, kinds)
     return [group for group in get_store().failure_groups(queues, state, chosen) if group.jobs]
 
@@ -89,12 +95,69 @@ def _kinds(
     return [kind for kind in known if match.name in ("", kind.name) and match.accepts_error(kind.signature)]
 
 
+def tag_groups(state: State, tag: str, queues: Sequence[str]) -> list[FailureGroup]:
+    """Return the groups that have all jobs with this tag: of each queue that of the tag, or that of the tags without
+    a group."""
+    if tag == OTHER_TAGS:
+        return []
+    found: dict[str, FailureGroup] = {}
+    for group in get_store().failure_tags(queues, state, tag):
+        if group.tag == tag or (group.jobs and group.queue not in found):
+            found[group.queue] = group
+    return [group for group in found.values() if group.jobs]
+
+
+def are_exact(state: State, match: Match) -> bool:
+    """Return whether the groups for this match have no other jobs than those that match by queue, job type, error and
+    tag."""
+    if not match.tag:
+        return True
+    groups = matching_groups(state, match)
+    return not (match.name or match.error) and all(group.tag == match.tag for group in groups)
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """How many failed jobs of all queues have a tag."""
+
+    tag: str
+    jobs: int
+    #: there may be more of them, in queues that have too many tags.
+    or_more: bool
+    #: ms: when the first and the latest of them failed; perhaps of those, too, that have left.
+    first: int
+    last: int
+
+
+def tag_counts(state: State, queues: Sequence[str]) -> tuple[list[TagCount], int]:
+    """Return the tags of the jobs in this state, the most frequent first, and how many jobs have tags that some queue
+    does not count: such a job is in this number, whatever other tags it has."""
+    by_tag: dict[str, list[FailureGroup]] = {}
+    for group in get_store().failure_tags(queues, state):
+        if group.jobs:
+            by_tag.setdefault(group.tag, []).append(group)
+    others = by_tag.pop(OTHER_TAGS, [])
+    full = {group.queue for group in others}
+    counts = [
+        TagCount(
+            tag,
+            sum(group.jobs for group in groups),
+            not full <= {group.queue for group in groups},
+            min(group.first for group in groups),
+            max(group.last for group in groups),
+        )
+        for tag, groups in by_tag.items()
+    ]
+    return sorted(counts, key=lambda each: (-each.jobs, each.tag)), sum(group.jobs for group in others)
+
+
 def error_groups(
     state: State, match: Match, queues: Sequence[str] | None = None, found: Sequence[FailureGroup] | None = None
 ) -> list[ErrorGroup]:
-    """Return the groups of errors of all matching jobs, largest first.
+    """Return the groups of errors of all matching jobs, largest first.  A tag in `match` has no effect on them.
 
     `queues`: as for `matching_groups`; `found`: what that has returned.  Without it, the store adds up the groups."""
+    match = replace(match, tag="")
     if found is None:
         queues = _queues(match, queues)
         sums = get_store().failure_sums(queues, state, _kinds(state, match, queues, None))

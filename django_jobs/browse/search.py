@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from django_jobs.browse.counts import JobCounts, job_counts
-from django_jobs.browse.groups import GROUPED, matching_groups
+from django_jobs.browse.groups import GROUPED, are_exact, matching_groups
 from django_jobs.browse.match import Match
 from django_jobs.browse.pages import Page, newest_first, page_after, read_mark, write_mark
 from django_jobs.core.values import JobInfo, State
@@ -32,8 +32,9 @@ def find(id: str, queues: Sequence[str]) -> JobInfo | None:
 
 
 def is_exact(state: State, match: Match) -> bool:
-    """Return whether the store finds these jobs at once: failed jobs by job type, error and queue."""
-    return state in GROUPED and not match.text and not match.tag
+    """Return whether the store finds these jobs at once: failed jobs by queue, and by job type and error or by a tag.
+    It does not if a queue has so many tags that it does not keep the jobs of this one apart."""
+    return state in GROUPED and not match.text and are_exact(state, match)
 
 
 def selected(
@@ -103,7 +104,10 @@ def begin(states: Sequence[State], match: Match, counted: JobCounts | None = Non
     for state in states:
         numbers = {name: counts.get(state, 0) for name, counts in queues.items()}
         parts += [(state, some) for some in together(names, numbers)]
-        total += get_store().count_within(names, state, match.span) if match.span else sum(numbers.values())
+        if match.tag and state in GROUPED:
+            total += number_in(state, match, matching_groups(state, match, names))
+        else:
+            total += get_store().count_within(names, state, match.span) if match.span else sum(numbers.values())
     return Search(list(states), match, parts, total)
 
 
@@ -124,7 +128,7 @@ def go_on(search: Search, seconds: float) -> Search:
     """Check further jobs, for about `seconds`; at least one batch."""
     deadline, size, largest = monotonic() + seconds, FIRST_READ, 1
     groups = dict[State, list[FailureGroup]]()
-    if search.match.name or search.match.error:
+    if search.match.name or search.match.error or search.match.tag:
         groups = {state: matching_groups(state, search.match) for state in search.states if state in GROUPED}
     while not search.finished:
         state, queues = search.parts[search.index]
@@ -139,7 +143,9 @@ def go_on(search: Search, seconds: float) -> Search:
             reverse=newest_first(state),
             span=search.match.span,
         )
-        accepts, known = search.match.accepts if mine is None else search.match.accepts_rest, set(search.found)
+        # Groups by a tag were not chosen by job type and error.
+        by_error = mine is not None and not search.match.tag
+        accepts, known = search.match.accepts_rest if by_error else search.match.accepts, set(search.found)
         found = [info for info in jobs if accepts(info) and (info.queue, info.id) not in known]
         search = replace(
             search,

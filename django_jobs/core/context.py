@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from django_jobs.core.outcome import clean
+from django_jobs.core.values import tags_in
 from django_jobs.exceptions import StoreError
 
 logger = logging.getLogger("django_jobs.worker")
@@ -100,7 +101,7 @@ class RunningJob:
     @property
     def tags(self) -> tuple[str, ...]:
         """The words to find and count it by, of its job type and of `using(tags=…)`."""
-        return tuple(self.tag_words.split())
+        return tags_in(self.tag_words)
 
     @property
     def enqueued_at(self) -> datetime:

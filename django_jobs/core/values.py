@@ -5,6 +5,7 @@ Long because every value that the store and its callers exchange is here: each m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -100,6 +101,17 @@ class Options:
 DEFAULT_OPTIONS = Options()
 
 
+#: What the field `tags` of a record can have; scripts read the same (lua/lib/failed.lua).
+_TAGS = re.compile(r"[A-Za-z0-9_.:/@+= -]*")
+
+
+def tags_in(text: str) -> tuple[str, ...]:
+    """Return the tags in the field of a record; () for a text that this package does not write."""
+    if not text or not _TAGS.fullmatch(text):
+        return ()
+    return tuple(dict.fromkeys(word for word in text.split(" ") if 0 < len(word) <= 64))[:8]
+
+
 class Job(NamedTuple):
     """One job as it was requested.  `args` is JSON text `[[positional…], {keyword…}]`: see serialization/record.py."""
 
@@ -117,7 +129,7 @@ class Job(NamedTuple):
     @property
     def tags(self) -> tuple[str, ...]:
         """The words to find and count it by."""
-        return tuple(self.options.tags.split())
+        return tags_in(self.options.tags)
 
 
 class NewJob(NamedTuple):

@@ -126,7 +126,7 @@ def start(
     task |= {"started": store.now(), "total": total, "run_at": run_at, "reason": reason}
     # An older version does not read an operation with this entry, and so cannot leave it out.
     task |= {"start_again": True} if start_again else {}
-    if state in GROUPED and (match.name or match.error):
+    if state in GROUPED and (match.name or match.error or match.tag):
         task |= {"indexed": True, "total": number_in(state, match, matching_groups(state, match, queues))}
     elif match.span:
         task |= {"total": store.count_within(queues, state, match.span)}
@@ -226,7 +226,8 @@ def step(operation: Operation, me: str) -> None:
         return
     queue = operation.queues[operation.index]
     ids, cursor = next_ids(operation, queue)
-    accepts = operation.match.accepts_rest if operation.indexed else operation.match.accepts
+    by_error = operation.indexed and not operation.match.tag  # groups by a tag were not chosen by job type and error
+    accepts = operation.match.accepts_rest if by_error else operation.match.accepts
     chosen = [info.id for info in look_at(queue, ids) if belongs(operation, info) and accepts(info)]
     doing, by = f"{id}/doing/{me}", f"{id}/by/{me}"
     store.update_document(DOCUMENT, {doing: [queue, chosen]})

@@ -25,7 +25,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
-from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, RECORD_FORMAT, Claim, Controls, Job, Options
+from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, RECORD_FORMAT, Claim, Controls, Job, Options, tags_in
 from django_jobs.exceptions import CorruptRecord, NewerRecord
 
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
@@ -196,7 +196,7 @@ def tags_of(record: bytes) -> tuple[str, ...]:
     if len(parts) < 4 or b'"tags":' not in parts[2]:
         return ()
     try:
-        return tuple(_options(parts[2]).tags.split())
+        return tags_in(_options(parts[2]).tags)
     except (ValueError, TypeError, RecursionError):
         return ()
 

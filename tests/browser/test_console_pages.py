@@ -28,6 +28,8 @@ PATHS = {
     "dead-groups": "jobs/dead/?group=1",
     "dead-groups-times": "jobs/dead/?group=1&from=2020-01-01T08:30",
     "dead-search": "jobs/dead/?q=timed",
+    "dead-tags": "jobs/dead/?group=tag",
+    "dead-tag": "jobs/dead/?tag=customer:42",
     "dead-times": "jobs/dead/?from=2020-01-01T08:30&until=2100-01-01&order=asc",
     "search": "search/?q=timed",
     "type": "types/shop.send_receipt/",

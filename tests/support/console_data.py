@@ -71,13 +71,14 @@ class Filler:
         run_in: int = 0,
         controls: Controls | None = None,
         record: bytes | None = None,
+        tags: str = "",
     ) -> str:
         """Enqueue one; `call` is [[positional], {keyword}]."""
         self.number += 1
         id, now = id or f"{self.prefix}{self.number:09d}", self.store.now()
         controls = controls or Controls()
         data = json.dumps(call if call is not None else [[self.number], {}]).encode()
-        record = record or encode(Job(id, queue, name, data, now, Options(max_attempts=10), controls))
+        record = record or encode(Job(id, queue, name, data, now, Options(max_attempts=10, tags=tags), controls))
         self.store.enqueue(queue, [NewJob(id, record, controls, now + run_in if run_in else 0)])
         return id
 
@@ -127,7 +128,8 @@ def fill_typical(store: Store, number: int = 12) -> Filler:
     for i in range(number):
         filler.make(State.SUCCEEDED, call=[[i], {"email": "ada@example.com"}])
     for i in range(number // 2):
-        filler.make(State.DEAD, f"Connection to 10.0.0.{i} timed out after 30 s", call=[[7000 + i], {}])
+        tags = f"import:2026-11 customer:{42 + i % 2}"
+        filler.make(State.DEAD, f"Connection to 10.0.0.{i} timed out after 30 s", call=[[7000 + i], {}], tags=tags)
     for i in range(number // 3):
         filler.make(
             State.DEAD, f"Card ending {1000 + i} was declined", "shop.errors.Declined", name="shop.charge_card",
@@ -176,6 +178,8 @@ def fill_hostile(store: Store) -> Filler:
     for i, record in enumerate((b"\xff\xfe\x00<script>", b"+\nname only", b"-\nx\n\n\nnot a number\n\n[", b"\n" * 9)):
         filler.make(State.DEAD, record=record, id=f"broken-{i}")
     filler.make(State.DEAD, id=f'{MARKUP}/"?#% \u202e&')
+    filler.make(State.DEAD, tags=" ".join(f"{n}{'w' * 63}" for n in range(8)))
+    filler.make(State.DEAD, tags=MARKUP)
     filler.make(State.QUEUED, name=MARKUP, call="no call")
     filler.add(name=RIGHT_TO_LEFT, id="a/b c")
     (claim,) = filler.claim(worker=MARKUP)

@@ -31,7 +31,7 @@ class Console:
 
     def __init__(self, request: HttpRequest, site: AdminSite) -> None:
         self.request, self.site = request, site
-        self._groups: dict[tuple[State, str, str, str], list[FailureGroup]] = {}
+        self._groups: dict[tuple[State, str, str, str, str], list[FailureGroup]] = {}
         self._kinds: dict[str, dict[State, set[FailureKind]]] = {}
 
     @cached_property
@@ -40,8 +40,8 @@ class Console:
         return browse.job_counts()
 
     def groups(self, state: State, match: browse.Match) -> list[FailureGroup]:
-        """Return the groups of failed jobs that match by queue, job type and error, read once per request."""
-        chosen = state, match.queue, match.name, match.error
+        """Return the groups of failed jobs that match by queue, job type, error and tag, read once per request."""
+        chosen = state, match.queue, match.name, match.error, match.tag
         if chosen not in self._groups:
             names = self.counted.names
             kinds = self.kinds(state, match.queue) if match.name or match.error else None

@@ -74,7 +74,7 @@ def group_of(console: Console, state: State, match: Match) -> ErrorGroup | None:
     """Return the error that a list is filtered by, of any time; None if there is no such error, or no such filter."""
     if not match.error or state not in browse.GROUPED:
         return None
-    match = replace(match, since=0, before=0)
+    match = replace(match, since=0, before=0, tag="")
     return next(iter(browse.error_groups(state, match, found=console.groups(state, match))), None)
 
 

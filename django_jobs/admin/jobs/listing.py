@@ -18,6 +18,7 @@ from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.operations import searching
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.lists import MOST_TAGS
 
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000
@@ -48,6 +49,7 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
         raise Http404
     grouped = state in browse.GROUPED and "group" in query
     place = query_of(Match(match.queue, match.name, since=match.since, before=match.before))
+    by_tag = grouped and query["group"] == "tag"
     verbs = [verb for verb in operations.VERBS if state in operations.VERBS[verb]]
     context: dict[str, Any] = {
         "state": state.value,
@@ -58,6 +60,8 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
         "error_key": query_of(match).get("error", ""),
         "may_group": state in browse.GROUPED,
         "grouped": grouped,
+        "by_tag": by_tag,
+        "tag_group_url": f"?{urlencode({'group': 'tag'} | query_of(Match(match.queue)))}",
         "group_url": f"?{urlencode({'group': 1} | place)}",
         "list_url": f"?{urlencode(place)}",
         "queues": console.counted.names,
@@ -68,7 +72,9 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
         ],
     }
     if chosen.problems:
-        context |= {"total": 0, "grouped": False}
+        context |= {"total": 0, "grouped": False, "by_tag": False}
+    elif by_tag:
+        context |= tags(console, state, match)
     elif grouped:
         context |= errors.groups(console, state, match)
     elif match.needs_scan and not browse.is_exact(state, match):
@@ -129,6 +135,21 @@ def jobs_of(found: browse.Search) -> list[JobInfo]:
         for queue in dict.fromkeys(queue for queue, _id in first):
             jobs += get_store().get_many(queue, [id for each, id in first if each == queue])
     return [info for info in jobs if info.state in found.states]
+
+
+def tags(console: Console, state: State, match: Match) -> dict[str, Any]:
+    """Return how many jobs have each tag, the most frequent first, and how many have tags that are not counted."""
+    queues = [match.queue] if match.queue else console.counted.names
+    found, uncounted = browse.tag_counts(state, queues)
+    shown = found[: errors.GROUPS]
+    return {
+        "tag_counts": [(each, f"?{urlencode(query_of(Match(match.queue, tag=each.tag)))}") for each in shown],
+        "more_groups": max(0, len(found) - errors.GROUPS),
+        "uncounted": uncounted,
+        "most_tags": MOST_TAGS,
+        "group_verbs": errors.GROUP_VERBS,
+        "total_of_state": console.counted.counts[state],
+    }
 
 
 def page_links(page: browse.Page, query: dict[str, str]) -> list[tuple[str, str]]:

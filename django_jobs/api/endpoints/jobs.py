@@ -46,6 +46,7 @@ SINCE = (
     "Only jobs whose time is not before this one: when they are due (scheduled, retry) or when they ended. Without an "
     "offset it is UTC. Not for queued, running and blocked jobs."
 )
+TAGGED = "Only jobs with this tag. Dead jobs and retries then come in the order of their time."
 UNTIL = "Only jobs whose time, as for `from`, is before this one."
 #: Fields that a list does not have: the store returns only the beginning of a result, and the last attempt.
 LEFT_OUT = ("result", "log")
@@ -88,7 +89,13 @@ def list_jobs(
     state: Annotated[State, Query(description="Jobs in this state.")],
     name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
     queue: Annotated[str, Query(max_length=255, description="Only jobs of this queue.")] = "",
-    tag: Annotated[str, Query(max_length=64, description="Only jobs with this tag.")] = "",
+    tag: Annotated[
+        str,
+        Query(
+            max_length=64,
+            description="Only jobs with this tag; dead jobs and retries then come in the order of their time.",
+        ),
+    ] = "",
     cursor: Annotated[str, Query(max_length=2000, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
     since: Annotated[datetime | None, Query(alias="from", description=SINCE)] = None,
@@ -108,8 +115,9 @@ def list_jobs(
 
     span = span_of(state, since, until)
     queues = [queue] if queue else browse.job_counts().holding(state)
+    groups = browse.matching_groups(state, browse.Match(tag=tag), queues) if tag and state in browse.GROUPED else None
     try:
-        found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor), span=span)
+        found, following = browse.listing(state, queues, accepts, limit, read_cursor(cursor), span=span, groups=groups)
     except (ValueError, OverflowError) as error:
         raise Problem(
             Kind.INVALID, f"{cursor!r:.200} is not a cursor of this list. Send the `cursor` of the previous page."

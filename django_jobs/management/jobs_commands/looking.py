@@ -100,10 +100,13 @@ def list_jobs(options: Mapping[str, Any]) -> Answer:
 def listed(state: State, match: browse.Match, limit: int) -> tuple[list[JobInfo], str]:
     """Return up to `limit` jobs, and a sentence that says how many there are."""
     queues = [match.queue] if match.queue else browse.queue_names()
-    groups = browse.matching_groups(state, match, queues) if state in browse.GROUPED and match.name else None
+    has_groups = state in browse.GROUPED and (match.name or match.tag)
+    groups = browse.matching_groups(state, match, queues) if has_groups else None
     total = (
         get_store().count_within(queues, state, match.span) if match.span else browse.job_counts(queues).counts[state]
     )
+    if groups is not None and match.tag:
+        total = sum(group.jobs for group in groups)
     jobs: list[JobInfo] = []
     checked, after = 0, None
     while len(jobs) < limit:

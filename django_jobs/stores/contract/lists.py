@@ -22,6 +22,14 @@ class FailureGroup(NamedTuple):
     last: int
     #: what the store knows it by.
     number: int = 0
+    #: of a group that `failure_tags` returns: the tag, or OTHER_TAGS; name and signature are then empty.
+    tag: str = ""
+
+
+#: The group of the jobs with a tag that has no group of its own, because the queue has too many tags.  No tag is so.
+OTHER_TAGS = "*"
+#: So many tags of failed jobs have groups of their own in each queue, if the store has a bound (lua/lib/failed.lua).
+MOST_TAGS = 500
 
 
 class FailureKind(NamedTuple):
@@ -136,6 +144,15 @@ class ListStore(ABC):
         """Return the groups that have jobs, added up over the queues: one sum for each job type and error."""
 
     @abstractmethod
+    def failure_tags(self, queues: Sequence[str], state: State, tag: str = "") -> list[FailureGroup]:
+        """Return a group for each tag of the dead jobs, or of those that wait for a retry, in these queues; with `tag`,
+        only the group of this tag and that of OTHER_TAGS.  A job with several tags is in several groups.  Some may be
+        empty.  Raises ValueError for another state.
+
+        A group of a tag has all jobs of its queue with this tag.  Jobs with a tag that has no group are in that of
+        OTHER_TAGS.  Times are those of failures, as in `failure_groups`."""
+
+    @abstractmethod
     def listed(
         self,
         queues: Sequence[str],
@@ -151,8 +168,9 @@ class ListStore(ABC):
         goes on (None: these were the last).
 
         Sorted by the time of the state; queued jobs by priority, then arrival; blocked jobs in any stable order.
-        `groups`: only jobs of these groups.  A job that stays where it is is returned exactly once, whatever comes and
-        goes between the calls.  Raises ValueError for a mark that does not belong to this list.
+        `groups`: only jobs of these groups; of each queue only one group by tags.  A job that stays where it is is
+        returned exactly once, whatever comes and goes between the calls.  Raises ValueError for a mark that does not
+        belong to this list.
 
         `span`: only jobs whose time of the state belongs to it; found by an index.  Succeeded jobs with `keep_result`
         are left out then, because no index has the time of their end.  Raises ValueError for a state without a time."""

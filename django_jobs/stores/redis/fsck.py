@@ -12,7 +12,7 @@ from typing import Any
 from django_jobs.core.values import FINISHED, PLAIN, WAITING, Controls, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.formatting import counted
-from django_jobs.serialization.record import decode, name_of
+from django_jobs.serialization.record import decode, name_of, tags_of
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.entries import read_claim, read_holdings
 from django_jobs.stores.redis.stats import PLACES
@@ -186,35 +186,54 @@ class Snapshot:
     def _index(self) -> Iterator[str]:
         places = {"d": self.of["dead"], "r": self.of["retry"]}
         indexed: dict[tuple[str, bytes], int] = {}
-        for field, value in self.of["groups"].items():
-            if not field:
-                continue
-            parts = value.split(b":")
-            if len(parts) != 4 or not all(part.isdigit() for part in parts) or field[:1] not in (b"d", b"r"):
-                yield f"group {_text(field)!r} cannot be read"
-                continue
-            number, count = parts[:2]
-            prefix, lines = number + b":", list[bytes]()
-            for chunk in sorted(chunk for chunk in self.of["chunks"] if chunk.startswith(prefix)):
-                lines += self.of["members"].get(chunk, b"").split(b"\n")[:-1]
-            if len(lines) != int(count):
-                yield f"group {_text(field)!r} says that it has {counted(int(count), 'job')}, but has {len(lines)}"
-            if lines != sorted(lines):
-                yield f"group {_text(field)!r} is not in order"
-            letter, name = _text(field)[:1], _text(field)[1:].partition("\n")[0]
-            for line in lines:
-                id, at = line[13:], int(line[:13]) if line[:13].isdigit() else -1
-                indexed[letter, id] = indexed.get((letter, id), 0) + 1
-                if id not in places[letter] or int(float(places[letter][id])) != at:
-                    yield f"group {_text(field)!r} has job {_text(id)} at {at}, where it is not"
-                elif name_of(self.jobs.get(id, b"")) != name:
-                    yield f"group {_text(field)!r} has job {_text(id)}, which has another name"
+        tagged: set[tuple[str, bytes]] = set()
+        for key in ("groups", "tags"):
+            for field, value in self.of[key].items():
+                if not field and key == "groups":
+                    continue
+                parts = value.split(b":")
+                if len(parts) != 4 or not all(part.isdigit() for part in parts) or field[:1] not in (b"d", b"r"):
+                    yield f"group {_text(field)!r} cannot be read"
+                    continue
+                lines = self._lines(parts[0])
+                yield from self._group(_text(field), int(parts[1]), lines, places)
+                letter = _text(field)[:1]
+                for id in (line[13:] for line in lines):
+                    if key == "tags":
+                        tagged.add((_text(field), id))
+                    else:
+                        indexed[letter, id] = indexed.get((letter, id), 0) + 1
+                        if name_of(self.jobs.get(id, b"")) != _text(field)[1:].partition("\n")[0]:
+                            yield f"group {_text(field)!r} has job {_text(id)}, which has another name"
         for letter, place in places.items():
             for id in place:
                 if indexed.get((letter, id), 0) != 1:
                     yield f"job {_text(id)} is in {counted(indexed.get((letter, id), 0), 'group')} of failed jobs"
+                for tag in tags_of(self.jobs.get(id, b"")):
+                    field_name = letter + tag if (letter + tag).encode() in self.of["tags"] else letter
+                    if (field_name, id) not in tagged:
+                        yield f"job {_text(id)} is not in the group of its tag {tag!r}"
+        for field_name, id in tagged:
+            if len(field_name) > 1 and field_name[1:] not in tags_of(self.jobs.get(id, b"")):
+                yield f"the group of tag {field_name[1:]!r} has job {_text(id)}, which does not have it"
         if self.of["chunks"].keys() != self.of["members"].keys():
             yield "chunks and members do not have the same names"
+
+    def _lines(self, number: bytes) -> list[bytes]:
+        lines = list[bytes]()
+        for chunk in sorted(chunk for chunk in self.of["chunks"] if chunk.startswith(number + b":")):
+            lines += self.of["members"].get(chunk, b"").split(b"\n")[:-1]
+        return lines
+
+    def _group(self, field: str, count: int, lines: list[bytes], places: dict[str, Any]) -> Iterator[str]:
+        if len(lines) != count:
+            yield f"group {field!r} says that it has {counted(count, 'job')}, but has {len(lines)}"
+        if lines != sorted(lines):
+            yield f"group {field!r} is not in order"
+        for line in lines:
+            id, at = line[13:], int(line[:13]) if line[:13].isdigit() else -1
+            if id not in places[field[:1]] or int(float(places[field[:1]][id])) != at:
+                yield f"group {field!r} has job {_text(id)} at {at}, where it is not"
 
     def _locks(self) -> Iterator[str]:
         for digest, value in self.of["unique"].items():

@@ -18,6 +18,7 @@ from typing import Any
 from django_jobs.core.values import JobInfo, State
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.contract.lists import (
+    OTHER_TAGS,
     Bars,
     FailureGroup,
     FailureKind,
@@ -131,6 +132,16 @@ class RedisLists(RedisBrowsing, ListStore):
             done, *reply = self.transport.run(load("groups"), keys, (self._clock(), what, letter, *(fields or ())))
             yield some, reply
             at, most = at + done, min(most, 2 * done)
+
+    def failure_tags(self, queues: Sequence[str], state: State, tag: str = "") -> list[FailureGroup]:
+        letter, found = _letter(state), list[FailureGroup]()
+        chosen = ("HMGET", letter + tag, letter) if tag else ("HGETALL",)
+        for some in chunks(queues, CALLS):
+            calls = [(chosen[0], self.keys.of(queue)["tags"], *chosen[1:]) for queue in some]
+            for queue, reply in zip(some, self.transport.pipeline(calls), strict=True):
+                flat = [part for pair in zip(chosen[1:], reply, strict=True) for part in pair] if tag else reply
+                found += _read_tags(queue, letter, flat)
+        return found
 
     def listed(
         self,
@@ -554,6 +565,19 @@ def _read_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[
             groups, jobs, first, last = numbers
             example = FailureGroup(queues[queue - 1], *group)
             yield FailureSum(*group[:2], groups, jobs, first, last, example)
+
+
+def _read_tags(queue: str, letter: str, reply: Any) -> Iterator[FailureGroup]:
+    """Yield the groups by tags of one state; entries that cannot be read are left out."""
+    flat = [part for item in reply.items() for part in item] if isinstance(reply, dict) else reply
+    for i in range(0, len(flat), 2):
+        field = _text(flat[i]) if isinstance(flat[i], bytes) else flat[i]
+        if field[:1] == letter and flat[i + 1] is not None:
+            try:
+                number, jobs, first, last = map(int, flat[i + 1].split(b":"))
+            except ValueError:
+                continue
+            yield FailureGroup(queue, "", "", jobs, first, last, number, field[1:] or OTHER_TAGS)
 
 
 @lru_cache(maxsize=20_000)

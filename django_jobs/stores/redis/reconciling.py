@@ -49,6 +49,7 @@ _REPORTED = {
     "failed": "failed_without_index",
     "chunks": "index_without_failed",
     "groups": "index_without_failed",
+    "tags": "index_without_failed",
 }
 #: Seconds of such a walk in one call; the next call continues.  That is a few dozen scripts of some ms each: the
 #: maintenance process has other work, and is replaced if it is silent for long.
@@ -76,17 +77,20 @@ LOOKED_AT = (
     ("job_without_place", "jobs", "jobs"),
     *(("place_without_job", "places", key) for key in NAMING),
     *(("failed_without_index", "failed", key) for key in ("dead", "retry")),
-    *(("index_without_failed", kind, kind) for kind in ("chunks", "groups")),
+    *(("index_without_failed", kind, kind) for kind in ("chunks", "groups", "tags")),
 )
 #: A walk through the index of failed jobs: the jobs themselves, the parts of the index, and its numbers at last.
 INDEX_WALK = (
     *(("failed", key) for key in ("dead", "retry")),
     *(("chunks", key) for key in ("chunks", "members")),
     ("groups", "groups"),
+    ("tags", "tags"),
 )
 #: Failed jobs and parts of the index that a step checks if the numbers agree: a job takes some hundredths of a
 #: millisecond, and a part of the index has up to a hundred jobs.
 INDEX_STEP, CHUNKS_AT_ONCE = 100, 10
+#: Groups by tags that a step checks, and jobs in a group that one script may count: some tens of parts.
+TAGS_STEP, COUNTED_AT_ONCE = 10, 2_000
 
 
 @dataclass
@@ -140,7 +144,7 @@ class RedisReconciling(RedisPart, UpkeepStore):
     def _compare_index(self, queue: str, size: dict[str, int], indexed: list[int], out: dict[str, int]) -> None:
         """Compare the index of failed jobs with the jobs: all of them if the numbers differ (most are new to the index
         after an upgrade, and a worker of an older version does not keep it), otherwise the next few."""
-        if not any(size[key] for key in ("dead", "retry", "groups", "chunks", "members")):
+        if not any(size[key] for key in ("dead", "retry", "groups", "chunks", "members", "tags")):
             return
         walks: dict[str, _Walk] = self.__dict__.setdefault("_index_walks", {})
         walked: dict[str, list[int]] = self.__dict__.setdefault("_index_walked", {})
@@ -157,6 +161,9 @@ class RedisReconciling(RedisPart, UpkeepStore):
             if size[key]:
                 few = INDEX_STEP if what == "failed" else 1
                 self._mend(queue, what, self._next_of(queue, f"index:{key}", key, few), out, None)
+        if size["tags"]:  # no sum says whether the groups by tags are right; a large one is counted only in a walk
+            few_tags = self._next(queue, "index:tags", "tags", TAGS_STEP)
+            self._mend(queue, "tags", [field for field, value in few_tags if _is_small(value)], out, None)
 
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
         wrong, size, _, _ = self._survey(queue)
@@ -201,7 +208,7 @@ class RedisReconciling(RedisPart, UpkeepStore):
         self, queue: str, kind: str, what: Sequence[bytes | str], buried: list[tuple[str, bytes]] | None = None
     ) -> int:
         count = 0
-        for some in chunks(what, CHUNKS_AT_ONCE if kind in ("chunks", "groups") else REPAIRED_AT_ONCE):
+        for some in chunks(what, CHUNKS_AT_ONCE if kind in ("chunks", "groups", "tags") else REPAIRED_AT_ONCE):
             repaired, died = self._run("repair", queue, kind, GRACE, _MISPLACED, self._archiving, "", *some)
             count += len(repaired)
             if buried is not None:
@@ -324,3 +331,9 @@ def _scan(key: str) -> str:
 
 def _balanced(size: dict[str, int]) -> bool:
     return size["jobs"] == sum(size[place] for place in SIZES if place != "jobs")
+
+
+def _is_small(value: bytes) -> bool:
+    """Tell whether one script may count the jobs of this group: it has few, or its entry cannot be read."""
+    parts = value.split(b":")
+    return len(parts) != 4 or not parts[1].isdigit() or int(parts[1]) <= COUNTED_AT_ONCE

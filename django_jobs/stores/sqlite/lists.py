@@ -83,6 +83,20 @@ class SqliteLists(SqlitePart, ListStore):
     ) -> list[FailureSum]:
         return add_up(self.failure_groups(queues, state, kinds))
 
+    def failure_tags(self, queues: Sequence[str], state: State, tag: str = "") -> list[FailureGroup]:
+        _check(state)
+        sql = (
+            "SELECT tag, count(*), min(failed_at), max(failed_at) FROM failure_tags"
+            f" WHERE queue = ? AND state = ?{' AND tag = ?' if tag else ''} GROUP BY tag"
+        )
+        chosen = (tag,) if tag else ()
+        with self.database.read() as connection:
+            return [
+                FailureGroup(queue, "", "", jobs, first, last, tag=each)
+                for queue in queues
+                for each, jobs, first, last in connection.execute(sql, (queue, state, *chosen))
+            ]
+
     def listed(
         self,
         queues: Sequence[str],
@@ -190,6 +204,8 @@ def _chosen(queue: str, state: State, group: FailureGroup | None, span: Span | N
     if group is not None:
         table, where = "failures", f"{where} AND name = ? AND signature = ?"
         values += [group.name, group.signature]
+    if group is not None and group.tag:
+        table, where, values = "failure_tags", f"queue = ? AND state = '{state.value}' AND tag = ?", [queue, group.tag]
     if span is not None:
         where += f" AND at >= ?{' AND at < ?' if span.before else ''}"
         where += " AND kept_until IS NULL" if state is State.SUCCEEDED else ""

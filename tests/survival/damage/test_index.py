@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from django_jobs.core.values import Attempt, Job, Lane, NewJob, State
+from django_jobs.core.values import Attempt, Job, Lane, NewJob, Options, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
@@ -17,7 +17,7 @@ from tests.survival.conftest import Clock
 
 QUEUE = "indexed"
 FAILED = Attempt(1, "failed", 0, 12, "w", "ValueError", "order 7 is gone")
-INDEX = ("groups", "chunks", "members")
+INDEX = ("groups", "chunks", "members", "tags")
 
 pytestmark = pytest.mark.redis
 
@@ -31,9 +31,9 @@ def fail(store: RedisStore, number: int, *, retry: bool = False, first: int = 0)
     """So many jobs that died, or wait for a retry."""
     ids = [f"{'r' if retry else 'd'}{n:04}" for n in range(first, first + number)]
     for id in ids:
-        store.enqueue(
-            QUEUE, [NewJob(id, encode(Job(id, QUEUE, f"shop.job{int(id[1:]) % 3}", b"[[],{}]", store.now())))]
-        )
+        options = Options(tags=f"all {'odd' if int(id[1:]) % 2 else 'even'}")
+        job = Job(id, QUEUE, f"shop.job{int(id[1:]) % 3}", b"[[],{}]", store.now(), options)
+        store.enqueue(QUEUE, [NewJob(id, encode(job))])
         (claim,) = store.claim(QUEUE, "w", 1, lane=Lane.SHARED, lease=60_000).claims
         error = FAILED._replace(error=f"{'odd' if int(id[1:]) % 2 else 'even'} one")
         if retry:
@@ -65,17 +65,43 @@ def of_groups(store: RedisStore) -> dict[tuple[State, str, str], list[str]]:
     }
 
 
+def of_tags(store: RedisStore) -> dict[tuple[State, str], list[str]]:
+    return {
+        (state, group.tag): sorted(info.id for info in store.listed([QUEUE], state, 1000, groups=[group])[0])
+        for state in (State.DEAD, State.RETRY)
+        for group in store.failure_tags([QUEUE], state)
+        if group.jobs
+    }
+
+
 def test_jobs_from_before_the_index_are_added(law_store: RedisStore, raw: redis.Redis) -> None:
     fail(law_store, 250)
     fail(law_store, 40, retry=True)
-    whole = of_groups(law_store)
+    whole, by_tag = of_groups(law_store), of_tags(law_store)
+    assert [len(by_tag[State.DEAD, tag]) for tag in ("all", "even", "odd")] == [250, 125, 125]
     raw.delete(*(law_store.keys.of(QUEUE)[key] for key in INDEX))
-    assert of_groups(law_store) == {}
+    assert of_groups(law_store) == of_tags(law_store) == {}
     assert law_store.faults(QUEUE).found.keys() == {"failed_without_index"}
     assert reconciled(law_store) == {"failed_without_index": 290}
     assert of_groups(law_store) == whole
+    assert of_tags(law_store) == by_tag
     assert fsck(law_store, QUEUE) == []
     assert law_store.faults(QUEUE) == ({}, True)
+
+
+def test_the_index_by_tags_alone_is_made_again(law_store: RedisStore, raw: redis.Redis) -> None:
+    """A worker that keeps the index by errors only has moved jobs: no sum shows it."""
+    ids = fail(law_store, 250)
+    by_tag, keys = of_tags(law_store), law_store.keys.of(QUEUE)
+    raw.hdel(keys["tags"], "dodd")
+    raw.hset(keys["tags"], "dgone", "77777:3:1:1")
+    number, _, first, last = raw.hget(keys["tags"], "dall").split(b":")
+    raw.hset(keys["tags"], "dall", b":".join((number, b"9", first, last)))
+    for _ in range(20):
+        law_store.reconcile(QUEUE)
+    assert of_tags(law_store) == by_tag
+    assert law_store.failure_tags([QUEUE], State.DEAD, "all")[0].jobs == len(ids)
+    assert fsck(law_store, QUEUE) == []
 
 
 def test_what_a_worker_without_an_index_did_is_caught_up_with(law_store: RedisStore, raw: redis.Redis) -> None:
@@ -126,26 +152,31 @@ def test_a_broken_index_stops_no_job(
     counts = law_store.stats([QUEUE])[0].counts
     assert (counts["dead"], counts["retry"], counts["queued"]) == (39, 0, 9)
     reconciled(law_store)
+    for _ in range(20):
+        law_store.reconcile(QUEUE)
     assert fsck(law_store, QUEUE) == []
     assert sum(len(each) for each in of_groups(law_store).values()) == 39
 
 
-@pytest.mark.parametrize("kind", ["chunks", "groups"])
+@pytest.mark.parametrize("kind", ["chunks", "groups", "tags"])
 def test_a_long_foreign_text_in_the_index_does_not_stop_the_server(
     law_store: RedisStore, raw: redis.Redis, kind: str
 ) -> None:
     """A pattern once took a time that grew with the square of it: minutes for a million bytes."""
     fail(law_store, 30)
-    whole = of_groups(law_store)
+    whole, by_tag = of_groups(law_store), of_tags(law_store)
     keys, text = law_store.keys.of(QUEUE), b"x" * 1_000_000
     if kind == "chunks":
         raw.hset(keys["members"], mapping=dict.fromkeys(raw.zrange(keys["chunks"], 0, -1), text))
     else:
-        raw.hset(keys["groups"], mapping=dict.fromkeys(raw.hkeys(keys["groups"]), text))
+        raw.hset(keys[kind], mapping=dict.fromkeys(raw.hkeys(keys[kind]), text))
     raw.config_resetstat()
     reconciled(law_store)
+    for _ in range(20):  # no sum shows damage to the groups by tags: each step looks at a few
+        law_store.reconcile(QUEUE)
     assert fsck(law_store, QUEUE) == []
     assert of_groups(law_store) == whole
+    assert of_tags(law_store) == by_tag
     assert raw.info("commandstats")["cmdstat_evalsha"]["usec_per_call"] < 20_000
 
 
@@ -194,14 +225,15 @@ def test_an_index_costs_less_than_120_bytes_per_job(law_store: RedisStore, raw: 
             QUEUE, [NewJob(id, encode(Job(id, QUEUE, "shop.work", b"[[],{}]", law_store.now()))) for id in some]
         )
         law_store.kill(QUEUE, some, f"reason {start % 7 * 'x'}")
-    used = sum(raw.memory_usage(law_store.keys.of(QUEUE)[key], samples=0) for key in INDEX)
+    used = sum(raw.memory_usage(law_store.keys.of(QUEUE)[key], samples=0) for key in INDEX[:3])
     assert used / 4000 <= 120
     some = [info.id for info in law_store.listed([QUEUE], State.DEAD, 4000)[0]][::3]
     for start in range(0, len(some), 100):
         law_store.revive(QUEUE, some[start : start + 100])
     left = 4000 - len(some)
-    used = sum(raw.memory_usage(law_store.keys.of(QUEUE)[key], samples=0) for key in INDEX)
+    used = sum(raw.memory_usage(law_store.keys.of(QUEUE)[key], samples=0) for key in INDEX[:3])
     assert used / left <= 120, "after a third of them has left, too"
+    assert raw.exists(law_store.keys.of(QUEUE)["tags"]) == 0, "no job has a tag"
     assert fsck(law_store, QUEUE) == []
 
 

@@ -21,6 +21,7 @@ QUEUE_KEYS = {
     "groups": "hash",
     "chunks": "zset",
     "members": "hash",
+    "tags": "hash",
     "cancelled": "zset",
     "expired": "zset",
     "tries": "hash",

@@ -25,7 +25,8 @@ if holder and holder ~= id then
     return 'duplicate'
 end
 redis.call('HSET', jobs, id, record) -- first write: refused when Redis is full
-if state == 'retry' and name_of(stored) ~= name_of(record) then
+local HEAD = '^[^\n]*\n([^\n]*\n[^\n]*)' -- name and options, which have the tags
+if state == 'retry' and string.match(stored, HEAD) ~= string.match(record, HEAD) then
     local at = redis.call('ZSCORE', retry, id)
     failed.leave('retry', id, at, stored)
     failed.enter('retry', id, at, record)

@@ -7,9 +7,9 @@
 --       9 score, 10 queue and 11 member of one that need not be found, and none behind it ("" = none)
 --       then for each queue its name, and with "groups" the numbers of the groups in it, separated by spaces
 -- Returns queue, score, member of each, flat, in the order of score, queue, member.
---! keys scheduled queued alone claims retry blocked succeeded kept dead cancelled expired jobs attempts groups chunks members
+--! keys scheduled queued alone claims retry blocked succeeded kept dead cancelled expired jobs attempts groups chunks members tags
 --! use clock record failed bytewise
-local EACH = 16 -- keys of a queue
+local EACH = 17 -- keys of a queue
 local MOST_RUNNING = 10000
 local state, limit, reverse, grouped = ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'reverse', ARGV[8] == 'groups'
 local timed = ARGV[8] == 'timed'
@@ -240,7 +240,7 @@ end
 
 local queues = {}
 for i = 0, #KEYS / EACH - 1 do
-    scheduled, queued, alone, claims, retry, blocked, succeeded, kept, dead, cancelled, expired, jobs, attempts, groups, chunks, members =
+    scheduled, queued, alone, claims, retry, blocked, succeeded, kept, dead, cancelled, expired, jobs, attempts, groups, chunks, members, tags =
         unpack(KEYS, i * EACH + 1, i * EACH + EACH)
     local PLACES = {
         scheduled = {scheduled}, queued = {queued, alone}, retry = {retry}, blocked = {blocked}, dead = {dead},

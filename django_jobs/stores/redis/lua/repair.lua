@@ -5,7 +5,8 @@
 --       5 most jobs in the outbox, or ""
 --       6 "look": change nothing   then the entries to check; for each kind:
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members
---       "waiters": members   "failed": ids in `dead` or `retry`   "chunks", "groups": names in the index of failed jobs
+--       "waiters": members   "failed": ids in `dead` or `retry`   "chunks", "groups", "tags": names in the index of
+--       failed jobs
 -- Returns {entries that were repaired, or would be; id, record of each job that went to dead}
 --! use clock places bury pauses endings holdings bytes
 --! keys leases checkins
@@ -81,19 +82,42 @@ end
 
 local known_fields
 
--- The field of `groups` of each number.
+-- The key and the field of the group of each number: of `groups` or `tags`.
 local function group_fields()
     if not known_fields then
         known_fields = {}
-        local flat = redis.call('HGETALL', groups)
-        for i = 1, #flat, 2 do
-            local number = failed.read_group(flat[i + 1])
-            if number and not known_fields[number] then
-                known_fields[number] = flat[i]
+        for _, key in ipairs({groups, tags}) do
+            local flat = redis.call('HGETALL', key)
+            for i = 1, #flat, 2 do
+                local number = failed.read_group(flat[i + 1])
+                if number and not known_fields[number] then
+                    known_fields[number] = {key, flat[i]}
+                end
             end
         end
     end
     return known_fields
+end
+
+-- The number of jobs of a group.
+local function mend_group(key, field)
+    local number, jobs_in, first, last = failed.read_group(redis.call('HGET', key, field))
+    local known = number and group_fields()[number]
+    if not number or not string.find(field, '^[dr]') or known[1] ~= key or known[2] ~= field then
+        write('HDEL', key, field)
+        return true
+    end
+    local found, chunk = 0, number
+    repeat
+        chunk = failed.chunk_after(number, chunk)
+        found = found + (chunk and select(2, string.gsub(redis.call('HGET', members, chunk) or '', '\n', '')) or 0)
+    until not chunk
+    if found ~= jobs_in then
+        if not looking then
+            failed.write_group(key, field, number, found, first, last)
+        end
+        return true
+    end
 end
 
 local repairs = {
@@ -213,10 +237,13 @@ local repairs = {
         local missing = false
         for state, place in pairs({dead = dead, retry = retry}) do
             local at = redis.call('ZSCORE', place, id)
-            if at and redis.call('HEXISTS', jobs, id) == 1 and not failed.has(state, id, at) then
-                missing = true
-                if not looking then
+            if at and redis.call('HEXISTS', jobs, id) == 1 then
+                local in_errors, in_tags = failed.has(state, id, at)
+                missing = missing or not (in_errors and in_tags)
+                if not in_errors and not looking then
                     failed.enter(state, id, at)
+                elseif not in_tags and not looking then
+                    failed.enter_by_tags(state, id, at)
                 end
             end
         end
@@ -232,7 +259,8 @@ local repairs = {
             write('HDEL', members, chunk)
             return true
         end
-        local place, gone = string.sub(field, 1, 1) == 'd' and dead or retry, 0
+        local key, name = field[1], field[2]
+        local place, gone = string.sub(name, 1, 1) == 'd' and dead or retry, 0
         for line in string.gmatch(text, '[^\n]+') do
             local at = redis.call('ZSCORE', place, string.sub(line, 14))
             if not at or failed.position_of(tonumber(at), string.sub(line, 14)) ~= line then
@@ -243,32 +271,16 @@ local repairs = {
             end
         end
         if gone > 0 and not looking then
-            local _, jobs_in, first, last = failed.read_group(redis.call('HGET', groups, field))
-            failed.write_group(field, number, math.max(0, jobs_in - gone), first, last)
+            local _, jobs_in, first, last = failed.read_group(redis.call('HGET', key, name))
+            failed.write_group(key, name, number, math.max(0, jobs_in - gone), first, last)
         end
         return gone > 0
     end,
-    -- the number of jobs of a group
-    groups = function(field)
-        if field == '' then
-            return false
-        end
-        local number, jobs_in, first, last = failed.read_group(redis.call('HGET', groups, field))
-        if not number or not string.find(field, '^[dr]') or group_fields()[number] ~= field then
-            write('HDEL', groups, field)
-            return true
-        end
-        local found, chunk = 0, number
-        repeat
-            chunk = failed.chunk_after(number, chunk)
-            found = found + (chunk and select(2, string.gsub(redis.call('HGET', members, chunk) or '', '\n', '')) or 0)
-        until not chunk
-        if found ~= jobs_in then
-            if not looking then
-                failed.write_group(field, number, found, first, last)
-            end
-            return true
-        end
+    ['groups'] = function(field)
+        return field ~= '' and mend_group(groups, field)
+    end,
+    ['tags'] = function(field)
+        return mend_group(tags, field)
     end,
 }
 

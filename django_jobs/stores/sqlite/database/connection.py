@@ -20,7 +20,7 @@ from pathlib import Path
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 
 MEMORY = ":memory:"
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 #: seconds to wait for another process's transaction; less than the 5 s within which enqueue must answer.
 BUSY_TIMEOUT = 4.5
 #: seconds of that in one SQLite call: signal handlers of this process run between two such calls.

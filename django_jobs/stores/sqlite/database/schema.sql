@@ -109,6 +109,16 @@ CREATE TRIGGER IF NOT EXISTS failure_deleted AFTER DELETE ON jobs WHEN old.state
     DELETE FROM failures WHERE job = old.job;
 END;
 
+-- the same jobs by their tags: a job with several tags has several rows
+CREATE TABLE IF NOT EXISTS failure_tags (
+    queue TEXT NOT NULL, state TEXT NOT NULL, tag TEXT NOT NULL, at INTEGER NOT NULL, job INTEGER NOT NULL,
+    failed_at INTEGER NOT NULL, PRIMARY KEY (queue, state, tag, at, job)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tags_of_failure ON failure_tags (job);
+CREATE TRIGGER IF NOT EXISTS failure_tags_left AFTER DELETE ON failures BEGIN
+    DELETE FROM failure_tags WHERE job = old.job;
+END;
+
 -- jobs whose end is waited for: they stay for a minute after it
 CREATE TABLE IF NOT EXISTS waiters (job INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 

@@ -2,6 +2,8 @@
 
 `Transaction.move` is the only place where a job changes its state.  It derives locks, slots, leases, counters and the
 archive from the old and the new state, so that no method can forget one of them.
+
+Long because all consequences of a move are in one place.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 from django_jobs.core.signature import signature
 from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Controls, State
-from django_jobs.serialization.record import name_of
+from django_jobs.serialization.record import name_of, tags_of
 from django_jobs.stores.contract.batches import MAX_LOG
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.sqlite.database.lookup import Lookup
@@ -102,11 +104,15 @@ class Transaction(Lookup):
 
     def index(self, job: int) -> None:
         """Note by what error the job failed, for the lists of dead jobs and of those that wait for a retry."""
-        sql = "SELECT queue, state, name, at, ifnull(lines, '') FROM jobs LEFT JOIN logs USING (job) WHERE job = ?"
-        queue, state, name, at, lines = self.execute(sql, (job,)).fetchone()
+        columns, tables = "queue, state, name, at, ifnull(lines, ''), record", "records USING (job) LEFT JOIN logs"
+        sql = f"SELECT {columns} FROM jobs LEFT JOIN {tables} USING (job) WHERE job = ?"
+        queue, state, name, at, lines, record = self.execute(sql, (job,)).fetchone()
         last = Attempt(*json.loads(lines.rpartition("\n")[2])) if lines else None
         values = (job, queue, state, name, signature(last), at, min(last.at, self.now) if last else self.now)
-        self.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        self.execute("DELETE FROM failures WHERE job = ?", (job,))  # and so its tags
+        self.execute("INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        for tag in tags_of(record or b""):
+            self.execute("INSERT INTO failure_tags VALUES (?, ?, ?, ?, ?, ?)", (queue, state, tag, at, job, values[-1]))
 
     def requeue(self, row: Row, **changes: Any) -> None:
         """→ queued, before all jobs of its priority."""
@@ -128,7 +134,8 @@ class Transaction(Lookup):
             columns["expires_at"] = None
         self._update(row.job, columns)
         self.execute("UPDATE records SET record = ? WHERE job = ?", (record, row.job))
-        self.execute("UPDATE failures SET name = ? WHERE job = ?", (columns["name"], row.job))
+        if row.state in FAILED:
+            self.index(row.job)
         if row.lock and row.lock != controls.unique:
             self.execute("DELETE FROM locks WHERE queue = ? AND digest = ? AND id = ?", (self.queue, row.lock, row.id))
         changed = self.row(row.id)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from django_jobs.stores.contract.store import Store
 from tests.integration.api.conftest import Api
 from tests.integration.api.jobs.test_listing import walk
 
@@ -59,6 +60,17 @@ def test_a_list_has_only_jobs_with_the_tag(api: Api) -> None:
     assert sorted(walk(api, "state=queued&tag=third&limit=4")) == [f"j{n:02}" for n in range(0, 30, 3)]
     assert walk(api, "state=queued&tag=thir") == []
     assert walk(api, "state=dead&tag=third") == []
+
+
+def test_dead_jobs_with_a_tag_are_found_by_the_index(api: Api, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(30):
+        tags = ["third"] if n % 3 == 0 else []
+        api.put(f"v1/jobs/tests.greet/j{n:02}", {"data": ["Ada"], "tags": tags})
+    store.kill("default", [f"j{n:02}" for n in range(30)], "a test")
+    monkeypatch.setattr(type(store), "walk", None)
+    assert sorted(walk(api, "state=dead&tag=third&limit=4")) == [f"j{n:02}" for n in range(0, 30, 3)]
+    assert walk(api, "state=dead&tag=third&name=tests.other") == []
+    assert walk(api, "state=dead&tag=none") == []
 
 
 def test_a_replay_has_the_tags_of_the_job(api: Api) -> None:

@@ -12,9 +12,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from django_jobs import browse
+from django_jobs.browse import Match
 from django_jobs.core.values import Job, Options, State
 from django_jobs.operations import bulk, searching
 from django_jobs.serialization.record import encode, tags_of
+from django_jobs.stores import use_store
+from django_jobs.stores.contract.lists import MOST_TAGS
 from django_jobs.stores.contract.store import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, search_in_small_steps
@@ -29,6 +33,17 @@ def tagged(filler: Filler, state: State, tags: str, id: str, *, name: str = "sho
 
 
 @pytest.fixture
+def filler_of() -> Any:
+    """Fill this store, which the console uses."""
+
+    def use(store: Store) -> Filler:
+        use_store(store)
+        return Filler(store)
+
+    return use
+
+
+@pytest.fixture
 def some(filler: Filler) -> None:
     """Two dead and two queued jobs of a customer, and as many of others."""
     tagged(filler, State.DEAD, "billing customer:42", "d1")
@@ -38,6 +53,12 @@ def some(filler: Filler) -> None:
     tagged(filler, State.QUEUED, "customer:42", "q1")
     tagged(filler, State.QUEUED, "customer:42", "q2", queue="mail")
     tagged(filler, State.QUEUED, "billing", "q3")
+
+
+def counted(tag: str) -> tuple[int, bool]:
+    """How many dead jobs have it, and whether there may be more."""
+    found = {each.tag: each for each in browse.tag_counts(State.DEAD, ["default", "mail"])[0]}
+    return found[tag].jobs, found[tag].or_more
 
 
 def shown(client: Client, state: str, **query: str) -> set[str]:
@@ -75,6 +96,78 @@ def test_a_list_says_how_far_it_has_looked(root: Client, monkeypatch: pytest.Mon
         pass
     text = root.get(f"{BASE}jobs/queued/?tag=customer%3A42").text
     assert "2 matches. 9 of 9 jobs were checked." in text
+
+
+@pytest.mark.usefixtures("some")
+def test_failed_jobs_are_found_by_the_index_at_once(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with a stretch of time; together with another filter, only the jobs of the tag are looked at."""
+    search_in_small_steps(monkeypatch)
+    text = root.get(f"{BASE}jobs/dead/?tag=customer%3A42").text
+    assert "2 jobs" in text
+    assert "were checked" not in text
+    assert shown(root, "dead", tag="customer:42", until="2100-01-01") == {"d1", "d2"}
+    assert shown(root, "dead", tag="customer:42", until="2020-01-01") == set()
+    text = root.get(f"{BASE}jobs/dead/?tag=customer%3A42&q=d1").text
+    assert "of 2 jobs were checked" in text
+
+
+@pytest.mark.usefixtures("some")
+def test_a_tag_and_an_error_together(filler: Filler, root: Client) -> None:
+    tagged(
+        filler, State.DEAD, "customer:42", "other-error", error="no such order", error_type="KeyError", queue="third"
+    )
+    (group,) = [each for each in browse.error_groups(State.DEAD, Match()) if each.error_type == "KeyError"]
+    assert shown(root, "dead", tag="customer:42", error=group.key) == {"other-error"}
+    text = root.get(f"{BASE}jobs/dead/?{urlencode({'tag': 'customer:42', 'error': group.key})}").text
+    assert "KeyError: no such order" in text
+    root.post(
+        f"{BASE}jobs/dead/?{urlencode({'tag': 'customer:42', 'error': group.key})}",
+        {"verb": "delete", "scope": "all", "confirmed": "1"},
+    )
+    assert shown(root, "dead") == {"d1", "d2", "d3", "d4"}
+
+
+@pytest.mark.usefixtures("some")
+def test_by_tag_shows_how_many_jobs_have_each(root: Client) -> None:
+    text = root.get(f"{BASE}jobs/dead/?group=tag").text
+    found = re.findall(r'href="(\?tag=[^"]*)">(\d+)<', text)
+    assert found == [("?tag=customer%3A42", "2"), ("?tag=billing", "1"), ("?tag=customer%3A4", "1")]
+    assert "or more" not in text
+    assert re.findall(r'href="\?[^"]*">(\d+)<', root.get(f"{BASE}jobs/dead/?group=tag&queue=mail").text) == ["1"]
+    assert "jobs-empty" in root.get(f"{BASE}jobs/retry/?group=tag").text
+    assert "?group=tag" not in root.get(f"{BASE}jobs/queued/?group=tag").text
+
+
+def test_a_list_without_tags_says_so(filler: Filler, root: Client) -> None:
+    filler.make(State.DEAD)
+    assert "No job in this list has a tag." in root.get(f"{BASE}jobs/dead/?group=tag").text
+
+
+@pytest.mark.usefixtures("some")
+def test_the_button_at_a_tag_retries_its_jobs(root: Client, console_store: Store) -> None:
+    root.post(f"{BASE}jobs/dead/?tag=billing", {"verb": "delete", "scope": "all", "confirmed": "1"})
+    assert {info.id for info in console_store.page("default", State.DEAD)} == {"d3", "d4"}
+
+
+def test_too_many_tags_are_told_and_no_number_is_wrong(
+    redis_store: Store, filler_of: Any, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler = filler_of(redis_store)
+    for n in range(MOST_TAGS + 3):
+        tagged(filler, State.DEAD, f"t{n:03} all", f"j{n:03}")
+    tagged(filler, State.DEAD, "t001", "other", queue="mail")
+    text = root.get(f"{BASE}jobs/dead/?group=tag").text
+    assert "jobs have tags that are not counted: of each queue, 500 different tags are." in text
+    assert re.search(r">503<[^¬]*?>all</bdi></a></h3>", text), "a tag that is counted is counted exactly"
+    text = root.get(f"{BASE}jobs/dead/?tag=t{MOST_TAGS + 2}").text
+    assert "1 match. 4 of 4 jobs were checked." in text
+    assert shown(root, "dead", tag="t001") == {"j001", "other"}
+    assert counted("t001") == (2, False)
+    tagged(filler, State.DEAD, f"t{MOST_TAGS + 2}", "more", queue="mail")
+    (each,) = [
+        each for each in browse.tag_counts(State.DEAD, ["default", "mail"])[0] if each.tag == f"t{MOST_TAGS + 2}"
+    ]
+    assert (each.jobs, each.or_more) == (1, True)
 
 
 @pytest.mark.usefixtures("some")

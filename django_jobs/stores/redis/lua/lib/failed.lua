@@ -1,19 +1,27 @@
--- The dead jobs and those that wait for a retry, by job type and error: the index behind filters and groups.  Every move
+-- The dead jobs and those that wait for a retry, by job type and error, and by tag: the index behind filters and groups.  Every move
 -- into or out of `dead` and `retry` goes through `failed.enter` and `failed.leave`.
 --
 -- `groups` maps a letter of the state, the name, a newline and the signature to "number:jobs:first ms:last ms".  The jobs
 -- of a group are lines "time id", sorted, in chunks of some kilobytes: fields of `members` whose names are in the order
 -- of the sorted set `chunks`.  An entry of a sorted set of its own for each job would need three times the memory.
 --
+-- `tags` is the same for tags: it maps the letter and a tag.  A job is in the group of each of its tags.  Jobs with tags
+-- that have no group, because the queue has too many tags, are in one group together, whose field is the letter alone.
+-- A tag gets a group only while that group has no job.  So a tag that has a group has all its jobs in it.
+--
+-- Long because both indexes are kept in the same parts, by the same moves.
+--
 -- No transition depends on the index.  An error in it (a key has another type) must not lose a job; `repair` adds and
 -- removes what is missing or left over.
 --! on demand
---! keys jobs attempts groups chunks members
+--! keys jobs attempts groups chunks members tags
 --! use record signature bytewise lastline
 
 local failed = {}
 local LETTERS = {dead = 'd', retry = 'r'}
 local MOST_GROUPS = 500 -- with more, errors are told apart by their class; with twice as many, not at all
+local MOST_TAGS = 500 -- further tags have no groups of their own
+local MOST_WORDS, LONGEST = 8, 64 -- tags of a job, and bytes of a tag, as in core/options.py
 local LAST_NUMBER = 99999
 local FULL, SPARSE = 4096, 1024 -- bytes of a chunk: above and below, it is divided or joined with the next
 local LATEST = 9999999999999 -- ms
@@ -154,35 +162,38 @@ function failed.remove_line(number, position)
     return true
 end
 
--- A value of `groups`: its number as text, how many jobs it has, when the first and the last came (ms).
+-- A value of `groups` or `tags`: its number as text, how many jobs it has, when the first and the last came (ms).
 function failed.read_group(value)
     local number, jobs_in, first, last = string.match(value or '', '^(%d%d%d%d%d):(%d+):(%d+):(%d+)$')
     return number, tonumber(jobs_in), tonumber(first), tonumber(last)
 end
 
-function failed.write_group(field, number, jobs_in, first, last)
-    redis.call('HSET', groups, field, string.format('%s:%.0f:%.0f:%.0f', number, jobs_in, first, last))
+-- `key`: `groups` or `tags`.
+function failed.write_group(key, field, number, jobs_in, first, last)
+    redis.call('HSET', key, field, string.format('%s:%.0f:%.0f:%.0f', number, jobs_in, first, last))
 end
 
 -- A number that no group has.  The field '' of `groups` counts how many were given: after LAST_NUMBER they are given
--- again from 1, without those of groups that still exist.
+-- again from 1, without those of groups that still exist.  `tags` has no such field.
 local function next_group_number()
     local given, taken = tonumber(redis.call('HGET', groups, '') or 0), {}
     if not (given and given >= 0 and given < 2 ^ 52 and given % 1 == 0) then -- another hand wrote it
         given = LAST_NUMBER
     end
     if given >= LAST_NUMBER then
-        for _, value in ipairs(redis.call('HVALS', groups)) do
-            taken[tonumber((failed.read_group(value))) or 0] = true
+        for _, key in ipairs({groups, tags}) do
+            for _, value in ipairs(redis.call('HVALS', key)) do
+                taken[tonumber((failed.read_group(value))) or 0] = true
+            end
         end
     end
     local number
     repeat
         given = given + 1
-        number = (given - 1) % LAST_NUMBER + 1
-    until not taken[number]
+        number = string.format('%05.0f', (given - 1) % LAST_NUMBER + 1)
+    until not taken[tonumber(number)] and not failed.chunk_after(number, number) -- left by a group of a lost key
     redis.call('HSET', groups, '', string.format('%.0f', given))
-    return string.format('%05.0f', number)
+    return number
 end
 
 -- The fields of `groups` in which a job may be: by its signature, by the class of its error, by its name alone.  `line`:
@@ -191,6 +202,53 @@ local function fields_of_group(state, id, record, line)
     local signature, class, seen = signature_of(line or last_line(redis.call('HGET', attempts, id)))
     local prefix = LETTERS[state] .. string.match(name_of(record), '^[^\t]*') .. '\n'
     return {prefix .. signature, prefix .. class, prefix .. '…'}, seen
+end
+
+-- The tags in a record; most have none.
+local function tags_of(record)
+    local text = string.match(record, '^[^\n]*\n[^\n]*\n[^\n]-"tags":"([%w_.:/@+= -]*)"')
+    local found, seen = {}, {}
+    for tag in string.gmatch(text or '', '[^ ]+') do
+        if #found < MOST_WORDS and #tag <= LONGEST and not seen[tag] then
+            found[#found + 1], seen[tag] = tag, true
+        end
+    end
+    return found
+end
+
+-- The field of `tags` for a tag of a job that enters: its own, or that of the tags without a group.  `found`: the groups
+-- of this call, of which `new` are not written yet.
+local function field_of_tag(letter, tag, found, new)
+    local field = letter .. tag
+    if found[field] or redis.call('HEXISTS', tags, field) == 1 then
+        return field
+    end
+    local _, others = failed.read_group(redis.call('HGET', tags, letter))
+    local full = found[letter] or (others or 0) > 0 or redis.call('HLEN', tags) + new >= MOST_TAGS
+    return full and letter or field
+end
+
+local function group_in(key, field)
+    local number, jobs_in, first, last = failed.read_group(redis.call('HGET', key, field))
+    return {field = field, number = number, jobs_in = jobs_in or 0, first = first, last = last, positions = {}}
+end
+
+-- Note that this entry, which failed at `seen` (ms), belongs to the group.
+local function put_into(group, entry, seen)
+    seen = math.max(0, math.min(seen or now, now))
+    group.number = group.number or next_group_number()
+    group.first, group.last = math.min(group.first or seen, seen), math.max(group.last or seen, seen)
+    group.positions[#group.positions + 1] = failed.position_of(entry.at, entry.id)
+end
+
+local function write_groups(key, by_field)
+    for field, group in pairs(by_field) do
+        table.sort(group.positions, failed.comes_before)
+        local added = add_lines(group.number, group.positions)
+        if added > 0 then
+            failed.write_group(key, field, group.number, group.jobs_in + added, group.first, group.last)
+        end
+    end
 end
 
 -- The group of a job that enters, with its `field`.  `new`: how many groups of this call are not written yet.
@@ -204,8 +262,29 @@ local function group_for(fields, new)
             break
         end
     end
-    local number, jobs_in, first, last = failed.read_group(value)
-    return {field = field, number = number, jobs_in = jobs_in or 0, first = first, last = last, positions = {}}
+    return group_in(groups, field)
+end
+
+-- Enter these jobs by their tags.
+local function enter_tags(state, entries)
+    local letter, found, new = LETTERS[state], {}, 0
+    for _, entry in ipairs(entries) do
+        local seen, known = nil, {}
+        for _, tag in ipairs(string.find(entry.id, '\n', 1, true) and {} or tags_of(entry.record)) do
+            local field = field_of_tag(letter, tag, found, new)
+            if not found[field] then
+                found[field] = group_in(tags, field)
+                new = new + (found[field].number and 0 or 1)
+            end
+            if not known[field] then
+                local line = not seen and (entry.line or last_line(redis.call('HGET', attempts, entry.id)))
+                seen = seen or select(3, signature_of(line)) or now
+                put_into(found[field], entry, seen)
+                known[field] = true
+            end
+        end
+    end
+    write_groups(tags, found)
 end
 
 local function try_to_enter(state, entries)
@@ -220,43 +299,64 @@ local function try_to_enter(state, entries)
                 group = by_field[group.field] or group
                 found[fields[1]], by_field[group.field] = group, group
             end
-            seen = math.max(0, math.min(seen or now, now))
-            group.number = group.number or next_group_number()
-            group.first, group.last = math.min(group.first or seen, seen), math.max(group.last or seen, seen)
-            group.positions[#group.positions + 1] = failed.position_of(entry.at, entry.id)
+            put_into(group, entry, seen)
         end
     end
-    for field, group in pairs(by_field) do
-        table.sort(group.positions, failed.comes_before)
-        local added = add_lines(group.number, group.positions)
-        if added > 0 then
-            failed.write_group(field, group.number, group.jobs_in + added, group.first, group.last)
-        end
+    write_groups(groups, by_field)
+    enter_tags(state, entries)
+end
+
+-- Take a job out of a group.  Returns whether it was there.
+local function leave_group(key, field, position)
+    local number, jobs_in, first, last = failed.read_group(redis.call('HGET', key, field))
+    if not number or not failed.remove_line(number, position) then
+        return false
+    elseif key == tags and jobs_in <= 1 and not failed.chunk_after(number, number) then
+        redis.call('HDEL', tags, field) -- another tag may have its place
+    else
+        failed.write_group(key, field, number, math.max(0, jobs_in - 1), first, last)
     end
+    return true
 end
 
 local function try_to_leave(state, id, at, record)
+    local position, others = failed.position_of(at, id), false
     for _, field in ipairs((fields_of_group(state, id, record))) do
-        local number, jobs_in, first, last = failed.read_group(redis.call('HGET', groups, field))
-        if number and failed.remove_line(number, failed.position_of(at, id)) then
-            failed.write_group(field, number, math.max(0, jobs_in - 1), first, last)
-            return
+        if leave_group(groups, field, position) then
+            break
         end
+    end
+    for _, tag in ipairs(tags_of(record)) do
+        others = not leave_group(tags, LETTERS[state] .. tag, position) or others
+    end
+    if others then
+        leave_group(tags, LETTERS[state], position)
     end
 end
 
--- Is the job, which is in `dead` or `retry` with this score, in the index?
+local function has_line(key, field, position)
+    local number = failed.read_group(redis.call('HGET', key, field))
+    local chunk = number and failed.chunk_with(number, position)
+    local text = chunk and redis.call('HGET', members, chunk)
+    return text and select(2, failed.find_line(text, position)) or false
+end
+
+-- Is the job, which is in `dead` or `retry` with this score, in the index by its error, and by all its tags?
 function failed.has(state, id, at)
-    local position = failed.position_of(tonumber(at), id)
-    for _, field in ipairs((fields_of_group(state, id, redis.call('HGET', jobs, id) or ''))) do
-        local number = failed.read_group(redis.call('HGET', groups, field))
-        local chunk = number and failed.chunk_with(number, position)
-        local text = chunk and redis.call('HGET', members, chunk)
-        if text and select(2, failed.find_line(text, position)) then
-            return true
-        end
+    local position, record = failed.position_of(tonumber(at), id), redis.call('HGET', jobs, id) or ''
+    if string.find(id, '\n', 1, true) then
+        return true, true
     end
-    return string.find(id, '\n', 1, true) ~= nil
+    local in_errors, in_tags = false, true
+    for _, field in ipairs((fields_of_group(state, id, record))) do
+        in_errors = in_errors or has_line(groups, field, position)
+    end
+    for _, tag in ipairs(tags_of(record)) do
+        local field = LETTERS[state] .. tag
+        field = redis.call('HEXISTS', tags, field) == 1 and field or LETTERS[state]
+        in_tags = in_tags and has_line(tags, field, position)
+    end
+    return in_errors, in_tags
 end
 
 local function try_to_drop_empty_groups()
@@ -281,6 +381,11 @@ function failed.enter_all(state, entries)
     if #entries > 0 then
         pcall(try_to_enter, state, entries)
     end
+end
+
+-- One job has, which the index has by its error, but not by all its tags.
+function failed.enter_by_tags(state, id, at)
+    pcall(enter_tags, state, {{id = id, at = tonumber(at), record = redis.call('HGET', jobs, id) or ''}})
 end
 
 -- One job has.  The line of its last attempt is in its log.
