@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
-from django.db import models
+from django.conf import settings
+from django.db import DatabaseError, models, router, transaction
 from django.utils.translation import gettext_lazy as _
+
+from django_jobs.models.savepoint import savepoint
+
+logger = logging.getLogger("django_jobs")
 
 #: Characters of a name, and of the address of a list.
 NAME, QUERY = 60, 2_000
@@ -32,3 +39,26 @@ class SavedFilter(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def forget_with_user(instance: models.Model, using: str, **_more: Any) -> None:
+    """Delete the saved filters of a user who was just deleted; in another database, when that is committed."""
+    alias, owner = router.db_for_write(SavedFilter), str(instance.pk)
+    if alias == using:
+        forget_filters(owner, alias)
+    else:
+        transaction.on_commit(partial(forget_filters, owner, alias), using=using)
+
+
+def forget_filters(owner: str, alias: str) -> None:
+    """Delete the saved filters of one user.  Without the table, or the database, the user can still be deleted."""
+    try:
+        with savepoint(alias):
+            SavedFilter.objects.using(alias).filter(owner=owner).delete()
+    except DatabaseError as error:
+        logger.warning("The saved filters of the deleted user %s remain: %s", owner, error)
+
+
+models.signals.post_delete.connect(
+    forget_with_user, sender=settings.AUTH_USER_MODEL, dispatch_uid="django_jobs.saved_filters"
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from django_jobs import browse, remote
@@ -17,7 +17,7 @@ from django_jobs.stores.contract.store import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance.archiver import Archiver
 from django_jobs.worker.maintenance.eviction import EvictionWatch
-from django_jobs.worker.maintenance.tasks import Task
+from django_jobs.worker.maintenance.tasks import RECONCILE, SAMPLED, Task
 from django_jobs.workflows import engine
 
 logger = logging.getLogger("django_jobs.worker")
@@ -65,6 +65,7 @@ def tasks_for(store: Store, config: WorkerConfig) -> list[Task]:
     if settings.api is not None:
         watch = RemoteWatch(store, lambda: {*config.queue_names, *pull_queues()})
         wanted.append(RepeatedTask(watch.tick, REMOTE))
+        wanted.append(RepeatedTask(partial(sample_pull_queues, store, config.queue_names), RECONCILE))
     return wanted
 
 
@@ -95,6 +96,20 @@ def workflows(store: Store, queues: Sequence[str]) -> int:
     if full is not None:
         raise full
     return read + len(due)
+
+
+def sample_pull_queues(store: Store, own: Collection[str]) -> int:
+    """Take samples of the queues that only workers over HTTP serve: nobody else does.  `own`: queues of which this
+    worker takes samples anyway.  Returns 0: no work is left."""
+    queues = sorted(pull_queues() - set(own))
+    due = store.upkeep_due(queues) if queues else {}
+    wanted = [queue for queue, each in due.items() if each.sample and each.sizes != ""]
+    for start in range(0, len(wanted), SAMPLED):
+        try:
+            store.sample(wanted[start : start + SAMPLED])
+        except StoreFull:  # numbers for charts can wait
+            break
+    return 0
 
 
 def bulk_batch() -> int:

@@ -245,3 +245,11 @@ def test_what_cannot_be_sorted_has_no_links(dead: dict[str, int], filler: Filler
         assert "jobs-list" in text
         assert "aria-sort" not in text, page
         assert "jobs-sort" not in text, page
+
+
+def test_a_list_of_succeeded_jobs_by_time_says_which_it_lacks(filler: Filler, root: Client) -> None:
+    filler.make(State.SUCCEEDED)
+    says = "Jobs with keep_result are not in a list that is filtered by time."
+    assert says in root.get(f"{BASE}jobs/succeeded/?from=2020-01-01").text
+    assert says not in root.get(f"{BASE}jobs/succeeded/").text
+    assert says not in root.get(f"{BASE}jobs/dead/?from=2020-01-01").text

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from html import unescape
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client
 
@@ -129,6 +130,30 @@ def test_without_the_table_the_lists_are_shown_and_saving_says_why(filler: Fille
         assert text.status_code == 200
         assert "Save this filter" not in text.text
         assert "Filters cannot be saved now" in save(root, "x")
+    finally:
+        with connection.schema_editor() as editor:
+            editor.create_model(SavedFilter)
+
+
+def test_the_filters_of_a_user_go_with_the_user(filler: Filler, person: Callable[..., Client]) -> None:
+    ada, bob = person("view_jobs"), person(superuser=True)
+    for client in (ada, bob):
+        save(client, "Mail")
+    users = get_user_model().objects
+    users.get(username="view_jobs").delete()
+    assert list(SavedFilter.objects.values_list("owner", flat=True)) == [str(users.get(username="root").pk)]
+    users.all().delete()
+    assert not SavedFilter.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_user_is_deleted_although_the_table_of_filters_is_not_there_yet(person: Callable[..., Client]) -> None:
+    person(superuser=True)
+    with connection.schema_editor() as editor:
+        editor.delete_model(SavedFilter)
+    try:
+        get_user_model().objects.all().delete()
+        assert not get_user_model().objects.exists()
     finally:
         with connection.schema_editor() as editor:
             editor.create_model(SavedFilter)
