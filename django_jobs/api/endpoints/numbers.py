@@ -16,6 +16,7 @@ from django_jobs.browse import trends
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Claim, Done, State
+from django_jobs.formatting import counted
 from django_jobs.stores import get_store
 
 router = Router(tags=["numbers"])
@@ -94,7 +95,8 @@ def total_trend(request: HttpRequest, period: Period = "day") -> JsonResponse:
     require(request, Scope.READ)
     trend = trends.total_trend(browse.queue_names(), period)
     if trend is None:
-        raise Problem(Kind.INVALID, f"There are more than {trends.MOST_QUEUES} queues. Ask for that of each queue.")
+        many = counted(trends.MOST_QUEUES, "queue")
+        raise Problem(Kind.INVALID, f"There are more than {many}. Ask for the trend of each queue.")
     return JsonResponse(trends.trend_payload(trend))
 
 
