@@ -138,6 +138,21 @@ def test_by_tag_shows_how_many_jobs_have_each(root: Client) -> None:
     assert "?group=tag" not in root.get(f"{BASE}jobs/queued/?group=tag").text
 
 
+@pytest.mark.parametrize(
+    ("view", "offered"),
+    [
+        ("", {"q", "queue", "name", "tag", "from", "until"}),
+        ("group=1", {"queue", "name", "from", "until"}),
+        ("group=tag", {"queue"}),
+    ],
+)
+def test_each_view_offers_the_filters_that_it_takes(root: Client, view: str, offered: set[str]) -> None:
+    """A filter that stands on a page and changes nothing there would make its numbers wrong."""
+    page = root.get(f"{BASE}jobs/dead/?{view}").content.decode()
+    (form,) = re.findall(r'<form method="get" class="jobs-filters".*?</form>', page, re.S)
+    assert set(re.findall(r'(?<!type="hidden" )name="(\w+)"', form)) - {"group"} == offered
+
+
 def test_a_list_without_tags_says_so(filler: Filler, root: Client) -> None:
     filler.make(State.DEAD)
     assert "No job in this list has a tag." in root.get(f"{BASE}jobs/dead/?group=tag").text
