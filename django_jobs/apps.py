@@ -15,7 +15,9 @@ class DjangoJobsConfig(AppConfig):
         from django_jobs import remote
         from django_jobs.checks import register_checks
         from django_jobs.core import discovery, registry
+        from django_jobs.models.saved_filter import follow_users
 
         register_checks()
         registry.add_resolver(remote.definition_of, remote.type_names)
         discovery.discover()
+        follow_users()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
+from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, models, router, transaction
 from django.utils.translation import gettext_lazy as _
@@ -59,6 +61,10 @@ def forget_filters(owner: str, alias: str) -> None:
         logger.warning("The saved filters of the deleted user %s remain: %s", owner, error)
 
 
-models.signals.post_delete.connect(
-    forget_with_user, sender=settings.AUTH_USER_MODEL, dispatch_uid="django_jobs.saved_filters"
-)
+def follow_users() -> None:
+    """Let the filters of a user go with the user, if the project has users: a worker may have none.
+
+    Called when all apps are loaded.  A lazy sender would be an error of `check` in a project without users."""
+    with suppress(LookupError):
+        sender = apps.get_model(settings.AUTH_USER_MODEL)
+        models.signals.post_delete.connect(forget_with_user, sender=sender, dispatch_uid="django_jobs.saved_filters")
