@@ -176,6 +176,6 @@ def test_a_long_part_of_a_group_is_not_split_for_its_last_line(redis_store: Redi
     for number in (2, 86):
         left = b"".join(b"%013d%032d\n" % (n, n) for n in range(number))
         client.hset(names["members"], mapping={part: left + text for part, text in texts.items()})
-        costs.append(cost(store, newest))
+        costs.append(min((cost(store, newest) for _ in range(5)), key=lambda each: each.there))
     few, full = costs
     assert full.there <= 2 * few.there, (few, full)
