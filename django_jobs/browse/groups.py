@@ -14,7 +14,7 @@ from django_jobs.core.values import FINISHED, Attempt, JobInfo, State
 from django_jobs.serialization.masking import is_open, masked
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import OTHER_TAGS, Bars, FailureGroup, FailureKind, Span, add_up
+from django_jobs.stores.contract.lists import GROUPED, OTHER_TAGS, Bars, FailureGroup, FailureKind, Span, add_up
 
 __all__ = [
     "GROUPED",
@@ -30,8 +30,6 @@ __all__ = [
     "tag_counts",
 ]
 
-#: States whose jobs the store keeps in groups.
-GROUPED = frozenset({State.DEAD, State.RETRY})
 #: For so many groups, of job types whose errors may show hidden values, one job is read for a text without them; of
 #: further ones the class of the error is shown.
 READ_FOR = 10

@@ -93,7 +93,7 @@ class Options:
     on_exhausted: str = "dead"
     #: which arguments are sensitive (core/sensitive.py); "" = none, or an older version enqueued the job.
     sensitive: str = ""
-    #: the job's tags (core/tags.py), separated by spaces; `using` may add some to those of the definition.
+    #: the job's tags (core/options.py), separated by spaces; `using` may add some to those of the definition.
     tags: str = ""
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 

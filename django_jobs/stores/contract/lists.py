@@ -62,6 +62,8 @@ class Mark(NamedTuple):
     member: str
 
 
+#: States whose jobs the store keeps in groups.
+GROUPED = frozenset({State.DEAD, State.RETRY})
 #: States whose jobs the store keeps in the order of a time: due, or ended.
 TIMED = FINISHED | {State.SCHEDULED, State.RETRY}
 
@@ -112,6 +114,12 @@ def merged(found: Iterable[FailureSum]) -> list[FailureSum]:
             each = FailureSum(*key, groups, jobs, first, last, example)
         sums[key] = each
     return list(sums.values())
+
+
+def check_grouped(state: State) -> None:
+    """Raise ValueError unless the store keeps the jobs of this state in groups."""
+    if state not in GROUPED:
+        raise ValueError(f"Jobs that are {state} have no groups: only dead jobs and those that wait for a retry.")
 
 
 def check_span(state: State) -> None:

@@ -7,7 +7,7 @@ by time here, too, because that reads the same parts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from heapq import merge
@@ -27,6 +27,7 @@ from django_jobs.stores.contract.lists import (
     Mark,
     Span,
     add_up,
+    check_grouped,
     check_span,
     merged,
 )
@@ -527,8 +528,7 @@ def lines_of(text: bytes, bar: int, bars: Bars) -> Iterator[tuple[int, int]]:
 
 
 def _letter(state: State) -> str:
-    if state not in LETTERS:
-        raise ValueError(f"Jobs that are {state} have no groups: only dead jobs and those that wait for a retry.")
+    check_grouped(state)
     return LETTERS[state]
 
 
@@ -546,15 +546,24 @@ def _paired(fields: list[bytes], values: list[bytes | None]) -> list[bytes]:
 
 def _read_groups(letter: str, reply: Any) -> Iterator[tuple[str, str, int, int, int, int]]:
     """Yield name, signature, jobs, first, last, number of each group; entries that cannot be read are left out."""
-    flat = [part for item in reply.items() for part in item] if isinstance(reply, dict) else reply
-    for i in range(0, len(flat), 2):
-        kind, name, signature = _read_field(flat[i])
-        if kind == letter:
-            try:
-                number, jobs, first, last = map(int, flat[i + 1].split(b":"))
-            except ValueError:
-                continue
-            yield name, signature, jobs, first, last, number
+    for field, value in _pairs(reply):
+        kind, name, signature = _read_field(field)
+        if kind == letter and (numbers := _read_value(value)) is not None:
+            yield name, signature, *numbers
+
+
+def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
+    """Return field and value of each entry: servers answer flat, or by a mapping."""
+    return reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+
+
+def _read_value(value: bytes) -> tuple[int, int, int, int] | None:
+    """Return jobs, first, last and number of a group; None if its entry cannot be read."""
+    try:
+        number, jobs, first, last = map(int, value.split(b":"))
+    except ValueError:
+        return None
+    return jobs, first, last, number
 
 
 def _read_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[FailureSum]:
@@ -569,15 +578,10 @@ def _read_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[
 
 def _read_tags(queue: str, letter: str, reply: Any) -> Iterator[FailureGroup]:
     """Yield the groups by tags of one state; entries that cannot be read are left out."""
-    flat = [part for item in reply.items() for part in item] if isinstance(reply, dict) else reply
-    for i in range(0, len(flat), 2):
-        field = _text(flat[i]) if isinstance(flat[i], bytes) else flat[i]
-        if field[:1] == letter and flat[i + 1] is not None:
-            try:
-                number, jobs, first, last = map(int, flat[i + 1].split(b":"))
-            except ValueError:
-                continue
-            yield FailureGroup(queue, "", "", jobs, first, last, number, field[1:] or OTHER_TAGS)
+    for given, value in _pairs(reply):
+        field = _text(given) if isinstance(given, bytes) else given
+        if field[:1] == letter and value is not None and (numbers := _read_value(value)) is not None:
+            yield FailureGroup(queue, "", "", *numbers, field[1:] or OTHER_TAGS)
 
 
 @lru_cache(maxsize=20_000)

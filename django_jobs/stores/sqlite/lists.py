@@ -8,6 +8,7 @@ from typing import Any
 
 from django_jobs.core.values import JobInfo, State
 from django_jobs.stores.contract.lists import (
+    GROUPED,
     Bars,
     FailureGroup,
     FailureKind,
@@ -16,11 +17,11 @@ from django_jobs.stores.contract.lists import (
     Mark,
     Span,
     add_up,
+    check_grouped,
     check_span,
 )
 from django_jobs.stores.sqlite.base import SqlitePart
 from django_jobs.stores.sqlite.browsing import FROM, INFO, MOST_VALUES, job_info, short
-from django_jobs.stores.sqlite.database.transaction import FAILED
 
 #: What a list is sorted by, where that is not the time of the state.
 _SORTED_BY = {State.QUEUED: ("lane", "rank", "seq"), State.BLOCKED: ("blocked_by", "rank", "seq")}
@@ -52,7 +53,7 @@ class SqliteLists(SqlitePart, ListStore):
     def failure_groups(
         self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
     ) -> list[FailureGroup]:
-        _check(state)
+        check_grouped(state)
         sql = (
             "SELECT queue, name, signature, count(*), min(failed_at), max(failed_at) FROM failures"
             f" WHERE queue = ? AND state = ?{'' if kinds is None else ' AND name = ? AND signature = ?'}"
@@ -75,7 +76,7 @@ class SqliteLists(SqlitePart, ListStore):
                     for queue in queues
                     for row in connection.execute(_KINDS, {"queue": queue, "state": state})
                 }
-                for state in (State.DEAD, State.RETRY)
+                for state in GROUPED
             }
 
     def failure_sums(
@@ -84,7 +85,7 @@ class SqliteLists(SqlitePart, ListStore):
         return add_up(self.failure_groups(queues, state, kinds))
 
     def failure_tags(self, queues: Sequence[str], state: State, tag: str = "") -> list[FailureGroup]:
-        _check(state)
+        check_grouped(state)
         sql = (
             "SELECT tag, count(*), min(failed_at), max(failed_at) FROM failure_tags"
             f" WHERE queue = ? AND state = ?{' AND tag = ?' if tag else ''} GROUP BY tag"
@@ -131,7 +132,7 @@ class SqliteLists(SqlitePart, ListStore):
     def count_bars(
         self, state: State, groups: Sequence[FailureGroup], bars: Bars, *, most: int = 0
     ) -> list[list[int] | None]:
-        _check(state)
+        check_grouped(state)
         found: list[list[int] | None] = [None] * len(groups)
         left, span = most, Span(bars.first, bars.end)
         with self.database.read() as connection:
@@ -192,7 +193,7 @@ def _streams(
         check_span(state)
     if groups is None:
         return [(queue, None) for queue in queues]
-    _check(state)
+    check_grouped(state)
     chosen = frozenset(queues)
     return [(group.queue, group) for group in groups if group.queue in chosen]
 
@@ -211,11 +212,6 @@ def _chosen(queue: str, state: State, group: FailureGroup | None, span: Span | N
         where += " AND kept_until IS NULL" if state is State.SUCCEEDED else ""
         values += [span.since, span.before] if span.before else [span.since]
     return table, where, values
-
-
-def _check(state: State) -> None:
-    if state not in FAILED:
-        raise ValueError(f"Jobs that are {state} have no groups: only dead jobs and those that wait for a retry.")
 
 
 def _read_mark(mark: Mark, state: State) -> _Entry:

@@ -42,14 +42,6 @@ class Shop:
     def method(self) -> None: ...
 
 
-@pytest.fixture(autouse=True)
-def _own_registry() -> Iterator[None]:
-    before = set(registry.names())
-    yield
-    for name in set(registry.names()) - before:
-        registry.unregister(name)
-
-
 class TestTheDecorator:
     def test_a_job_is_still_the_function_it_was(self) -> None:
         task = job(plain)

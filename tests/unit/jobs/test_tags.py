@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.test import override_settings
 
 from django_jobs import InvalidArguments, InvalidJob, job
-from django_jobs.core import registry
 from django_jobs.core.values import Job, Options
 from django_jobs.enqueue.request import encode as encode_request
 from django_jobs.enqueue.submit import request_for
@@ -35,14 +33,6 @@ WRONG: list[tuple[Any, str]] = [
 
 
 def order(order_id: int = 0) -> None: ...
-
-
-@pytest.fixture(autouse=True)
-def _own_registry() -> Iterator[None]:
-    before = set(registry.names())
-    yield
-    for name in set(registry.names()) - before:
-        registry.unregister(name)
 
 
 @pytest.mark.parametrize(("tags", "said"), WRONG)

@@ -67,6 +67,17 @@ def test_a_call_makes_few_functions_if_it_needs_few(name: str, most: int) -> Non
     assert len(re.findall(r"\bfunction\b", code)) <= most
 
 
+def test_a_library_on_demand_has_several_functions_to_make() -> None:
+    """One function costs as much as the function that makes it.  What the loader does not see stays as it is."""
+    marked = {
+        file.name: len(re.findall(r"^(?:local )?function ", text, re.M))
+        for file in (scripts._LUA / "lib").iterdir()
+        if "--! on demand" in (text := file.read_text("utf-8"))
+    }
+    assert len(marked) > 9
+    assert [name for name, functions in marked.items() if functions < 2] == []
+
+
 def test_what_looks_like_a_function_of_a_library_on_demand_is_left_alone() -> None:
     code = "-- lock\nlocal a = {lock = 'lock \\' lock', b = x.lock}\nlock(a)\nlock.b(relock)"
     with pytest.raises(ValueError, match=r"`lock` is a function of a library on demand"):

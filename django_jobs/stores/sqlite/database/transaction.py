@@ -17,6 +17,7 @@ from django_jobs.core.signature import signature
 from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Controls, State
 from django_jobs.serialization.record import name_of, tags_of
 from django_jobs.stores.contract.batches import MAX_LOG
+from django_jobs.stores.contract.lists import GROUPED
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.sqlite.database.lookup import Lookup
 from django_jobs.stores.sqlite.database.remembered import remember_end
@@ -26,8 +27,6 @@ from django_jobs.stores.sqlite.database.times import add_times
 #: jobs that one call lets in after a limit or a pause is freed.
 ADMIT = 100
 MINUTE = 60_000
-#: The states whose jobs are in table `failures`.
-FAILED = frozenset({State.DEAD, State.RETRY})
 #: The event in `totals` that counts the jobs in `archive`: to count the rows would take as long as there are many.
 OUTBOX = "outbox"
 _NAMED = frozenset({"enqueued", "succeeded", "failed", "retried", "dead"})
@@ -68,7 +67,7 @@ class Transaction(Lookup):
             f"INSERT INTO jobs ({names}) VALUES ({', '.join('?' * len(columns))})", tuple(columns.values())
         )
         self.execute("INSERT INTO records (job, record) VALUES (?, ?)", (cursor.lastrowid, record))
-        if state in FAILED:
+        if state in GROUPED:
             self.index(cursor.lastrowid or 0)
         if controls.workflow is not None:
             step = cursor.lastrowid, controls.workflow, controls.noted_result
@@ -98,7 +97,7 @@ class Transaction(Lookup):
         elif state in FINISHED:
             columns["at"] = self.now
         self._update(row.job, columns)
-        if state in FAILED:
+        if state in GROUPED:
             self.index(row.job)
         self._follow(row, state)
 
@@ -134,7 +133,7 @@ class Transaction(Lookup):
             columns["expires_at"] = None
         self._update(row.job, columns)
         self.execute("UPDATE records SET record = ? WHERE job = ?", (record, row.job))
-        if row.state in FAILED:
+        if row.state in GROUPED:
             self.index(row.job)
         if row.lock and row.lock != controls.unique:
             self.execute("DELETE FROM locks WHERE queue = ? AND digest = ? AND id = ?", (self.queue, row.lock, row.id))

@@ -1,6 +1,5 @@
 -- Claims of remote workers: only jobs of some names, which may stand anywhere in a lane.  Jobs of other names stay where
 -- they are.  A record without lines cannot be read: it is taken, too, so that people learn of it.
---! on demand
 --! keys jobs
 --! use record bytes
 local chosen_from

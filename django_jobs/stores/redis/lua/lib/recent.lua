@@ -1,7 +1,6 @@
 -- The effects of the last calls of remote workers, so that a call that is sent again gets the same answer.  Two hashes, so that
 -- nothing has to search for what is old: the newer one becomes the older one after a quarter of an hour, or when it is
 -- large, and the older one expires.
---! on demand
 --! keys recent recent_before
 local note_recent, find_recent
 do

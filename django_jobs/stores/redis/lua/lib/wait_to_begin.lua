@@ -1,6 +1,5 @@
 -- A suspect whose next crash would be its last is not begun before `begin` says so.  (Separate from last_crash.lua: `claim`
 -- has as many locals as Lua allows.)
---! on demand
 --! keys tries
 
 -- `tried`: the values of `tries` of these jobs, which are changed here too.

@@ -1,7 +1,6 @@
 -- Reports the ends of jobs that are waited for: `waiters` has the ids, and the ends are written to the stream `ends`,
 -- which all processes with waiting callers read.  A key of another type must not keep a job from ending: callers also
 -- check by themselves soon.
---! on demand
 --! keys waiters ends
 
 -- The job has ended, or was deleted.  Returns whether its end was waited for.
