@@ -23,6 +23,7 @@ ROOMS = """
     samples
     serialization logs stores.contract
     archive remote stores.redis.connection stores.sqlite.database
+    stores.redis.failures
     stores.redis stores.sqlite
     stores
     enqueue events

@@ -13,7 +13,7 @@ from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
 from django_jobs.stores.contract.browsing import BrowsingStore, Remembered
 from django_jobs.stores.contract.queues import ParkedName, QueueStore
-from django_jobs.stores.redis.entries import read_attempts, read_claim, read_number, read_tries, texts
+from django_jobs.stores.redis.connection.entries import read_attempts, read_claim, read_number, read_tries, texts
 from django_jobs.stores.redis.stats import PLACES, RedisStats
 
 #: A page of running jobs is sorted after reading; no more running jobs than this are read for it.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django_jobs.stores.contract.ends import EndsStore
-from django_jobs.stores.redis.base import RedisPart
-from django_jobs.stores.redis.entries import texts
+from django_jobs.stores.redis.connection.entries import texts
+from django_jobs.stores.redis.connection.part import RedisPart
 
 
 class RedisEnds(RedisPart, EndsStore):

@@ -13,8 +13,8 @@ from django_jobs.core.values import FINISHED, PLAIN, WAITING, Controls, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.formatting import counted
 from django_jobs.serialization.record import decode, name_of, tags_of
+from django_jobs.stores.redis.connection.entries import read_claim, read_holdings
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
-from django_jobs.stores.redis.entries import read_claim, read_holdings
 from django_jobs.stores.redis.stats import PLACES
 from django_jobs.stores.redis.store import RedisStore
 

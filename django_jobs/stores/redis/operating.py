@@ -14,9 +14,9 @@ from django_jobs.stores.contract.documents import DocumentStore, read_entry, rea
 from django_jobs.stores.contract.fleet import FleetStore
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
 from django_jobs.stores.contract.queues import QueueStore
-from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_line
+from django_jobs.stores.redis.connection.part import RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.entries import read_number, texts, unsigned_line
 
 #: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.
 WALKED = {

@@ -12,10 +12,10 @@ from time import monotonic
 from django_jobs.core.values import Faults
 from django_jobs.stores.contract.running import MAX_BATCH
 from django_jobs.stores.contract.upkeep import MISPLACED, UpkeepStore
-from django_jobs.stores.redis.base import RedisPart
+from django_jobs.stores.redis.connection.entries import attempt_line, chunks, read_claim, texts
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
+from django_jobs.stores.redis.connection.part import RedisPart
 from django_jobs.stores.redis.connection.scripts import load
-from django_jobs.stores.redis.entries import attempt_line, chunks, read_claim, texts
 
 #: A claim found without a lease gets one of this length (ms), so that its worker, if alive, has time to renew it.
 GRACE = 10_000

@@ -11,11 +11,7 @@ from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.serialization.record import is_plain_step
 from django_jobs.stores.contract.fetching import FetchingStore, Outlook
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
-from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, Name, RedisPart
-from django_jobs.stores.redis.connection.errors import StoreLate
-from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.connection.transport import Call
-from django_jobs.stores.redis.entries import (
+from django_jobs.stores.redis.connection.entries import (
     is_suspect,
     read_claim,
     read_holdings,
@@ -24,6 +20,10 @@ from django_jobs.stores.redis.entries import (
     texts,
     waits_to_begin,
 )
+from django_jobs.stores.redis.connection.errors import StoreLate
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Name, RedisPart
+from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.settling import call_of_complete
 
 _ADDED = {word.value.encode(): word for word in Added}

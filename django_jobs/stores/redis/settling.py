@@ -11,9 +11,16 @@ from django_jobs.serialization.holders import job_of
 from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_for
 from django_jobs.stores.contract.batches import MAX_BYTES
 from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
-from django_jobs.stores.redis.base import OneCall, RedisPart
+from django_jobs.stores.redis.connection.entries import (
+    attempt_line,
+    read_claim,
+    read_number,
+    read_tries,
+    texts,
+    unsigned_line,
+)
+from django_jobs.stores.redis.connection.part import OneCall, RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.entries import attempt_line, read_claim, read_number, read_tries, texts, unsigned_line
 
 #: The letters of lua/settle.lua.
 _LETTERS = {"retry": "r", "snooze": "s", "park": "b", "bury": "d", "discard": "c"}

@@ -12,10 +12,10 @@ from django_jobs.exceptions import StoreError
 from django_jobs.serialization.record import enqueued_ms
 from django_jobs.stores.contract.browsing import MOST_HOLDERS, BrowsingStore
 from django_jobs.stores.contract.queues import QueueStore
-from django_jobs.stores.redis.base import RedisPart
 from django_jobs.stores.redis.connection.cluster import AnyTransport
+from django_jobs.stores.redis.connection.entries import read_claim, read_number
+from django_jobs.stores.redis.connection.part import RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.entries import read_claim, read_number
 
 #: As in lua/lib/score.lua: the range of scores of one priority, and what is subtracted from those of suspects.
 STEP = 2**45

@@ -14,8 +14,8 @@ from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.samples.chart import Sampled
 from django_jobs.samples.log import all_of, fields_of, read, types_of
 from django_jobs.stores.contract.queues import add_up
-from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, RedisPart
-from django_jobs.stores.redis.entries import read_number
+from django_jobs.stores.redis.connection.entries import read_number
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, RedisPart
 from django_jobs.stores.redis.standing import Oldest
 
 #: In the order of lua/stats.lua; a state with two places is listed twice.
@@ -49,8 +49,6 @@ SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 class RedisStats(RedisPart):
     """Reads many places in one call, by a script or by plain reads."""
-
-    _scripts_refused = False
 
     def stats(self, queues: Sequence[str]) -> list[QueueStats]:
         if not self._scripts_refused:

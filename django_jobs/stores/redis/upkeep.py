@@ -13,11 +13,11 @@ from django_jobs.stores.contract.archive import ArchiveStore
 from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
 from django_jobs.stores.contract.running import MAX_BATCH
 from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
-from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE
+from django_jobs.stores.redis.connection.entries import chunks, read_attempts, read_number, read_tries
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import load
-from django_jobs.stores.redis.entries import chunks, read_attempts, read_number, read_tries
 from django_jobs.stores.redis.stats import RedisStats, read_totals
 
 #: Minutes of the charts, and kept answers, older than this are dropped (ms).

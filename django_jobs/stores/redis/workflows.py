@@ -16,10 +16,10 @@ from django_jobs.stores.contract.workflows import (
     Ready,
     WorkflowStore,
 )
-from django_jobs.stores.redis.base import LOOKED_INTO_AT_ONCE, RedisPart
+from django_jobs.stores.redis.connection.entries import read_number, texts
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import load
-from django_jobs.stores.redis.entries import read_number, texts
 
 #: Fields in one command.
 _FIELDS = 1000

@@ -12,7 +12,7 @@ import redis
 
 from django_jobs.core.values import State
 from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.base import Channels
+from django_jobs.stores.redis.connection.part import Channels
 
 pytestmark = pytest.mark.redis
 
@@ -84,7 +84,7 @@ def test_it_is_voided_by_the_next_call_whoever_was_answered_meanwhile() -> None:
 
 
 def test_of_calls_that_nobody_makes_again_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_jobs.stores.redis.base.MOST_UNANSWERED", 3)
+    monkeypatch.setattr("django_jobs.stores.redis.connection.part.MOST_UNANSWERED", 3)
     channels = Channels()
     begun = {name: channels.begin("q") for name in "abcd"}
     for name in "abcd":

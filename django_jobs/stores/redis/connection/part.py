@@ -41,6 +41,8 @@ class RedisPart:
     transport: AnyTransport
     keys: Keys
     options: StoreOptions
+    #: the server has refused a script that reads, because the user may only use plain reads.
+    _scripts_refused = False
 
     def __init__(self, transport: AnyTransport, options: StoreOptions) -> None:
         self.transport = transport

@@ -1,0 +1,1 @@
+"""The groups of failed jobs, and how many of them failed when."""

@@ -1,0 +1,81 @@
+"""RedisStore: lists over several queues, by plain reads, for users who may not run scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
+
+from django_jobs.core.values import State
+from django_jobs.stores.contract.lists import Mark
+from django_jobs.stores.redis.browsing import RedisBrowsing
+from django_jobs.stores.redis.failures.bars import RedisBars
+from django_jobs.stores.redis.failures.groups import text_of
+from django_jobs.stores.redis.stats import PLACES
+
+#: Score as text, score, queue, member.
+Entry = tuple[str, float, str, str]
+
+
+class RedisPlainLists(RedisBrowsing, RedisBars):
+    """What lua/list.lua does."""
+
+    def _plain_entries(
+        self,
+        queues: Sequence[str],
+        state: State,
+        limit: int,
+        after: Mark | None,
+        numbers: dict[str, list[int]] | None,
+        reverse: bool,
+        *,
+        timed: bool,
+    ) -> list[Entry]:
+        """The same as lua/list.lua, by plain reads: slower, as each queue takes a round trip of its own."""
+        streams: list[Iterator[Entry]] = []
+        for queue in queues:
+            if numbers is not None:
+                streams += [self._plain_group(queue, state, f"{number:05}", reverse) for number in numbers[queue]]
+            elif state is State.RUNNING:
+                streams.append(self._plain_claims(queue, reverse))
+            else:
+                places = [place for place, belongs in PLACES if belongs is state and not (timed and place == "kept")]
+                streams += [self._plain_place(queue, place, limit, after, reverse) for place in places]
+        found = merge(*streams, key=order_of, reverse=reverse)
+        if after is not None:
+            last = order_of((after.score, float(after.score), after.queue, after.member))
+            found = (each for each in found if (order_of(each) < last if reverse else order_of(each) > last))
+        return list(islice(found, limit))
+
+    def _plain_place(self, queue: str, place: str, limit: int, after: Mark | None, reverse: bool) -> Iterator[Entry]:
+        name, offset = self.keys.of(queue)[place], 0
+        verb = "ZREVRANGEBYSCORE" if reverse else "ZRANGEBYSCORE"
+        bounds = (after.score if after else "+inf", "-inf") if reverse else (after.score if after else "-inf", "+inf")
+        while True:
+            flat = self.transport.command(verb, name, *bounds, "WITHSCORES", "LIMIT", offset, limit)
+            for i in range(0, len(flat), 2):
+                yield flat[i + 1].decode(), float(flat[i + 1]), queue, text_of(flat[i])
+            offset += limit
+            if len(flat) < 2 * limit:
+                return
+
+    def _plain_claims(self, queue: str, reverse: bool) -> Iterator[Entry]:
+        found = [(str(at), float(at), queue, text_of(id.encode())) for id, at in self._running(queue, reverse)]
+        yield from sorted(found, key=order_of, reverse=reverse)
+
+    def _plain_group(self, queue: str, state: State, number: str, reverse: bool) -> Iterator[Entry]:
+        names = self.keys.of(queue)
+        found = self.transport.command("ZRANGEBYLEX", names["chunks"], f"[{number}:", f"({number};")
+        for chunk in reversed(found) if reverse else found:
+            lines = (self.transport.command("HGET", names["members"], chunk) or b"").split(b"\n")[:-1]
+            scores = (
+                self.transport.command("ZMSCORE", names[state.value], *(line[13:] for line in lines)) if lines else []
+            )
+            pairs = list(zip(lines, scores, strict=True))
+            for line, score in reversed(pairs) if reverse else pairs:
+                if score is not None and line[:13].isdigit() and int(line[:13]) == round(float(score)):
+                    yield text_of(score), float(score), queue, text_of(line[13:])
+
+
+def order_of(entry: Entry) -> tuple[float, bytes, bytes]:
+    return entry[1], entry[2].encode(), entry[3].encode("latin-1")
