@@ -1,12 +1,14 @@
-"""Successes, failures and deaths of queues and job types over time, from the samples that workers take."""
+"""Successes, failures and deaths of queues, job types and workers over time, from the samples that workers take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from django_jobs.core.values import WorkerInfo
 from django_jobs.samples.chart import Sampled, Stretch, add_up, stretches
 from django_jobs.samples.log import ALL, COARSE, EVENTS, FINE
+from django_jobs.samples.worker import sampled_of
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 
@@ -75,6 +77,13 @@ def type_trend(queues: Sequence[str], name: str, period: str) -> Trend:
     """Return the trend of a job type in these queues together."""
     width = PERIODS[period][0]
     return _trend(list(_samples(queues, width, types=True).values()), name, period)
+
+
+def worker_trend(worker: WorkerInfo, period: str) -> Trend:
+    """Return the trend of one worker, up to its last report: nothing before it started, by the clock of its machine."""
+    width, number = PERIODS[period]
+    sampled = sampled_of(worker.info, width) or Sampled(None, {}, worker.seen_at)
+    return Trend(period, width, stretches(sampled, ALL, width, number, sampled.now))
 
 
 def _samples(queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:

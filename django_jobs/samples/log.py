@@ -32,7 +32,7 @@ PARTS = 10
 Counts = tuple[int, int, int]
 NOTHING: Counts = (0, 0, 0)
 #: Errors of a log that is damaged: it counts as none, and the next sample begins another.
-_BROKEN = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
+BROKEN = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
 class Base(NamedTuple):
@@ -210,7 +210,7 @@ def read(text: str) -> SampleLog | None:
             [(int(end), _read_counts(rest)) for end, *rest in spans],
             bool(full),
         )
-    except _BROKEN:
+    except BROKEN:
         return None
 
 

@@ -48,6 +48,7 @@ from django_jobs.worker.batch_memory import (
     LastBatch,
     StartedJob,
 )
+from django_jobs.worker.tally import OTHERS, WORDS, Tally
 
 #: Seconds between a write by one side and a read by the other that relies on it.
 SETTLED = 0.1
@@ -88,11 +89,14 @@ class SharedMemory:
         self.queues, self.threads = list(queues), threads
         self._numbers = {queue: number for number, queue in enumerate(self.queues)}
         # After the first words: one word per queue (twice the number of the last claim call, plus 1 while it is not
-        # answered), one byte per queue (1 = the parent has closed it), then the threads.
+        # answered), one byte per queue (1 = the parent has closed it), then the tally and the threads.
         self._closed = _HEAD + WORD * len(self.queues)
-        start = self._closed + len(self.queues) + -len(self.queues) % WORD
+        counted = self._closed + len(self.queues) + -len(self.queues) % WORD
+        start = counted + (threads + OTHERS) * WORDS * WORD
         self.bytes = memoryview(mmap.mmap(-1, start + threads * SIZE))
         self.words = self.bytes.cast("Q")
+        #: how the attempts of the child have ended.
+        self.tally = Tally(self.words[counted // WORD : start // WORD])
         self.batches = [BatchMemory(self.queues, self.bytes, start + n * SIZE) for n in range(threads)]
         #: used by the child: the last number given to a call or batch; queue → newest token; queue → the number of
         #: revocations before its unanswered call.

@@ -14,7 +14,15 @@ from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.operations import bulk
 from django_jobs.stores.sqlite import SqliteStore
-from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical, fill_week
+from tests.support.console_data import (
+    MARKUP,
+    Filler,
+    fill_hostile,
+    fill_typical,
+    fill_week,
+    worker_info,
+    worker_numbers,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -52,6 +60,7 @@ def no_data(store: SqliteStore) -> dict[str, str]:
 def typical(store: SqliteStore) -> dict[str, str]:
     fill_week(Filler(store, "01H"), store.options.clock)
     fill_typical(store)
+    store.publish_worker("web-2:1822", worker_info(host="web-2", **worker_numbers(store.now(), 40)), 600_000)
     operation = bulk.start("delete", State.EXPIRED, Match(), user="ada")
     dead = store.page("default", State.DEAD, 0, 1)[0].id
     running = store.page("default", State.RUNNING, 0, 1)[0].id
@@ -62,6 +71,9 @@ def typical(store: SqliteStore) -> dict[str, str]:
         "another": f"job/default/{dead}/another/",
         "operation": f"bulk/{operation.id}/",
         "gone": "job/default/nothing/",
+        "worker": "workers/web-2:1822/",
+        "worker-week": "workers/web-2:1822/?period=week",
+        "worker-unknown": "workers/web-1:4711/",
         **errors(store),
     }
 

@@ -14,6 +14,8 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Attempt, Claim, Controls, Done, Job, NewJob, Options, State
 from django_jobs.operations import searching
+from django_jobs.samples.log import COARSE, FINE
+from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.serialization.record import encode
 from django_jobs.stores.contract.store import Store
 
@@ -166,6 +168,21 @@ def worker_info(**more: Any) -> dict[str, Any]:
     child = {"name": "web-1:4711/1", "pid": 4712, "lane": "shared", "memory": 48_000_000, "claimed": 3, "jobs": [job]}
     about = {"host": "web-1", "pid": 4711, "state": "running", "queues": ["default"], "processes": 2, "threads": 8}
     return {**about, "started_at": 0, "children": [child], **more}
+
+
+def worker_numbers(now: int, hours: int) -> dict[str, Any]:
+    """What a worker says it has done since it started so many hours ago, with a bad quarter of an hour."""
+    start = now - hours * COARSE
+    samples, done = WorkerSamples(start), [0, 0, 0]
+    for at in range(start + FINE - start % FINE + 3000, now + 1, FINE):
+        left = (now - at) // FINE
+        done[0] += 40 + (at // FINE * 7919) % 23 + 30 * (left % 12 == 3)
+        done[1] += 12 if left in (5, 6, 7) else (at // FINE) % 5 == 0
+        done[2] += left == 6
+        samples.take((done[0], done[1], done[2]), at)
+    totals = dict.fromkeys(ENDS, 0) | {"succeeded": done[0], "failed": done[1], "dead": done[2]}
+    totals |= {"retried": done[1] - done[2], "snoozed": 4, "cancelled": 2}
+    return {"at": now, "started_at": start, "totals": totals, "samples": samples.as_json()}
 
 
 def fill_hostile(store: Store) -> Filler:

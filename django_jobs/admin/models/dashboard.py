@@ -37,6 +37,7 @@ ROUTES: list[tuple[str, View, str, list[str]]] = [
     ("workflows/", workflows.workflow_list, "workflows", READ),
     ("workflows/<str:id>/", workflows.workflow_page, "workflow", CHANGE),
     ("workers/", workers.worker_list, "workers", CHANGE),
+    ("workers/<str:worker>/", workers.worker_page, "worker", READ),
     ("store/", store.store_page, "store", READ),
     ("schedules/", schedules.schedule_list, "schedules", CHANGE),
     ("bulk/", bulk.bulk_list, "bulk", READ),

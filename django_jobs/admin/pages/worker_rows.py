@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any, NamedTuple
 
+from django_jobs.admin.common.charts import Sparkline
+from django_jobs.admin.pages import trends
+from django_jobs.browse.trends import worker_trend
 from django_jobs.core.values import WorkerInfo
+from django_jobs.samples.worker import totals_of
 
 
 class WorkerRow(NamedTuple):
@@ -25,6 +29,10 @@ class WorkerRow(NamedTuple):
     state: str
     running: list[dict[str, Any]]
     children: list[dict[str, Any]]
+    #: how many attempts ended in each way since it started; None: not known.
+    totals: dict[str, int] | None
+    #: of the last 24 hours.
+    spark: Sparkline
 
 
 #: Maximum jobs shown per worker.
@@ -68,6 +76,8 @@ def worker_row(worker: WorkerInfo) -> WorkerRow:
         str(info.get("state", "")),
         [job_row(job) for job in running[:RUNNING]],
         [child_row(child) for child in children],
+        totals_of(info),
+        trends.sparkline(worker_trend(worker, "day")),
     )
 
 

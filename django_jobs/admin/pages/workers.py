@@ -1,15 +1,19 @@
-"""Workers: their hosts and running jobs; stop a worker."""
+"""Workers: their hosts, running jobs and charts; stop a worker."""
 
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import HttpResponse, HttpResponseBadRequest
+from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.utils.translation import gettext as _
 
 from django_jobs import operations
 from django_jobs.admin.common import permissions
+from django_jobs.admin.common.addresses import unquote
+from django_jobs.admin.common.charts import read_period
 from django_jobs.admin.common.console import Console
-from django_jobs.admin.pages.worker_rows import worker_rows
+from django_jobs.admin.pages import trends
+from django_jobs.admin.pages.worker_rows import worker_row, worker_rows
+from django_jobs.browse.trends import worker_trend
 from django_jobs.models.audit import Kind
 from django_jobs.stores import get_store
 
@@ -21,6 +25,22 @@ def worker_list(console: Console) -> HttpResponse:
     store = get_store()
     context = {"workers": worker_rows(store.workers(), store.now()), "may_stop": console.may(permissions.WORKERS)}
     return console.render("workers.html", _("Workers"), context, here="workers")
+
+
+def worker_page(console: Console, worker: str) -> HttpResponse:
+    """Show one worker and its charts."""
+    name = unquote(worker)
+    found = next((each for each in get_store().workers() if each.name == name), None)
+    if found is None:
+        raise Http404
+    period = read_period(console.request.GET, "hour")
+    context = {
+        "worker": worker_row(found),
+        "period": period,
+        "charts": trends.charts(worker_trend(found, period)),
+        "may_stop": console.may(permissions.WORKERS),
+    }
+    return console.render("worker.html", name, context, here="workers")
 
 
 def post(console: Console) -> HttpResponse:

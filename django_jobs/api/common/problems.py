@@ -40,6 +40,7 @@ class Kind(Enum):
     NO_QUEUE = "no-queue", 404, "There is no such queue"
     NO_SCHEDULE = "no-schedule", 404, "There is no such schedule"
     NO_WORKFLOW = "no-workflow", 404, "There is no such workflow"
+    NO_WORKER = "no-worker", 404, "There is no such worker"
     NO_ARCHIVE = "no-archive", 404, "There is no archive"
     METHOD_NOT_ALLOWED = "method-not-allowed", 405, "The address does not support the method"
     ID_USED = "id-used", 409, "The id belongs to another job"

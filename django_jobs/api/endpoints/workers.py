@@ -8,9 +8,13 @@ from django.http import HttpRequest, JsonResponse
 from ninja import Router, Schema
 
 from django_jobs.api.common.principal import Principal, Scope, require
+from django_jobs.api.common.problems import Kind, Problem
+from django_jobs.api.endpoints.numbers import Period, Trend
+from django_jobs.browse import trends
 from django_jobs.browse.worker_health import problems_of
 from django_jobs.core.values import WorkerInfo
 from django_jobs.remote import pull_queues
+from django_jobs.samples.worker import totals_of
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 
@@ -24,6 +28,19 @@ class Running(Schema):
     name: str
     queue: str
     started_at: str | None
+
+
+class Ended(Schema):
+    """How many attempts that a worker ran ended in each way, since it started."""
+
+    succeeded: int
+    #: attempts.
+    failed: int
+    #: jobs.
+    dead: int
+    retried: int
+    snoozed: int
+    cancelled: int
 
 
 class Worker(Schema):
@@ -43,6 +60,8 @@ class Worker(Schema):
     problems: list[str]
     #: those of the jobs that it runs which the caller may see.
     jobs: list[Running]
+    #: null: not known, as it is of a worker of an older version.
+    totals: Ended | None
 
 
 @router.get("/v1/workers", response=list[Worker], summary="Workers")
@@ -57,6 +76,17 @@ def list_workers(request: HttpRequest) -> JsonResponse:
         described(worker, principal) | {"problems": problems_of(worker, stats, now, foreign)} for worker in workers
     ]
     return JsonResponse(shown, safe=False)
+
+
+@router.get("/v1/workers/{name}/trend", response=Trend, summary="Trend of a worker")
+def worker_trend(request: HttpRequest, name: str, period: Period = "hour") -> JsonResponse:
+    """Get how many jobs succeeded, attempts failed and jobs died in one worker, as for a queue.  Before it started,
+    there were none.  The times are those of the clock of its machine."""
+    require(request, Scope.READ)
+    worker = next((each for each in get_store().workers() if each.name == name), None)
+    if worker is None:
+        raise Problem(Kind.NO_WORKER, f"There is no worker {name!r:.110}.")
+    return JsonResponse(trends.trend_payload(trends.worker_trend(worker, period)))
 
 
 def described(worker: WorkerInfo, principal: Principal) -> dict[str, Any]:
@@ -84,6 +114,7 @@ def described(worker: WorkerInfo, principal: Principal) -> dict[str, Any]:
             }
             for job in jobs
         ],
+        "totals": totals_of(info),
     }
 
 

@@ -18,6 +18,7 @@ from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, plain, table
 from django_jobs.management.jobs_commands.matching import add_filters, match_of
+from django_jobs.samples.worker import totals_of
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
 from django_jobs.serialization.record import name_of
@@ -176,9 +177,17 @@ def why(options: Mapping[str, Any]) -> Answer:
 
 def workers(options: Mapping[str, Any]) -> Answer:
     found = get_store().workers()
-    data = [{**each.info, "name": each.name, "seen_at": iso(each.seen_at)} for each in found]
+    data = [
+        {key: value for key, value in each.info.items() if key not in ("at", "samples")}
+        | {"totals": totals_of(each.info), "name": each.name, "seen_at": iso(each.seen_at)}
+        for each in found
+    ]
     rows = [worker_row(each) for each in found]
-    text = table(["name", "host", "pid", "queues", "size", "check-in"], rows) if rows else "No worker is running."
+    text = (
+        table(["name", "host", "pid", "queues", "size", "succeeded", "failed", "check-in"], rows)
+        if rows
+        else "No worker is running."
+    )
     return Answer(data, text)
 
 
@@ -188,7 +197,9 @@ def worker_row(worker: WorkerInfo) -> list[object]:
     named = info.get("queues")
     queues = ",".join(map(str, named)) if isinstance(named, list) else str(info.get("state", ""))
     size = f"{info.get('processes', '?')}×{info.get('threads', '?')}"
-    return [worker.name, info.get("host", ""), info.get("pid", ""), queues, size, ago(worker.seen_at)]
+    totals = totals_of(info) or {}
+    ended = [totals.get(end, "not known") for end in ("succeeded", "failed")]
+    return [worker.name, info.get("host", ""), info.get("pid", ""), queues, size, *ended, ago(worker.seen_at)]
 
 
 def ago(ms: int) -> str:

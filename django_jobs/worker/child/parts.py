@@ -84,7 +84,7 @@ class Parts:
         self.gate, self.stops, self.clock = Gate(), StopRequests(), StoreClock()
         self.signals, self.retry_state = Signals(), RetryState(f"Claiming for {name}")
         self.holding = Holding()
-        self.sizer, self.settler = BatchSizer(), Settler(store, self.holding)
+        self.sizer, self.settler = BatchSizer(), Settler(store, self.holding, shared.tally)
         receivers.use(self.settler.telling)
         self.claimed = 0
         self.trial = Trial(store, self.gate, channel, self.signals.wake)

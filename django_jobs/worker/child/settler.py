@@ -32,6 +32,7 @@ from django_jobs.stores.contract.batches import in_batches
 from django_jobs.stores.contract.store import MAX_BATCH, Store
 from django_jobs.worker.child.holdings import Holding
 from django_jobs.worker.retry import RetryState
+from django_jobs.worker.tally import Tally
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -46,8 +47,9 @@ class Settler:
     background thread settles all attempts that came since its last call, so the groups grow with the load.
     """
 
-    def __init__(self, store: Store, holding: Holding | None = None) -> None:
-        self.store = store
+    def __init__(self, store: Store, holding: Holding | None = None, tally: Tally | None = None) -> None:
+        """`tally`: counts the ends that are recorded."""
+        self.store, self._tally = store, tally
         #: sends the signals.
         self.telling = Telling()
         self.holding = holding or Holding()
@@ -167,6 +169,8 @@ class Settler:
     def _recorded(self, queue: str, attempts: Sequence[Attempted]) -> None:
         if (retry_state := self._retry_states.get(queue)) is not None and retry_state.is_on:
             retry_state.worked()
+        if self._tally is not None:
+            self._tally.add(attempts)
         after_ends(self.store, queue, attempts, self.telling.deliver)
 
     def _retry_state(self, queue: str) -> RetryState:

@@ -30,6 +30,7 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.batch_memory import Asked, LastBatch, StartedJob
 from django_jobs.worker.retry import RetryState
+from django_jobs.worker.tally import Totals
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -60,6 +61,8 @@ class DeadChildren:
         self.store, self.queues, self.blamed, self.deliver = store, queues, blamed, deliver
         self.retry_state = RetryState("Recovering the jobs of a child process that ended")
         self.due = 0.0
+        #: how the attempts of all children have ended.
+        self.totals = Totals()
         self._dead_children: deque[_DeadChild] = deque()
 
     def __len__(self) -> int:
@@ -85,8 +88,8 @@ class DeadChildren:
         try:
             if dead_child.timed_out is not None:
                 dead_child.verdict = dead_child.verdict or self._verdict(dead_child.worker, dead_child.timed_out)
-                if dead_child.verdict:
-                    end(self.store, dead_child.verdict, self.deliver)
+                if dead_child.verdict and (recorded := end(self.store, dead_child.verdict, self.deliver)):
+                    self.totals.recorded([recorded])
                 dead_child.timed_out = None
             elif dead_child.left.returned:
                 self._record_returned(dead_child)
@@ -125,11 +128,13 @@ class DeadChildren:
             moved = self.store.release_worker(queue, dead_child.worker, limit=_LIMIT)
             if ACTIVE:
                 crashpoint("shutdown.mid_handback")
+            self.totals.recovered(moved)
             announce_recovered(queue, [job for job in moved if job.state is not State.QUEUED], self.deliver)
             return len(moved)
         recovered = self.store.recover(queue, worker=dead_child.worker, limit=_LIMIT)
         if ACTIVE:
             crashpoint("reap.mid_batch")
+        self.totals.recovered(recovered)
         announce_recovered(queue, recovered, self.deliver)
         if recovered and not dead_child.recovered:
             self.blamed()
@@ -154,6 +159,7 @@ class DeadChildren:
         ]
         if attempts:
             recorded = settle_successes(self.store, queue, attempts, [as_done(one) for one in attempts])
+            self.totals.recorded(recorded)
             after_ends(self.store, queue, recorded, self.deliver)
 
     def _verdict(self, worker: str, job: StartedJob) -> Attempted | None:

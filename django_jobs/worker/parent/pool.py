@@ -121,6 +121,7 @@ class ChildPool:
         """Reap the children that ended, and have their claims taken back."""
         for child, status in self.child_processes.reap():
             # The shared memory survives the child.
+            self.dead_children.totals.ended(child.shared.tally)
             left = child.shared.last_batch() if child.lane is Lane.ALONE else LastBatch()
             # Not if the function had just returned or the next job had begun.
             is_over_time = child.killed_for == "timeout" and child.job_is_over_time(now)

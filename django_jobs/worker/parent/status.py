@@ -12,25 +12,30 @@ from django_jobs import __version__
 from django_jobs.conf import settings_module
 from django_jobs.core.registry import digest, names
 from django_jobs.formatting import counted
+from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.children import ChildProcesses
+from django_jobs.worker.tally import Totals
 
 #: Names of closed queues, and of jobs, in a description, which every worker sends with every heartbeat.
 MOST_NAMED = 100
 
 
 class WorkerStatus:
-    """Makes the JSON object for `publish_worker`: host, pid, queues, state, and what each child does.
+    """Makes the JSON object for `publish_worker`: host, pid, queues, state, what each child does, what ended.
 
     `describe` also pings the children, whose answers are in the next description: the parent waits for no child.
     """
 
-    def __init__(self, config: WorkerConfig, name: str, child_processes: ChildProcesses) -> None:
+    def __init__(
+        self, config: WorkerConfig, name: str, child_processes: ChildProcesses, totals: Totals | None = None
+    ) -> None:
         self.config, self.name, self.child_processes = config, name, child_processes
         self.state = "running"
         #: returns what is wrong with this worker (see health.py).
         self.problems: Callable[[], list[str]] = list
         self.started_at = int(time() * 1000)
+        self.totals, self.samples = totals or Totals(), WorkerSamples(self.started_at)
         self._is_new = False
 
     @property
@@ -59,6 +64,8 @@ class WorkerStatus:
                 }
             )
         self.child_processes.ping()
+        now, ended = int(time() * 1000), self.totals.read(child.shared.tally for child in self.child_processes)
+        self.samples.take((ended[0], ended[1], ended[2]), now)
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
@@ -75,6 +82,9 @@ class WorkerStatus:
             "processes": self.config.processes,
             "threads": self.config.threads,
             "children": children,
+            "at": now,
+            "totals": dict(zip(ENDS, ended, strict=True)),
+            "samples": self.samples.as_json(),
             "problems": self.problems(),
         }
 

@@ -65,7 +65,7 @@ class Supervisor:
         self.frozen, self.told = FrozenChildren(store, self.child_processes), Told(store, self.child_processes)
         ends_itself = config.burst or config.drain is not None
         reach = Reach(config.queues, config.lease / 1000, self.child_processes, keeps_all=ends_itself)
-        self.worker_status = WorkerStatus(config, self.name, self.child_processes)
+        self.worker_status = WorkerStatus(config, self.name, self.child_processes, self.dead_children.totals)
         self.heartbeat = Heartbeat(
             store,
             config,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.stores.contract.store import Store
 from tests.conftest import Clock
 from tests.integration.api import work
@@ -82,5 +83,24 @@ def test_workers_are_listed_with_their_jobs_and_problems(api: Api, store: Store,
     assert (known["host"], known["pid"], known["queues"]) == ("h", 7, ["default"])
     assert known["problems"] == ["c has not answered."]
     assert (odd["queues"], odd["pid"], odd["jobs"]) == ([], 0, [])
+    assert (odd["totals"], known["totals"]) == (None, None), "a worker of an older version: not known, not 0"
     limited = Api("read", jobs=("tests.greet",)).get("v1/workers").json()
     assert [job["id"] for worker in limited for job in worker["jobs"]] == ["tests.greet"]
+
+
+def test_a_worker_says_what_it_has_done(api: Api, store: Store, clock: Clock) -> None:
+    samples = WorkerSamples(clock.now)
+    totals = dict.fromkeys(ENDS, 0) | {"succeeded": 7, "failed": 2, "dead": 1, "retried": 1}
+    info = {"at": clock.now, "totals": totals, "samples": samples.as_json()}
+    store.publish_worker("web-1:4711", info, 60_000)
+    (worker,) = api.get("v1/workers").json()
+    assert worker["totals"] == totals
+    trend = api.get("v1/workers/web-1:4711/trend").json()
+    assert (trend["period"], trend["seconds"], len(trend["stretches"])) == ("hour", 300, 12)
+    *before, last = [(each["succeeded"], each["failed"], each["dead"]) for each in trend["stretches"]]
+    assert (before, last) == ([(0, 0, 0)] * 11, (7, 2, 1)), "before it started it did nothing"
+    store.publish_worker("old", {"pid": 7}, 60_000)
+    week = api.get("v1/workers/old/trend?period=week").json()
+    assert {each["succeeded"] for each in week["stretches"]} == {None}
+    nobody = api.get("v1/workers/nobody/trend")
+    assert (nobody.status_code, nobody.json()["type"].rsplit(":")[-1]) == (404, "no-worker")

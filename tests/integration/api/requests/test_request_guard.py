@@ -108,6 +108,7 @@ class Away:
     ("method", "path"),
     [("GET", "healthz"), ("GET", "v1/stats"), ("GET", "v1/alarms"), ("GET", "v1/jobs/1"),
      ("GET", "v1/queues/default/trend"), ("GET", "v1/job-types/tests.greet/trend"), ("GET", "v1/trend"),
+     ("GET", "v1/workers/w1/trend"),
      ("POST", "v1/queues/default/pause"), ("PUT", "v1/jobs/tests.greet/1"), ("DELETE", "v1/jobs/tests.greet/1")],
 )  # fmt: skip
 def test_an_absent_store_is_503_and_its_address_is_not_told(api: Api, method: str, path: str) -> None:
@@ -182,6 +183,7 @@ def test_the_openapi_document_describes_every_call(api: Api) -> None:
         "POST /jobs/v1/jobs/{name}/{id}/reschedule",
         "POST /jobs/v1/jobs/{name}/{id}/delete",
         "GET /jobs/v1/workers",
+        "GET /jobs/v1/workers/{name}/trend",
         "GET /jobs/v1/schedules",
         "POST /jobs/v1/schedules/{schedule}/pause",
         "POST /jobs/v1/schedules/{schedule}/resume",

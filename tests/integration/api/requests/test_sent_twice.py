@@ -60,6 +60,9 @@ class World:
         (held,) = self.store.claim("default", "w", 1, lease=60_000).claims
         self.store.bury(held, Attempt(1, "failed", 0, error="no"))
 
+    def worker(self) -> None:
+        self.store.publish_worker("w1", {}, 60_000)
+
     def paused(self) -> None:
         self.store.pause("default")
 
@@ -204,6 +207,7 @@ TABLE: dict[str, Row] = {
     "GET v1/archived-jobs": Row("v1/archived-jobs"),
     "GET v1/stats": Row("v1/stats"),
     "GET v1/workers": Row("v1/workers"),
+    "GET v1/workers/{name}/trend": Row("v1/workers/w1/trend", needs=World.worker),
     "GET v1/jobs/{name}/{id}/why": Row(f"{JOB}/why", QUEUED, needs=World.greet),
     "GET v1/alarms": Row("v1/alarms"),
     "GET v1/queues/{name}/trend": Row("v1/queues/default/trend"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -17,6 +18,7 @@ from django_jobs import archive
 from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
+from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import Store
 from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical, worker_info
@@ -114,6 +116,14 @@ def test_workers_are_listed(console_store: Store) -> None:
     console_store.publish_worker("web-1:4711", worker_info(), 60_000)
     assert as_json("workers")[0]["host"] == "web-1"
     assert "2×8" in jobs("workers")
+    assert as_json("workers")[0]["totals"] is None
+    assert jobs("workers").count("not known") == 2, "a worker of an older version"
+    totals = dict.fromkeys(ENDS, 0) | {"succeeded": 1234, "failed": 5}
+    more = {"at": 1_760_000_000_000, "totals": totals, "samples": WorkerSamples(1_760_000_000_000).as_json()}
+    console_store.publish_worker("web-1:4711", worker_info(**more), 60_000)
+    assert as_json("workers")[0]["totals"] == totals
+    assert "samples" not in as_json("workers")[0]
+    assert re.search(r"2×8 +1234 +5 ", jobs("workers"))
 
 
 # -- acting --------------------------------------------------------------------

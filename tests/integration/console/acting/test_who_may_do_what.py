@@ -33,6 +33,7 @@ PAGES = [
     "types/shop.send_receipt/",
     "types/nobody.knows/?queue=default",
     "workers/",
+    "workers/web-1_3A4711/",
     "bulk/",
     "history/",
     "job/default/dead/",

@@ -95,6 +95,9 @@ def test_a_worker_whose_description_is_broken_is_shown_beside_the_others(console
         assert "broken:1" in page.text
         assert "sound:2" in page.text
         assert ("unreadable" in page.text) is (not text.startswith(('{"', "{}"))), text[:40]
+        page = root.get(f"{BASE}workers/broken_3A1/")
+        assert page.status_code == 200, text[:40]
+        assert "no data yet" in page.text
         for page_name in ("", "schedules/"):
             assert root.get(f"{BASE}{page_name}").status_code == 200, text[:40]
         out = StringIO()
