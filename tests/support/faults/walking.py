@@ -61,6 +61,7 @@ class Walk:
         return (
             *(self.enqueue, self.claim, self.complete) * 4,
             *(self.retry, self.settle, self.wait, self.extend) * 2,
+            *(self.go_on_alone,) * 2,
             *(self.snooze, self.park, self.bury, self.discard, self.release, self.begin, self.checkin, self.transfer),
             *(self.recover, self.release_worker, self.promote, self.prune, self.reconcile, self.sample),
             *(self.cancel, self.revive, self.delete, self.kill, self.reschedule, self.pause, self.resume),
@@ -112,6 +113,24 @@ class Walk:
         assert completion is None or completion.stale is not None
         self.held += claimed.claims
         return claimed
+
+    def go_on_alone(self) -> object:
+        """A process of one job at a time ends one that must not run twice, and claims the next.  Its settings have no
+        archive: with one, two scripts do this."""
+        for claim in self.held:
+            controls = self.store_controls(claim)
+            if controls.at_most_once and claim.worker in WORKERS:
+                self.held.remove(claim)
+                self.past.append(claim)
+                completion = Completion(QUEUE, [Done(claim, b"[1]", 3, "shop.one", controls)])
+                options, self.store.options = self.store.options, replace(self.store.options, archive=False)
+                claimed = self.store.claim(
+                    QUEUE, claim.worker, 1, lane=Lane.ALONE, lease=LEASE, knows="new", completion=completion
+                )
+                self.store.options = options
+                self.held += claimed.claims
+                return claimed
+        return None
 
     # -- how attempts end -------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Network:
         return getattr(self.inner, name)
 
     def run(self, script: scripts.Script, keys: Any, args: Any) -> Any:
-        if script.numbered:
+        if script.numbered or script.name == "complete_and_claim":
             self.copies.append((script, keys, args))
         if script.name == self.delays:
             self.delays = ""
@@ -220,6 +220,7 @@ def test_a_restore_that_comes_after_the_deletion_brings_nothing_back(store: Redi
 
 #: Scripts that write and whose calls carry no number, with the reason why a late one does no harm.
 UNNUMBERED = {
+    "complete_and_claim": "the numbers of both calls whose answers it keeps",
     "begin": "the token of the claim; the job begins once",
     "checkin": "the token of the claim; an older word of the same attempt stands until the next",
     "transfer": "the token of the claim; the holder is the same whenever it comes",

@@ -34,6 +34,9 @@ Name = Callable[[], Hashable]
 #: A call of a script that keeps its answer: the script, the queue, the arguments, the name.
 OneCall = tuple[str, str, Sequence[Argument], Name]
 
+#: Makes some calls by one script: takes their channels' arguments, returns their answers; None: nothing was done.
+InOne = Callable[[Sequence[tuple[str, str]]], list[Any] | None]
+
 
 class RedisPart:
     """Base class of the parts; holds the transport, the key names and the options."""
@@ -135,14 +138,16 @@ class RedisPart:
         self._channels.answered(channel)
         return reply
 
-    def _run_each_once(self, calls: Sequence[OneCall]) -> list[Any]:
+    def _run_each_once(self, calls: Sequence[OneCall], in_one: InOne | None = None) -> list[Any]:
         """Do `_run_once` for each call, in this order and in one round trip.
 
         In the place of an answer is the StoreError with which the server refused the call.  If one was not answered,
-        StoreUnavailable is raised: then each of them may have been carried out."""
+        StoreUnavailable is raised: then each of them may have been carried out.
+
+        `in_one`: tries to make all of these calls by one script, which keeps the same answers."""
         channels = [self._channels.begin(queue, name) for _, queue, _, name in calls]
         try:
-            replies = self.transport.run_together(
+            replies = (in_one and in_one([channel.key for channel in channels])) or self.transport.run_together(
                 [
                     (*self._script(script, queue), (self._clock(), *channel.key, *args))
                     for (script, queue, args, _), channel in zip(calls, channels, strict=True)

@@ -54,6 +54,8 @@ class _Held:
         self.pid = os.getpid()
         self.pool, self.connection = pool, connection
         self.broken = False
+        #: the hashes of scripts that the server at the other end knows.
+        self.known: set[bytes] = set()
 
     def mend(self) -> None:
         """Connect again after `drop`.  Sending would also reconnect, but only this asks Sentinel for a new address."""
@@ -64,6 +66,7 @@ class _Held:
     def drop(self) -> None:
         """Disconnect, so that the next call begins on a new socket."""
         self.broken = True
+        self.known.clear()
         self.connection.disconnect()
 
     def __del__(self) -> None:
@@ -146,8 +149,8 @@ class Transport:
             raise
 
     def run_together(self, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts that may be sent twice in one round trip.  If the server refuses one of them, a StoreError is
-        returned in its place."""
+        """Run scripts that may be sent twice, in this order and in one round trip.  If the server refuses one of them,
+        a StoreError is returned in its place."""
         replies = persist(self.where, self._together, calls) if calls else []
         return [translate(reply, self.where) if isinstance(reply, Exception) else reply for reply in replies]
 
@@ -156,13 +159,18 @@ class Transport:
         connection = held.connection
         try:
             held.mend()
-            connection.send_packed_command([b"".join(packed(connection, *call) for call in calls)])
+            parts = []
+            for call in calls:
+                # By its hash, a script that the server does not know would run only after those that follow it.
+                parts.append((packed if call[0].sha in held.known else packed_whole)(connection, *call))
+                held.known.add(call[0].sha)
+            connection.send_packed_command([b"".join(parts)])
             replies = [read_reply(connection) for _ in calls]
         except BaseException:
             self._drop(held, slot)
             raise
         for i, reply in enumerate(replies):
-            if isinstance(reply, driver.NoScriptError):
+            if isinstance(reply, driver.NoScriptError):  # somebody has just made the server forget its scripts
                 replies[i] = self._once(*calls[i])
             elif isinstance(reply, Exception) and is_passing(reply):
                 held.drop()
@@ -223,6 +231,11 @@ def packed(connection: redis.Connection, script: Script, keys: Sequence[str], ar
     rest = pack_command(tuple(args))
     begin = _beginning if len(keys) <= MOST_KEYS else _beginning.__wrapped__
     return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), begin(script.sha, tuple(keys)), _without_count(rest))
+
+
+def packed_whole(connection: redis.Connection, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> bytes:
+    """Return EVAL with the whole script, these keys and these arguments: a server that does not know it keeps it."""
+    return b"".join(connection.pack_command(b"EVAL", script.source, len(keys), *keys, *args))
 
 
 @lru_cache(KEPT)
