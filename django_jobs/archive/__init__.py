@@ -9,6 +9,7 @@ from django_jobs.archive.rows import (
     info_of,
     page,
     prune,
+    with_tag,
 )
 from django_jobs.archive.writing import BATCH, Rows, prepare, write, write_rows
 
@@ -24,6 +25,7 @@ __all__ = [
     "page",
     "prepare",
     "prune",
+    "with_tag",
     "write",
     "write_rows",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.core.options import LONGEST_TAG
+
 
 class ArchivedJob(models.Model):
     """One finished job, written by a worker's archiver and never changed by hand."""
@@ -39,3 +41,23 @@ class ArchivedJob(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.job_id}"
+
+
+class ArchivedTag(models.Model):
+    """One tag of an archived job, written with it: finds the jobs of a tag, newest first."""
+
+    # Without a constraint: it would look up the job for each tag, and older versions could not delete jobs.
+    job = models.ForeignKey(ArchivedJob, models.CASCADE, related_name="tags", db_index=False, db_constraint=False)
+    tag = models.CharField(_("tag"), max_length=LONGEST_TAG)
+    #: as of the job, for the index.  If the row of the job was replaced by one without tags, they differ.
+    ended_at = models.DateTimeField(_("ended"))
+
+    class Meta:
+        verbose_name = _("tag of an archived job")
+        verbose_name_plural = _("tags of archived jobs")
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["job", "tag"], name="django_jobs_archive_tags")]
+        indexes = [models.Index(fields=["tag", "-ended_at", "-job"], name="django_jobs_archive_tag")]
+
+    def __str__(self) -> str:
+        return self.tag

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from django_jobs.archive.models import ArchivedJob
+from django_jobs.archive.models import ArchivedJob, ArchivedTag
 from django_jobs.archive.values import as_stored
 from django_jobs.archive.writing import BATCH
 from django_jobs.core.values import Attempt, JobInfo, State
@@ -41,7 +41,8 @@ def prune(days: float, limit: int = BATCH) -> int:
     """Delete rows that ended more than `days` ago, at most `limit`.  Returns how many were deleted."""
     old = ArchivedJob.objects.filter(ended_at__lt=timezone.now() - timedelta(days=days)).order_by("ended_at", "pk")
     keys = list(old.values_list("pk", flat=True)[:limit])
-    return ArchivedJob.objects.filter(pk__in=keys).delete()[0] if keys else 0
+    # Only the keys: their tags are deleted with them, for which Django reads the rows.
+    return ArchivedJob.objects.filter(pk__in=keys).only("pk").delete()[1][ArchivedJob._meta.label] if keys else 0
 
 
 def at(queue: str, id: str) -> JobInfo | None:
@@ -71,9 +72,13 @@ def found(id: str) -> list[JobInfo]:
 
 
 def page(
-    *, names: Iterable[str] = (), status: str = "", cursor: Cursor | None = None, limit: int = 50
+    *, names: Iterable[str] = (), status: str = "", tag: str = "", cursor: Cursor | None = None, limit: int = 50
 ) -> tuple[list[JobInfo], Cursor | None]:
-    """Return a page of the history, newest first, and where the next one begins (None = this is the last)."""
+    """Return a page of the history, newest first, and where the next one begins (None = this is the last).
+
+    A page of a tag may have fewer jobs than `limit`, if jobs have ended again without it."""
+    if tag:
+        return _tagged(tag, names, status, cursor, limit)
     rows: QuerySet[ArchivedJob] = ArchivedJob.objects.order_by("-ended_at", "-pk")
     if wanted := list(names):
         rows = rows.filter(name__in=wanted)
@@ -84,6 +89,29 @@ def page(
     found = list(rows[: limit + 1])
     after = Cursor(found[limit - 1].ended_at, found[limit - 1].pk) if len(found) > limit else None
     return [info_of(row) for row in found[:limit]], after
+
+
+def _tagged(
+    tag: str, names: Iterable[str], status: str, cursor: Cursor | None, limit: int
+) -> tuple[list[JobInfo], Cursor | None]:
+    """The same of the jobs with a tag, in the order of the index of tags."""
+    tags = ArchivedTag.objects.filter(tag=tag).order_by("-ended_at", "-job_id").select_related("job")
+    if wanted := list(names):
+        tags = tags.filter(job__name__in=wanted)
+    if status:
+        tags = tags.filter(job__status=status)
+    if cursor is not None:
+        same = Q(ended_at=cursor.ended_at) & Q(job_id__gte=cursor.pk)
+        tags = tags.filter(ended_at__lte=cursor.ended_at).exclude(same)
+    found = list(tags[: limit + 1])
+    after = Cursor(found[limit - 1].ended_at, found[limit - 1].job_id) if len(found) > limit else None
+    # Not in the query: PostgreSQL would then read all jobs of a frequent tag, and sort them.
+    return [info_of(each.job) for each in found[:limit] if each.ended_at == each.job.ended_at], after
+
+
+def with_tag(tag: str) -> QuerySet[ArchivedTag]:
+    """Return this tag of all archived jobs that have it."""
+    return ArchivedTag.objects.filter(tag=tag, ended_at=F("job__ended_at"))
 
 
 def info_of(row: ArchivedJob) -> JobInfo:

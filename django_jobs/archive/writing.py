@@ -13,11 +13,12 @@ from functools import cache
 from typing import Any
 
 from django.db import connections, models, router, transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
-from django_jobs.archive.models import ArchivedJob
+from django_jobs.archive.models import ArchivedJob, ArchivedTag
 from django_jobs.archive.values import columns_of
 from django_jobs.core.values import JobInfo
+from django_jobs.serialization.record import tags_of
 
 #: Rows per statement of the ORM: below every database's limit of variables.
 BATCH = 500
@@ -54,6 +55,7 @@ def write_rows(rows: Rows) -> None:
         return
     # Rows written a moment ago must be visible, so never read from a replica.
     alias = router.db_for_write(ArchivedJob)
+    tagged = {(row["job_id"], row["queue"]): tags for row in rows if (tags := tags_of(row["record"]))}
     with transaction.atomic(using=alias):
         match connections[alias].vendor:
             case "sqlite":
@@ -63,6 +65,7 @@ def write_rows(rows: Rows) -> None:
             case _:
                 for start in range(0, len(rows), BATCH):
                     _with_orm(ArchivedJob.objects.using(alias), rows[start : start + BATCH])
+        _write_tags(alias, [(tag, *key) for key, tags in tagged.items() for tag in tags])
 
 
 def _on_sqlite(alias: str, rows: Rows) -> None:
@@ -114,6 +117,46 @@ def _with_orm(table: QuerySet[ArchivedJob], rows: Rows) -> None:
     table.bulk_create(list(wanted.values()), ignore_conflicts=True)
     if older:
         table.bulk_update(older, _names())
+
+
+def _write_tags(alias: str, tags: Sequence[tuple[str, str, str]]) -> None:
+    """Write tags, each with the id and the queue of its job, whose row is written: one statement, none without tags.
+
+    A tag that the job had at an earlier end, and has no more, keeps that time and is not found (rows.py: with_tag)."""
+    if not tags:
+        return
+    quote, vendor = connections[alias].ops.quote_name, connections[alias].vendor
+    table, jobs = quote(ArchivedTag._meta.db_table), quote(ArchivedJob._meta.db_table)
+    insert = f"INSERT INTO {table} (tag, ended_at, job_id) "
+    update = " ON CONFLICT (job_id, tag) DO UPDATE SET ended_at = excluded.ended_at"
+    with connections[alias].cursor() as cursor:
+        match vendor:
+            case "sqlite":
+                found = f"SELECT %s, ended_at, id FROM {jobs} WHERE job_id = %s AND queue = %s"
+                cursor.executemany(insert + found + update, tags)
+            case "postgresql":
+                found = (
+                    f"SELECT given.tag, job.ended_at, job.id FROM json_to_recordset(%s::json) "
+                    f"AS given(tag text, id text, queue text) JOIN {jobs} AS job "
+                    f"ON job.job_id = given.id AND job.queue = given.queue"
+                )
+                given = [{"tag": tag, "id": id, "queue": queue} for tag, id, queue in tags]
+                cursor.execute(insert + found + update, [json.dumps(given)])
+            case _:
+                for start in range(0, len(tags), BATCH):
+                    _tags_with_orm(alias, tags[start : start + BATCH])
+
+
+def _tags_with_orm(alias: str, tags: Sequence[tuple[str, str, str]]) -> None:
+    ids, queues = {id for _, id, _ in tags}, {queue for _, _, queue in tags}
+    rows = ArchivedJob.objects.using(alias).filter(job_id__in=ids, queue__in=queues)
+    found = {(id, queue): (pk, at) for pk, id, queue, at in rows.values_list("pk", "job_id", "queue", "ended_at")}
+    ArchivedTag.objects.using(alias).filter(job__in=[pk for pk, _ in found.values()]).exclude(
+        ended_at=F("job__ended_at")
+    ).delete()
+    known = [(tag, *found[id, queue]) for tag, id, queue in tags if (id, queue) in found]
+    made = [ArchivedTag(tag=tag, job_id=pk, ended_at=at) for tag, pk, at in known]
+    ArchivedTag.objects.using(alias).bulk_create(made, ignore_conflicts=True)
 
 
 @cache

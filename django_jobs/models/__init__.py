@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_jobs.archive.models import ArchivedJob
+from django_jobs.archive.models import ArchivedJob, ArchivedTag
 from django_jobs.models.audit import AuditEntry
 from django_jobs.models.dashboard import Dashboard
 from django_jobs.models.saved_filter import SavedFilter
@@ -10,4 +10,13 @@ from django_jobs.models.token import ApiToken
 from django_jobs.remote.models import RemoteJobType
 from django_jobs.schedules.models import Schedule
 
-__all__ = ["ApiToken", "ArchivedJob", "AuditEntry", "Dashboard", "RemoteJobType", "SavedFilter", "Schedule"]
+__all__ = [
+    "ApiToken",
+    "ArchivedJob",
+    "ArchivedTag",
+    "AuditEntry",
+    "Dashboard",
+    "RemoteJobType",
+    "SavedFilter",
+    "Schedule",
+]

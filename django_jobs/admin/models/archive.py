@@ -4,36 +4,56 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.options import ModelAdmin
 from django.db.models import QuerySet, Value
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.common.permissions import ARGUMENTS, may
-from django_jobs.archive import info_of
+from django_jobs.archive import info_of, with_tag
+from django_jobs.core.options import LONGEST_TAG
 from django_jobs.core.values import JobInfo
 from django_jobs.models import ArchivedJob
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import job_payload
+from django_jobs.serialization.record import tags_of
+
+
+class TagFilter(SimpleListFilter):
+    """Only jobs with a tag.  There are too many tags to choose from: the search and the tags of each job lead here."""
+
+    title, parameter_name = _("tag"), "tag"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        tag = request.GET.get("tag", "")[:LONGEST_TAG]
+        return [(tag, tag)] if tag else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ArchivedJob]) -> QuerySet[ArchivedJob]:
+        tag = self.value()
+        return queryset.filter(pk__in=with_tag(tag).values("job_id")) if tag else queryset
 
 
 class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     """Finished jobs.  Sensitive arguments are masked as on all pages."""
 
     list_display = ["name", "status", "error_line", "ended_at", "queue", "attempt_count", "job_id"]
-    list_filter = ["status", "queue", "ended_at"]
+    list_filter = [TagFilter, "status", "queue", "ended_at"]
     search_fields = ["=job_id", "name", "error"]
-    search_help_text = _("Search by id, name and error text")
+    search_help_text = _("Search by id, name and error text; tag:customer:42 finds the jobs with a tag")
     date_hierarchy = "ended_at"
     ordering = ["-ended_at", "-id"]
     list_per_page = 50
     # Counting all rows of a long history would cost more than the rest of the page.
     show_full_result_count = False
     fields = [
-        "name", "job_id", "queue", "status", "shown_arguments", "shown_result", "attempt_count", "run_time", "worker",
-        "enqueued_at", "ended_at", "error_type", "shown_error", "shown_log",
+        "name", "job_id", "queue", "status", "tag_links", "shown_arguments", "shown_result", "attempt_count",
+        "run_time", "worker", "enqueued_at", "ended_at", "error_type", "shown_error", "shown_log",
     ]  # fmt: skip
 
     def get_fields(self, request: HttpRequest, obj: ArchivedJob | None = None) -> list[Any]:
@@ -43,6 +63,20 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     def get_queryset(self, request: HttpRequest) -> QuerySet[ArchivedJob]:
         rows: QuerySet[ArchivedJob] = super().get_queryset(request)
         return rows.annotate(hides_arguments=Value(not may(request, ARGUMENTS)))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[ArchivedJob], search_term: str
+    ) -> tuple[QuerySet[ArchivedJob], bool]:
+        word, colon, tag = search_term.strip().partition(":")
+        if word == "tag" and colon and tag:
+            return queryset.filter(pk__in=with_tag(tag).values("job_id")), False
+        return super().get_search_results(request, queryset, search_term)
+
+    @admin.display(description=_("tags"))
+    def tag_links(self, row: ArchivedJob) -> str:
+        address = reverse(f"{self.admin_site.name}:django_jobs_archivedjob_changelist")
+        tags = ((address, urlencode({"tag": tag}), tag) for tag in tags_of(bytes(row.record)))
+        return format_html_join(" ", '<a href="{}?{}">{}</a>', tags) or "–"
 
     @admin.display(description=_("attempts"))
     def attempt_count(self, row: ArchivedJob) -> int:

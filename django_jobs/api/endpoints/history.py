@@ -24,6 +24,7 @@ def archived_jobs(
     request: HttpRequest,
     name: Annotated[str, Query(max_length=255, description="Only jobs of this type.")] = "",
     status: Annotated[Status, Query(description="Only jobs that ended in this state.")] = "",
+    tag: Annotated[str, Query(max_length=64, description="Only jobs with this tag.")] = "",
     cursor: Annotated[str, Query(pattern=CURSOR, description="The `cursor` of the previous page.")] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> JsonResponse:
@@ -38,6 +39,6 @@ def archived_jobs(
             Kind.INVALID, f"{cursor!r} is not a cursor of this list. Send the `cursor` of the previous page."
         ) from error
     names = [name] if name else sorted(principal.jobs)
-    infos, following = archive.page(names=names, status=status, cursor=after, limit=limit)
+    infos, following = archive.page(names=names, status=status, tag=tag, cursor=after, limit=limit)
     jobs = [shown(info, principal, archived=True) for info in infos]
     return JsonResponse({"jobs": jobs, "cursor": str(following) if following else None})

@@ -19,6 +19,7 @@ AGAIN = [
     "enqueue/test_on_commit.py",
     "enqueue/test_web_servers.py",
     "api/jobs/test_history.py",
+    "api/jobs/test_archive_tags.py",
     "api/requests/test_callers.py",
     "api/requests/test_numbers.py",
     "schedules/test_schedule_commands.py",
