@@ -76,6 +76,25 @@ def has_bad_syntax() -> None:
     compile("a b", "somewhere.py", "exec")
 
 
+def says_nothing() -> None:
+    raise ValueError
+
+
+def is_nested() -> None:
+    class Nested(LookupError):
+        pass
+
+    raise Nested("one\n", 2)
+
+
+def is_a_misspelling() -> None:
+    tracebac.print_exc()  # type: ignore[name-defined]  # noqa: F821
+
+
+def is_a_misspelled_attribute() -> None:
+    traceback.format_excepti  # type: ignore[attr-defined]  # noqa: B018
+
+
 def cannot_be_shown() -> None:
     class Odd(Exception):
         def __str__(self) -> str:
@@ -95,6 +114,7 @@ def same_code(file: str) -> Callable[[], None]:
 CASES = [
     *(plain, part_of_a_line, several_lines, calls_itself, two_calls_of_one_line, has_a_cause, has_a_context),
     *(hides_its_context, has_notes, is_a_group, has_bad_syntax, cannot_be_shown),
+    *(says_nothing, is_nested, is_a_misspelling, is_a_misspelled_attribute),
     *(same_code("one.py"), same_code("other.py")),
 ]
 
