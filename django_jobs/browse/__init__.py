@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from django_jobs.browse.counts import JobCounts, Series, job_counts, queue_stats, series
+from django_jobs.browse.counts import (
+    JobCounts,
+    Series,
+    TagCount,
+    job_counts,
+    queue_stats,
+    series,
+    tag_counts,
+    tag_payload,
+)
 from django_jobs.browse.groups import (
     GROUPED,
     ErrorGroup,
-    TagCount,
     TooMany,
     are_exact,
     bars_of,
@@ -14,7 +22,6 @@ from django_jobs.browse.groups import (
     error_groups,
     error_groups_within,
     matching_groups,
-    tag_counts,
 )
 from django_jobs.browse.health import unknown_names
 from django_jobs.browse.listing import Position, listing
@@ -84,6 +91,7 @@ __all__ = [
     "steps",
     "stopping_steps",
     "tag_counts",
+    "tag_payload",
     "that_cannot_go_on",
     "unknown_names",
     "why",

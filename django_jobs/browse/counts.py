@@ -1,4 +1,4 @@
-"""How many, how old, how fast: counts per state and queue, and events per minute."""
+"""How many, how old, how fast: counts per state, queue and tag, and events per minute."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 from django_jobs.conf import get_settings
 from django_jobs.core.queue_stats import read_pause, signed
 from django_jobs.core.values import Pause, QueueStats, State
+from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.documents import BROKEN
+from django_jobs.stores.contract.lists import OTHER_TAGS, FailureGroup
 
 #: Up to this many queues are counted in the store.  With more, the snapshot that workers publish is used, so that a
 #: page costs the same for 500 queues as for 20.
@@ -179,3 +181,58 @@ def collect(queues: Sequence[str], since: int, width: int) -> Buckets:
         for event, number in events.items():
             bucket[event] = bucket.get(event, 0) + number
     return buckets
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """How many failed jobs of all queues have a tag."""
+
+    tag: str
+    jobs: int
+    #: there may be more of them, in queues that have too many tags.
+    or_more: bool
+    #: ms: when the first and the latest of them failed; perhaps of those, too, that have left.
+    first: int
+    last: int
+
+
+def tag_counts(state: State, queues: Sequence[str]) -> tuple[list[TagCount], int]:
+    """Return the tags of the jobs in this state, the most frequent first, and how many jobs have tags that some queue
+    does not count: such a job is in this number, whatever other tags it has."""
+    by_tag: dict[str, list[FailureGroup]] = {}
+    for group in get_store().failure_tags(queues, state):
+        if group.jobs:
+            by_tag.setdefault(group.tag, []).append(group)
+    others = by_tag.pop(OTHER_TAGS, [])
+    full = {group.queue for group in others}
+    counts = [
+        TagCount(
+            tag,
+            sum(group.jobs for group in groups),
+            not full <= {group.queue for group in groups},
+            min(group.first for group in groups),
+            max(group.last for group in groups),
+        )
+        for tag, groups in by_tag.items()
+    ]
+    return sorted(counts, key=lambda each: (-each.jobs, each.tag)), sum(group.jobs for group in others)
+
+
+def tag_payload(state: State, queues: Sequence[str], limit: int) -> dict[str, object]:
+    """Return the counts of tags as the API and the command show them, at most `limit` tags."""
+    found, uncounted = tag_counts(state, queues)
+    return {
+        "state": state.value,
+        "tags": [
+            {
+                "tag": each.tag,
+                "jobs": each.jobs,
+                "or_more": each.or_more,
+                "first_at": iso(each.first),
+                "last_at": iso(each.last),
+            }
+            for each in found[:limit]
+        ],
+        "more_tags": max(0, len(found) - limit),
+        "uncounted_jobs": uncounted,
+    }

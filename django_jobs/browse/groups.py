@@ -19,7 +19,6 @@ from django_jobs.stores.contract.lists import GROUPED, OTHER_TAGS, Bars, Failure
 __all__ = [
     "GROUPED",
     "ErrorGroup",
-    "TagCount",
     "TooMany",
     "are_exact",
     "bars_of",
@@ -27,7 +26,6 @@ __all__ = [
     "error_groups",
     "error_groups_within",
     "matching_groups",
-    "tag_counts",
 ]
 
 #: For so many groups, of job types whose errors may show hidden values, one job is read for a text without them; of
@@ -112,41 +110,6 @@ def are_exact(state: State, match: Match) -> bool:
         return True
     groups = matching_groups(state, match)
     return not (match.name or match.error) and all(group.tag == match.tag for group in groups)
-
-
-@dataclass(frozen=True, slots=True)
-class TagCount:
-    """How many failed jobs of all queues have a tag."""
-
-    tag: str
-    jobs: int
-    #: there may be more of them, in queues that have too many tags.
-    or_more: bool
-    #: ms: when the first and the latest of them failed; perhaps of those, too, that have left.
-    first: int
-    last: int
-
-
-def tag_counts(state: State, queues: Sequence[str]) -> tuple[list[TagCount], int]:
-    """Return the tags of the jobs in this state, the most frequent first, and how many jobs have tags that some queue
-    does not count: such a job is in this number, whatever other tags it has."""
-    by_tag: dict[str, list[FailureGroup]] = {}
-    for group in get_store().failure_tags(queues, state):
-        if group.jobs:
-            by_tag.setdefault(group.tag, []).append(group)
-    others = by_tag.pop(OTHER_TAGS, [])
-    full = {group.queue for group in others}
-    counts = [
-        TagCount(
-            tag,
-            sum(group.jobs for group in groups),
-            not full <= {group.queue for group in groups},
-            min(group.first for group in groups),
-            max(group.last for group in groups),
-        )
-        for tag, groups in by_tag.items()
-    ]
-    return sorted(counts, key=lambda each: (-each.jobs, each.tag)), sum(group.jobs for group in others)
 
 
 def error_groups(

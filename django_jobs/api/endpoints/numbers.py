@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from ninja import Router, Schema
+from ninja import Query, Router, Schema
 
 from django_jobs import alarms, browse, metrics
 from django_jobs.api.common import schemas
-from django_jobs.api.common.principal import Scope, require
+from django_jobs.api.common.principal import Scope, require, require_all_jobs
 from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.common.schemas import Name
 from django_jobs.browse import trends
@@ -54,6 +54,29 @@ class Alarms(Schema):
     checked_at: str
     alarms: list[Alarm]
     unchecked: list[Unchecked]
+
+
+class TagCount(Schema):
+    """How many failed jobs have a tag."""
+
+    tag: str
+    jobs: int
+    #: there may be more of them, in queues that have too many tags.
+    or_more: bool
+    #: when the first and the latest of them failed; perhaps of those, too, that have left.
+    first_at: str | None
+    last_at: str | None
+
+
+class TagCounts(Schema):
+    """The tags of the jobs of a state, the most frequent first."""
+
+    state: Literal["dead", "retry"]
+    tags: list[TagCount]
+    #: tags that are left out, because of `limit`.
+    more_tags: int
+    #: jobs with tags that their queue does not count, because it has too many.
+    uncounted_jobs: int
 
 
 Period = Literal["hour", "day", "week"]
@@ -140,6 +163,22 @@ def stats(request: HttpRequest) -> JsonResponse:
             "workers": len(get_store().workers()),
         }
     )
+
+
+@router.get("/v1/tags", response=TagCounts, summary="Tags of failed jobs")
+def tag_counts(
+    request: HttpRequest,
+    state: Literal["dead", "retry"] = "dead",
+    queue: Annotated[str, Query(max_length=255, description="Only jobs of this queue.")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> JsonResponse:
+    """Count the jobs that are dead, or wait for a retry, by tag, from the store's index: no job is read.  The jobs of a
+    tag are at `v1/jobs?state=…&tag=…`.  Not for tokens that are limited to some job types: tags may be of others."""
+    require(request, Scope.READ)
+    require_all_jobs(request)
+    if queue:
+        known_queue(queue)
+    return JsonResponse(browse.tag_payload(State(state), [queue] if queue else browse.queue_names(), limit))
 
 
 @router.get("/v1/alarms", response=Alarms, summary="Alarms")

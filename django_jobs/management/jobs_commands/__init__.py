@@ -23,6 +23,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "show": looking.SHOW,
     "why": looking.WHY,
     "workers": looking.WORKERS,
+    "tags": looking.TAGS,
     "retry": acting.RETRY,
     "delete": acting.DELETE,
     "cancel": acting.CANCEL,

@@ -1,4 +1,4 @@
-"""`stats`, `list`, `show`, `workers`."""
+"""`stats`, `list`, `show`, `why`, `workers`, `tags`."""
 
 from __future__ import annotations
 
@@ -202,6 +202,32 @@ def worker_row(worker: WorkerInfo) -> list[object]:
     return [worker.name, info.get("host", ""), info.get("pid", ""), queues, size, *ended, ago(worker.seen_at)]
 
 
+def tags_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("state", choices=[state.value for state in browse.GROUPED], metavar="STATE")
+    parser.add_argument("--queue", default="", help="only jobs of this queue")
+    parser.add_argument("--limit", type=int, default=50, help="the maximum number of tags (default: 50)")
+
+
+def tags(options: Mapping[str, Any]) -> Answer:
+    if options["limit"] < 1:
+        raise CommandError(f"--limit is {options['limit']}: use 1 or more.")
+    names, queue = browse.queue_names(), options["queue"]
+    if queue and queue not in names:
+        raise CommandError(f"There is no queue {queue!r}. Known queues: {', '.join(names)}.")
+    data: dict[str, Any] = browse.tag_payload(State(options["state"]), [queue] if queue else names, options["limit"])
+    rows = [
+        [each["tag"], f"{each['jobs']}{' or more' if each['or_more'] else ''}", each["first_at"], each["last_at"]]
+        for each in data["tags"]
+    ]
+    said = [table(["tag", "jobs", "first", "last"], rows) if rows else f"No {data['state']} job has a tag that counts."]
+    if data["more_tags"]:
+        said.append(f"Not shown: {counted(data['more_tags'], 'less frequent tag')}. Use --limit.")
+    if data["uncounted_jobs"]:
+        jobs = counted(data["uncounted_jobs"], "job")
+        said.append(f"With tags that are not counted, because a queue has too many: {jobs}.")
+    return Answer(data, "\n".join(said))
+
+
 def ago(ms: int) -> str:
     """Return how long ago, by this machine's clock."""
     return f"{max(0.0, datetime.now(UTC).timestamp() - ms / 1000):.0f} s ago"
@@ -212,3 +238,4 @@ LIST = Subcommand("List the jobs in one state.", list_arguments, list_jobs)
 SHOW = Subcommand("Show everything about one job.", show_arguments, show)
 WHY = Subcommand("Show why a job does not start.", show_arguments, why)
 WORKERS = Subcommand("List the running workers.", no_arguments, workers)
+TAGS = Subcommand("Count dead jobs or retries by tag.", tags_arguments, tags)

@@ -203,6 +203,7 @@ def test_the_openapi_document_describes_every_call(api: Api) -> None:
         "GET /jobs/v1/queues/{name}/trend",
         "GET /jobs/v1/job-types/{name}/trend",
         "GET /jobs/v1/trend",
+        "GET /jobs/v1/tags",
         "GET /jobs/healthz",
         "GET /jobs/metrics",
     }

@@ -206,6 +206,7 @@ TABLE: dict[str, Row] = {
     ),
     "GET v1/archived-jobs": Row("v1/archived-jobs"),
     "GET v1/stats": Row("v1/stats"),
+    "GET v1/tags": Row("v1/tags"),
     "GET v1/workers": Row("v1/workers"),
     "GET v1/workers/{name}/trend": Row("v1/workers/w1/trend", needs=World.worker),
     "GET v1/jobs/{name}/{id}/why": Row(f"{JOB}/why", QUEUED, needs=World.greet),

@@ -102,6 +102,23 @@ def test_a_job_that_no_worker_knows_says_so(console_store: Store, filler: Filler
     assert "no worker that claimed it knows a job of that name" in jobs("show", id)
 
 
+def test_failed_jobs_are_counted_by_tag(console_store: Store, filler: Filler) -> None:
+    assert jobs("tags", "dead") == "No dead job has a tag that counts.\n"
+    for tags in ("customer:42 vip", "customer:42", "c:7"):
+        filler.make(State.DEAD, tags=tags)
+    filler.make(State.RETRY, tags="later")
+    assert [(each["tag"], each["jobs"]) for each in as_json("tags", "dead")["tags"]] == [
+        ("customer:42", 2), ("c:7", 1), ("vip", 1),
+    ]  # fmt: skip
+    assert re.search(r"customer:42 +2 +20", jobs("tags", "dead", "--queue", "default"))
+    assert jobs("tags", "retry").splitlines()[1].startswith("later")
+    assert "Not shown: 2 less frequent tags." in jobs("tags", "dead", "--limit", "1")
+    with pytest.raises(CommandError, match="There is no queue 'nowhere'"):
+        jobs("tags", "dead", "--queue", "nowhere")
+    with pytest.raises(CommandError, match="use 1 or more"):
+        jobs("tags", "dead", "--limit", "0")
+
+
 def test_nothing_that_a_terminal_obeys_is_printed(console_store: Store, filler: Filler) -> None:
     filler.make(State.DEAD, "\x1b[2J\x1b]0;owned\x07", "Error", name="red\x1b[31m", id="a\x1bb")
     for words in (["list", "dead"], ["show", "a\x1bb"]):
