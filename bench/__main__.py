@@ -8,6 +8,7 @@ import platform
 import sys
 import tempfile
 from importlib import import_module
+from pathlib import Path
 
 from bench.table import median
 
@@ -31,6 +32,7 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, controls, real, startup"
     )
+    parser.add_argument("--charts", type=Path, help="also draw the tables of rates, into this folder")
     args = parser.parse_args()
     if args.quick:
         args.repeat = 1
@@ -60,7 +62,10 @@ def run(args: argparse.Namespace, url: str) -> None:
             env["BENCH_GOCRAFT"] = binary()
         else:
             subjects.remove("gocraft_")
-    show("no-op jobs over 5 queues, jobs per second", drains(subjects, args, env))
+    drained = drains(subjects, args, env)
+    show("no-op jobs over 5 queues, jobs per second", drained)
+    draw(args, "No-op jobs per second, drained", drained, "drain")
+    draw(args, "Jobs enqueued per second, one by one", [row for row in drained if "2 processes" in row[0]], "enqueue")
     if not wanted or "details" in wanted:
         details(args, env)
     if not wanted or "controls" in wanted:
@@ -69,6 +74,14 @@ def run(args: argparse.Namespace, url: str) -> None:
         show_real(args, env)
     if not wanted or "startup" in wanted:
         show_startup(args, env)
+
+
+def draw(args: argparse.Namespace, title: str, rows: list[tuple[str, dict[str, float]]], key: str) -> None:
+    """Draw the numbers `key` of a table, if charts are wanted."""
+    from bench.charts import save
+
+    if args.charts and rows:
+        print(save(args.charts, title, rows, key), file=sys.stderr)
 
 
 def drains(modules: list[str], args: argparse.Namespace, env: dict[str, str]) -> list[tuple[str, dict[str, float]]]:
@@ -118,7 +131,9 @@ def show_controls(args: argparse.Namespace, env: dict[str, str]) -> None:
 
     ours.setup()
     runs = [controls.limits(env) for _ in range(args.repeat)]
-    show("kinds of jobs: limits and unique keys are set and never reached", controls.rows(runs))
+    rows = controls.rows(runs)
+    show("kinds of jobs: limits and unique keys are set and never reached", rows)
+    draw(args, "Kinds of jobs, per second, two processes", rows, "jobs/s")
 
 
 def show_real(args: argparse.Namespace, env: dict[str, str]) -> None:
@@ -127,7 +142,9 @@ def show_real(args: argparse.Namespace, env: dict[str, str]) -> None:
     from bench.worker import real
 
     ours.setup()
-    show("jobs that work, per second", real.rows([real.rates(env) for _ in range(args.repeat)]))
+    rows = real.rows([real.rates(env) for _ in range(args.repeat)])
+    show("jobs that work, per second", rows)
+    draw(args, "Jobs that work, per second, two processes", rows, "as jobs")
 
 
 def show_startup(args: argparse.Namespace, env: dict[str, str]) -> None:
