@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, models, router
@@ -22,9 +22,11 @@ from django_jobs.core.queue_stats import Pause
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.models.savepoint import savepoint
-from django_jobs.operations.bulk import Operation
 from django_jobs.serialization.payloads import arguments_of
 from django_jobs.serialization.record import decode
+
+if TYPE_CHECKING:  # models are loaded in every process; all that operators use is not
+    from django_jobs.operations.bulk import Operation
 
 logger = logging.getLogger("django_jobs.audit")
 #: Ids of jobs in one entry.  The number of jobs is always exact.
