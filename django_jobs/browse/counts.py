@@ -14,7 +14,7 @@ from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 from django_jobs.stores.contract.documents import BROKEN
-from django_jobs.stores.contract.lists import OTHER_TAGS, FailureGroup
+from django_jobs.stores.contract.lists import OTHER_TAGS
 
 #: Up to this many queues are counted in the store.  With more, the snapshot that workers publish is used, so that a
 #: page costs the same for 500 queues as for 20.
@@ -199,23 +199,17 @@ class TagCount:
 def tag_counts(state: State, queues: Sequence[str]) -> tuple[list[TagCount], int]:
     """Return the tags of the jobs in this state, the most frequent first, and how many jobs have tags that some queue
     does not count: such a job is in this number, whatever other tags it has."""
-    by_tag: dict[str, list[FailureGroup]] = {}
-    for group in get_store().failure_tags(queues, state):
-        if group.jobs:
-            by_tag.setdefault(group.tag, []).append(group)
-    others = by_tag.pop(OTHER_TAGS, [])
-    full = {group.queue for group in others}
+    store = get_store()
+    sums = {each.name: each for each in store.tag_sums(queues, state)}
+    others = sums.pop(OTHER_TAGS, None)
+    full, in_full = list[str](), dict[str, int]()
+    if others is not None:
+        full = [group.queue for group in store.failure_tags(queues, state, OTHER_TAGS) if group.jobs]
+        in_full = {each.name: each.groups for each in store.tag_sums(full, state)}
     counts = [
-        TagCount(
-            tag,
-            sum(group.jobs for group in groups),
-            not full <= {group.queue for group in groups},
-            min(group.first for group in groups),
-            max(group.last for group in groups),
-        )
-        for tag, groups in by_tag.items()
+        TagCount(tag, each.jobs, in_full.get(tag, 0) < len(full), each.first, each.last) for tag, each in sums.items()
     ]
-    return sorted(counts, key=lambda each: (-each.jobs, each.tag)), sum(group.jobs for group in others)
+    return sorted(counts, key=lambda each: (-each.jobs, each.tag)), others.jobs if others is not None else 0
 
 
 def tag_payload(state: State, queues: Sequence[str], limit: int) -> dict[str, object]:

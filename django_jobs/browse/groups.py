@@ -103,12 +103,12 @@ def tag_groups(state: State, tag: str, queues: Sequence[str]) -> list[FailureGro
     return [group for group in found.values() if group.jobs]
 
 
-def are_exact(state: State, match: Match) -> bool:
+def are_exact(state: State, match: Match, found: Sequence[FailureGroup] | None = None) -> bool:
     """Return whether the groups for this match have no other jobs than those that match by queue, job type, error and
-    tag."""
+    tag.  `found`: what `matching_groups` has returned, if the caller has it already."""
     if not match.tag:
         return True
-    groups = matching_groups(state, match)
+    groups = matching_groups(state, match) if found is None else found
     return not (match.name or match.error) and all(group.tag == match.tag for group in groups)
 
 

@@ -31,10 +31,11 @@ def find(id: str, queues: Sequence[str]) -> JobInfo | None:
     return get_store().find(list(queues), id)
 
 
-def is_exact(state: State, match: Match) -> bool:
+def is_exact(state: State, match: Match, found: Sequence[FailureGroup] | None = None) -> bool:
     """Return whether the store finds these jobs at once: failed jobs by queue, and by job type and error or by a tag.
-    It does not if a queue has so many tags that it does not keep the jobs of this one apart."""
-    return state in GROUPED and not match.text and are_exact(state, match)
+    It does not if a queue has so many tags that it does not keep the jobs of this one apart.  `found`: as for
+    `selected`."""
+    return state in GROUPED and not match.text and are_exact(state, match, found)
 
 
 def selected(

@@ -77,12 +77,19 @@ def show(console: Console, state: State, chosen: Filter) -> HttpResponse:
         context |= tags(console, state, match)
     elif grouped:
         context |= errors.groups(console, state, match)
-    elif match.needs_scan and not browse.is_exact(state, match):
+    elif match.needs_scan and not is_exact(console, state, match):
         context |= searched(console, state, chosen)
     else:
         context |= paged(console, state, chosen, query)
     status = 400 if chosen.problems else 200
     return console.render("job_list.html", str(labels.STATES[state]), context, here=state.value, status=status)
+
+
+def is_exact(console: Console, state: State, match: Match) -> bool:
+    """Return whether the store finds these jobs at once.  The groups of a tag that this needs are read once for the
+    page."""
+    by_tag = match.tag and not match.text and state in browse.GROUPED
+    return browse.is_exact(state, match, console.groups(state, match) if by_tag else None)
 
 
 def paged(console: Console, state: State, chosen: Filter, query: QueryDict) -> dict[str, Any]:

@@ -94,7 +94,21 @@ class Bars(NamedTuple):
 
 def add_up(groups: Iterable[FailureGroup]) -> list[FailureSum]:
     """Return the sums of these groups, without empty ones."""
-    return merged(FailureSum(*group[1:3], 1, *group[3:6], group) for group in groups if group.jobs)
+    by_kind: dict[tuple[str, str], list[FailureGroup]] = {}
+    for group in groups:
+        if group.jobs:
+            by_kind.setdefault((group.name, group.signature), []).append(group)
+    return [
+        FailureSum(
+            *kind,
+            len(some),
+            sum(group.jobs for group in some),
+            min(group.first for group in some),
+            max(group.last for group in some),
+            min(some, key=_jobs_of),
+        )
+        for kind, some in by_kind.items()
+    ]
 
 
 def _jobs_of(group: FailureGroup) -> int:
@@ -159,6 +173,11 @@ class ListStore(ABC):
 
         A group of a tag has all jobs of its queue with this tag.  Jobs with a tag that has no group are in that of
         OTHER_TAGS.  Times are those of failures, as in `failure_groups`."""
+
+    def tag_sums(self, queues: Sequence[str], state: State) -> list[FailureSum]:
+        """Return the groups by tags that have jobs, added up over the queues: `name` is the tag or OTHER_TAGS, `groups`
+        how many of the queues have such a group.  Raises ValueError as `failure_tags` does."""
+        return add_up(group._replace(name=group.tag) for group in self.failure_tags(queues, state))
 
     @abstractmethod
     def listed(

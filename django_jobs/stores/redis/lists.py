@@ -20,6 +20,8 @@ from django_jobs.stores.redis.plain_lists import Entry, RedisPlainLists, order_o
 QUEUES = 100
 #: Groups whose first jobs are compared in one call of `list`.
 OPENED = 1000
+#: Up to so many jobs are looked for with `filter`, among so many: about 20 ms of the server's time.
+FILTERED, LOOKED_AT = 100, 1000
 #: The details that lua/rows.lua returns, in its order.
 ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins")
 
@@ -64,21 +66,40 @@ class RedisLists(RedisPlainLists):
         timed: bool,
     ) -> list[Entry]:
         """`timed`: leave out the place whose scores are not the time of the state."""
-        found: list[Entry] = []
+        first, found = list[Entry](), list[Entry]()
         if not self._scripts_refused:
             try:
+                if numbers is not None and self._is_filtered(limit, numbers):
+                    first, after, is_whole = self._filter(state, limit, after, numbers, reverse)
+                    if is_whole:
+                        return first
+                    limit -= len(first)
                 for some in self._together(queues, numbers, reverse):
                     last = found[-1] if len(found) == limit else None
                     flat = self._list(some, state, limit, after, last, numbers, reverse, timed=timed)
-                    found += [
-                        (flat[i + 1].decode(), float(flat[i + 1]), flat[i].decode(), text_of(flat[i + 2]))
-                        for i in range(0, len(flat), 3)
-                    ]
-                    found = sorted(found, key=order_of, reverse=reverse)[:limit]
-                return found
+                    found = sorted(found + _entries_of(flat), key=order_of, reverse=reverse)[:limit]
+                return first + found
             except StoreMisconfigured:
                 self._scripts_refused = True
         return self._plain_entries(queues, state, limit, after, numbers, reverse, timed=timed)
+
+    def _is_filtered(self, limit: int, numbers: dict[str, list[int]]) -> bool:
+        """Return whether a page is looked for among all jobs first: of so many groups, each would have to be opened."""
+        return limit <= FILTERED and self.transport.spans and sum(map(len, numbers.values())) > OPENED
+
+    def _filter(
+        self, state: State, limit: int, after: Mark | None, numbers: dict[str, list[int]], reverse: bool
+    ) -> tuple[list[Entry], Mark | None, bool]:
+        """Look at job after job of these queues.  Returns those in the groups, how far it has come, and whether the
+        page is whole; it gives up where few jobs are in the groups."""
+        keys = [key for queue in numbers for key in self._script("filter", queue)[1]]
+        args: list[Any] = [state.value, limit, "reverse" if reverse else "", *_args_of(after), LOOKED_AT]
+        for queue, some in numbers.items():
+            args += [queue, " ".join(f"{number:05}" for number in some)]
+        is_whole, *flat = self.transport.run(load("filter"), keys, (self._clock(), *args))
+        if flat[0]:
+            after = Mark(flat[1].decode(), flat[0].decode(), text_of(flat[2]))
+        return _entries_of(flat[3:]), after, bool(is_whole)
 
     def _together(
         self, queues: Sequence[str], numbers: dict[str, list[int]] | None, reverse: bool
@@ -109,10 +130,9 @@ class RedisLists(RedisPlainLists):
     ) -> list[bytes]:
         given = [self._script("list", queue) for queue in queues]
         keys = [key for _, names in given for key in names]
-        mark = (after.score, after.queue, after.member.encode("latin-1")) if after else ("", "", "")
         before = (last[0], last[2], last[3].encode("latin-1")) if last else ("", "", "")
         how = "groups" if numbers is not None else "timed" if timed else ""
-        args: list[Any] = [state.value, limit, "reverse" if reverse else "", *mark, how, *before]
+        args: list[Any] = [state.value, limit, "reverse" if reverse else "", *_args_of(after), how, *before]
         for queue in queues:
             args += [queue] if numbers is None else [queue, " ".join(f"{number:05}" for number in numbers[queue])]
         flat: list[bytes] = self.transport.run(load("list"), keys, (self._clock(), *args))
@@ -162,6 +182,18 @@ def check_mark(mark: Mark) -> None:
     """Raise ValueError for a mark whose score the server would refuse."""
     if isnan(float(mark.score)):
         raise ValueError(f"{mark} does not belong to a list.")
+
+
+def _args_of(after: Mark | None) -> tuple[str | bytes, ...]:
+    return (after.score, after.queue, after.member.encode("latin-1")) if after else ("", "", "")
+
+
+def _entries_of(flat: Sequence[bytes]) -> list[Entry]:
+    """Read queue, score and member of each entry."""
+    return [
+        (flat[i + 1].decode(), float(flat[i + 1]), flat[i].decode(), text_of(flat[i + 2]))
+        for i in range(0, len(flat), 3)
+    ]
 
 
 def _numbers(queues: Sequence[str], state: State, groups: Sequence[FailureGroup]) -> dict[str, list[int]]:

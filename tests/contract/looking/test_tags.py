@@ -51,6 +51,22 @@ def test_failed_jobs_are_counted_by_queue_and_tag(store, die):
         store.failure_tags(["a"], State.QUEUED)
 
 
+def test_the_groups_of_each_tag_are_added_up_over_the_queues(store, die, clock):
+    for n, (queue, tags) in enumerate([("a", "x y"), ("b", "x"), ("b", "x"), ("c", "z"), ("a", "y"), ("a", "")]):
+        clock.advance(1000)
+        die(queue, str(n), tags)
+    die("a", "6", "x", retry=10**6)
+    store.delete("c", ["3"])
+    sums = {each.name: each for each in store.tag_sums(("a", "b", "c"), State.DEAD)}
+    assert {tag: (each.groups, each.jobs) for tag, each in sums.items()} == {"x": (2, 3), "y": (1, 2)}
+    assert [each.jobs for each in store.tag_sums(("a", "b"), State.RETRY)] == [1]
+    groups = [group for group in store.failure_tags(("a", "b"), State.DEAD) if group.tag == "x"]
+    assert (sums["x"].first, sums["x"].last) == (min(each.first for each in groups), max(each.last for each in groups))
+    assert sums["x"].example.queue == "a"
+    with pytest.raises(ValueError):
+        store.tag_sums(["a"], State.QUEUED)
+
+
 def test_the_jobs_of_a_tag_are_listed_in_the_order_of_time(store, die, clock):
     for n in range(12):
         die("ab"[n % 2], f"{n:02}", "even all" if n % 2 == 0 else "all")

@@ -229,6 +229,7 @@ UNNUMBERED = {
     "holdings": "counts what is there",
     "outlook": "removes pauses that have ended",
     "list": "reads only; its libraries could write",
+    "filter": "reads only; its libraries could write",
     "waiting": "reads only; its libraries could write",
     "promote": "moves what is due",
     "prune": "forgets what is old",

@@ -17,10 +17,10 @@ from django_jobs.stores.redis.failures.groups import CALLS, RedisGroups, letter_
 
 #: Queues in one call: each takes at most some tenths of a millisecond of the server's time.
 QUEUES = 100
-#: Parts of groups in one call: 500 parts are about two megabytes.
-PARTS = 500
-#: Groups that are counted together: larger ones each by three calls; those of so many jobs, and parts, by a script.
-GROUPS, SMALL, SMALL_PARTS = 200, 200, 20
+#: Parts of groups in one call: 500 parts are about two megabytes.  Plain reads in one call of a script.
+PARTS, READS = 500, 1500
+#: Groups that are counted together by three reads each; those of so many jobs, and parts, by a script.
+LARGE, GROUPS, SMALL, SMALL_PARTS = 500, 200, 200, 20
 #: Jobs of a part, at least as a rule; names of parts that cost as much as one part.
 FEWEST, NAMES = 50, 10
 #: Bars of parts: to be found line by line, before the first, in none.
@@ -61,7 +61,7 @@ class RedisBars(RedisGroups):
         counted = self._count_small([groups[i] for i in small], bars)
         found |= {i: numbers for i, numbers in zip(small, counted, strict=True) if numbers is not None}
         left = (most - sum(groups[i].jobs for i in found)) // FEWEST if most else None
-        for some in chunks([i for i in smallest if i not in found], GROUPS):
+        for some in chunks([i for i in smallest if i not in found], LARGE):
             plans = self._plans([groups[i] for i in some], bars, left)
             if left is not None:
                 costs = list(accumulate(plan.cost for plan in plans))
@@ -101,9 +101,7 @@ class RedisBars(RedisGroups):
         return found
 
     def _plans(self, groups: Sequence[FailureGroup], bars: Bars, left: int | None) -> list[Plan]:
-        """Return which parts of the groups are to be read; see lua/lib/failed.lua.
-
-        By plain reads, in small calls, so that a group of a million jobs does not hold up the server."""
+        """Return which parts of the groups are to be read; see lua/lib/failed.lua."""
         calls: list[tuple[Any, ...]] = []
         limit: tuple[Any, ...] = () if left is None else ("LIMIT", 0, left * NAMES + 1)
         for group in groups:
@@ -116,15 +114,34 @@ class RedisBars(RedisGroups):
                 ("ZREVRANGEBYLEX", names, f"[{first}", f"[{number}:", "LIMIT", 0, 1),
                 ("ZRANGEBYLEX", names, f"({first}", last, *limit),
             ]
-        replies = [reply for some in chunks(calls, CALLS) for reply in self.transport.pipeline(some)]
+        replies = self._read(calls)
         plans = [make_plan(int(replies[i]), replies[i + 1] + replies[i + 2], bars) for i in range(0, len(replies), 3)]
         rest = [(group, plan) for group, plan in zip(groups, plans, strict=True) if plan.beyond]
+        calls = []
         for group, plan in rest:
             names, prefix = self.keys.of(group.queue)["chunks"], f"{group.number:05}".encode()
             ends = ((b"[" + prefix + b":", b"(" + plan.first), (b"(" + plan.last, b"(" + prefix + b";"))
-            before, behind = self.transport.pipeline([("ZRANGEBYLEX", names, *each) for each in ends])
+            calls += [("ZRANGEBYLEX", names, *each) for each in ends]
+        replies = self._read(calls)
+        for i, (_group, plan) in enumerate(rest):
+            before, behind = replies[2 * i : 2 * i + 2]
             plan.parts += [(part, OUTSIDE) for part in (*before, *behind)]
         return plans
+
+    def _read(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Make these plain reads: hundreds in one call of lua/reads.lua, which reads a bounded amount, so that a group
+        of a million jobs does not hold up the server."""
+        replies: list[Any] = []
+        while len(replies) < len(calls) and self.transport.spans and not self._scripts_refused:
+            some = calls[len(replies) : len(replies) + READS]
+            args = [part for verb, _, *more in some for part in (verb, len(more), *more)]
+            try:
+                replies += self.transport.run(load("reads"), [call[1] for call in some], (self._clock(), *args))
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        for some in chunks(calls[len(replies) :], CALLS):
+            replies += self.transport.pipeline(some)
+        return replies
 
     def _count_lines(self, groups: Sequence[FailureGroup], plans: Sequence[Plan], bars: Bars) -> list[list[int]]:
         """Count the lines of the parts in these plans by bar."""
@@ -133,7 +150,7 @@ class RedisBars(RedisGroups):
         wanted = [(groups[i].queue, i, *part) for i, plan in enumerate(plans) for part in plan.parts]
         for some in chunks(wanted, PARTS):
             by_queue = [list(each) for _, each in groupby(some, key=lambda part: part[0])]
-            replies = self.transport.pipeline(
+            replies = self._read(
                 [("HMGET", self.keys.of(each[0][0])["members"], *(part[2] for part in each)) for each in by_queue]
             )
             for (_queue, i, _name, bar), text in zip(chain(*by_queue), chain(*replies), strict=True):

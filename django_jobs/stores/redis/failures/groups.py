@@ -18,7 +18,6 @@ from django_jobs.stores.contract.lists import (
     check_grouped,
     merged,
 )
-from django_jobs.stores.redis.connection.entries import chunks
 from django_jobs.stores.redis.connection.part import RedisPart
 from django_jobs.stores.redis.connection.scripts import load
 
@@ -49,16 +48,18 @@ class RedisGroups(RedisPart, ListStore):
             if chosen is None or group[:2] in chosen
         ]
 
-    def _groups(self, queues: Sequence[str], letter: str, fields: list[bytes] | None) -> Iterator[Any]:
-        """Yield the groups of each queue: field, value, flat."""
+    def _groups(
+        self, queues: Sequence[str], letter: str, fields: list[bytes] | None, key: str = "groups"
+    ) -> Iterator[Any]:
+        """Yield the groups of each queue: field, value, flat.  `key`: "groups" or "tags"."""
         if not self._scripts_refused:
             try:
-                found = [flat for _, some in self._run_groups("each", queues, letter, fields) for flat in some]
+                found = [flat for _, some in self._run_groups("each", queues, letter, fields, key) for flat in some]
             except StoreMisconfigured:
                 self._scripts_refused = True
             else:
                 return iter(found) if fields is None else map(partial(_paired, fields), found)
-        names = [self.keys.of(queue)["groups"] for queue in queues]
+        names = [self.keys.of(queue)[key] for queue in queues]
         if fields is None:
             return iter(self.transport.pipeline([("HGETALL", name) for name in names]))
         return map(partial(_paired, fields), self.transport.pipeline([("HMGET", name, *fields) for name in names]))
@@ -91,27 +92,33 @@ class RedisGroups(RedisPart, ListStore):
         return add_up(self.failure_groups(queues, state, kinds))
 
     def _run_groups(
-        self, what: str, queues: Sequence[str], letter: str = "", fields: list[bytes] | None = None
+        self, what: str, queues: Sequence[str], letter: str = "", fields: list[bytes] | None = None, key: str = "groups"
     ) -> Iterator[tuple[Sequence[str], list[Any]]]:
         """Run lua/groups.lua over all these queues, and yield the queues and the reply of each call.  A call deals with
         as many queues as take some milliseconds, and the next one goes on from there."""
         at, most = 0, QUEUES_OF_GROUPS if self.transport.spans else 1
         while at < len(queues):
             some = queues[at : at + most]
-            keys = [self.keys.of(queue)["groups"] for queue in some]
+            keys = [self.keys.of(queue)[key] for queue in some]
             done, *reply = self.transport.run(load("groups"), keys, (self._clock(), what, letter, *(fields or ())))
             yield some, reply
             at, most = at + done, min(most, 2 * done)
 
     def failure_tags(self, queues: Sequence[str], state: State, tag: str = "") -> list[FailureGroup]:
-        letter, found = letter_of(state), list[FailureGroup]()
-        chosen = ("HMGET", letter + tag, letter) if tag else ("HGETALL",)
-        for some in chunks(queues, CALLS):
-            calls = [(chosen[0], self.keys.of(queue)["tags"], *chosen[1:]) for queue in some]
-            for queue, reply in zip(some, self.transport.pipeline(calls), strict=True):
-                flat = [part for pair in zip(chosen[1:], reply, strict=True) for part in pair] if tag else reply
-                found += _read_tags(queue, letter, flat)
-        return found
+        letter = letter_of(state)
+        fields = [(letter + tag).encode(), letter.encode()] if tag else None
+        found = zip(queues, self._groups(queues, letter, fields, "tags"), strict=True)
+        return [group for queue, flat in found for group in _read_tags(queue, letter, flat)]
+
+    def tag_sums(self, queues: Sequence[str], state: State) -> list[FailureSum]:
+        letter = letter_of(state)
+        if not self._scripts_refused:
+            try:
+                calls = self._run_groups("sums", queues, letter, None, "tags")
+                return merged(each for some, flat in calls for each in _read_tag_sums(letter, some, flat))
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        return super().tag_sums(queues, state)
 
 
 def letter_of(state: State) -> str:
@@ -162,6 +169,15 @@ def _read_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[
             groups, jobs, first, last = numbers
             example = FailureGroup(queues[queue - 1], *group)
             yield FailureSum(*group[:2], groups, jobs, first, last, example)
+
+
+def _read_tag_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[FailureSum]:
+    """Yield the sums of tags in a reply of lua/groups.lua."""
+    for i in range(0, len(flat), 7):
+        field, *numbers, queue, value = flat[i : i + 7]
+        for group in _read_tags(queues[queue - 1], letter, [field, value]):
+            groups, jobs, first, last = numbers
+            yield FailureSum(group.tag, "", groups, jobs, first, last, group)
 
 
 def _read_tags(queue: str, letter: str, reply: Any) -> Iterator[FailureGroup]:

@@ -5,7 +5,7 @@ Times are processor time of the two processes, compared with that of reading all
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -13,10 +13,12 @@ from django.test import Client
 
 from bench.monitor import sent_here
 from django_jobs import browse
-from django_jobs.core.values import Job, NewJob, State
+from django_jobs.core.values import Job, NewJob, Options, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
+from django_jobs.stores.contract.lists import FailureGroup
 from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.failures import bars
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import shop_jobs
 
@@ -38,7 +40,10 @@ def many_groups(redis_store: RedisStore, clock: Callable[[], int]) -> Iterator[R
     """One queue is filled by the store's methods, and the others are copies of its keys."""
     store, (first, *others) = redis_store, NAMES
     for n in range(ERRORS):
-        jobs = [Job(f"d{n}-{i:02}", first, f"shop.type{i:02}", b"[[],{}]", store.now()) for i in range(TYPES)]
+        jobs = [
+            Job(f"d{n}-{i:02}", first, f"shop.type{i:02}", b"[[],{}]", store.now(), Options(tags=f"all c-{i:02}"))
+            for i in range(TYPES)
+        ]
         store.enqueue(first, [NewJob(job.id, encode(job), job.controls) for job in jobs])
         store.kill(first, [job.id for job in jobs], reason(n))
         clock.advance(1000)
@@ -119,7 +124,27 @@ def test_no_call_of_the_server_is_long(many_groups: RedisStore) -> None:
         assert spent.there <= 20 * spent.commands, spent
 
 
-def test_pages_over_70_000_groups_cost_30_commands_at_most(many_groups: RedisStore, root: Client) -> None:
+def test_the_groups_of_a_tag_are_read_once_for_a_page(
+    many_groups: RedisStore, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[str]()
+    original = many_groups.failure_tags
+
+    def failure_tags(queues: Sequence[str], state: State, tag: str = "") -> list[FailureGroup]:
+        read.append(tag)
+        return original(queues, state, tag)
+
+    monkeypatch.setattr(many_groups, "failure_tags", failure_tags)
+    assert "3,500" in root.get(f"{BASE}jobs/dead/?tag=c-07").text
+    assert read == ["c-07"]
+
+
+@pytest.mark.parametrize("small", [bars.SMALL, 0])
+def test_pages_over_70_000_groups_cost_30_commands_at_most(
+    many_groups: RedisStore, root: Client, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    """`small` is 0: also if each group has so many jobs that they are counted part by part."""
+    monkeypatch.setattr(bars, "SMALL", small)
     everything = cost(many_groups, lambda: many_groups.failure_groups(NAMES, State.DEAD))
     usual = cost(many_groups, lambda: root.get(f"{BASE}jobs/dead/?queue=tenant-100"))
     key = browse.error_key(f"killed: {reason(0)}")
@@ -131,6 +156,10 @@ def test_pages_over_70_000_groups_cost_30_commands_at_most(many_groups: RedisSto
         (f"jobs/dead/?error={key}", 10_000),
         (f"jobs/dead/?name=shop.type07&error={key}", 500),
         ("types/shop.type07/", 3_500),
+        ("jobs/dead/?group=1&queue=tenant-100", 140),
+        ("jobs/dead/?group=tag", 70_000),
+        ("jobs/dead/?tag=c-07", 3_500),
+        ("jobs/dead/?tag=all", 70_000),
     ):
         shown = root.get(BASE + page).text
         assert f"{number:,}" in shown, page
@@ -143,18 +172,38 @@ def test_pages_over_70_000_groups_cost_30_commands_at_most(many_groups: RedisSto
 def test_a_queue_that_has_nothing_for_the_page_is_passed_over_with_one_look(
     many_groups: RedisStore, reverse: bool
 ) -> None:
-    """The page has the jobs of three queues: no group of the other 497 is opened."""
+    """The page has the jobs of six queues: no group of the other 494 is opened.  A shorter one is not looked for so."""
     store, client = many_groups, many_groups.transport.client
     error = f"killed: {reason(ERRORS - 1 if reverse else 0)}"
     kinds = [kind for kind in store.failure_kinds(NAMES)[State.DEAD] if kind.signature == error]
     groups = store.failure_groups(NAMES, State.DEAD, kinds)
     assert len(groups) == 10_000
     client.config_resetstat()
-    found, _ = store.listed(NAMES, State.DEAD, 50, groups=groups, reverse=reverse)
+    found, _ = store.listed(NAMES, State.DEAD, 110, groups=groups, reverse=reverse)
     opened = client.info("commandstats")["cmdstat_hget"]["calls"]
     ends = NAMES[::-1] if reverse else NAMES
-    assert [info.queue for info in found] == [ends[0]] * 20 + [ends[1]] * 20 + [ends[2]] * 10
+    assert [info.queue for info in found] == [end for end in ends[:6] for _ in range(20)][:110]
     assert opened <= 200
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+def test_a_page_of_10_000_groups_with_many_of_the_jobs_opens_few_of_them(
+    many_groups: RedisStore, reverse: bool
+) -> None:
+    """Of the jobs that come first, every fifth is in the groups.  A part of a group is read for each of them, not for
+    each group."""
+    store, client = many_groups, many_groups.transport.client
+    error = f"killed: {reason(ERRORS - 1 if reverse else 0)}"
+    kinds = [kind for kind in store.failure_kinds(NAMES)[State.DEAD] if kind.signature == error]
+    others = [kind for kind in store.failure_kinds(NAMES)[State.DEAD] if kind.signature == f"killed: {reason(3)}"]
+    chosen = sorted(kinds)[::5] + others
+    groups = store.failure_groups(NAMES, State.DEAD, chosen)
+    assert len(groups) == 12_000
+    client.config_resetstat()
+    found, _ = store.listed(NAMES, State.DEAD, 50, groups=groups, reverse=reverse)
+    opened = client.info("commandstats")["cmdstat_zrevrangebylex"]["calls"]
+    assert len(found) == 50
+    assert opened == 50
 
 
 def test_a_long_part_of_a_group_is_not_split_for_its_last_line(redis_store: RedisStore) -> None:

@@ -359,6 +359,29 @@ function failed.has(state, id, at)
     return in_errors, in_tags
 end
 
+-- Is the job, which is in `dead` or `retry` with this score, in one of these groups, by its error or by a tag?  `numbers`:
+-- theirs, separated by spaces.  Returns this, and how many bytes were read of the job.
+function failed.is_in(state, id, at, numbers)
+    local position, record = failed.position_of(at, id), redis.call('HGET', jobs, id) or ''
+    local log = redis.call('HGET', attempts, id)
+    local size = #record + #(log or '')
+    local function has(key, field)
+        local number = failed.read_group(redis.call('HGET', key, field))
+        return number and string.find(numbers, number, 1, true) and has_line(key, field, position)
+    end
+    for _, field in ipairs((fields_of_group(state, id, record, last_line(log)))) do
+        if has(groups, field) then
+            return true, size
+        end
+    end
+    for _, tag in ipairs(tags_of(record)) do
+        if has(tags, LETTERS[state] .. tag) or has(tags, LETTERS[state]) then
+            return true, size
+        end
+    end
+    return false, size
+end
+
 local function try_to_drop_empty_groups()
     local flat = redis.call('HGETALL', groups)
     local many = #flat / 2 > MOST_GROUPS
