@@ -26,8 +26,9 @@ from bench.table import show
 
 #: Number of queues in addition to the one that holds half of the jobs; the others hold the other half.
 OTHERS = 499
-#: Job types and errors of the dead jobs.
+#: Job types and errors of the dead jobs, and tags: each job has one of a customer and one of a plan.
 TYPES, ERRORS = 20, 7
+CUSTOMERS, PLANS = 137, 3
 BATCH = 5_000
 BASE = "/admin/django_jobs/dashboard/"
 #: Redis calls that take longer (microseconds) are counted as slow.
@@ -95,7 +96,8 @@ def fill(number: int) -> None:
                 for prefix, place, at in (("d", dead, now - 60_000 + i % 1000), ("s", scheduled, now + 86_400_000 + i)):
                     name = "bench.mark" if prefix == "s" or i % TYPES == 0 else f"bench.type{i % TYPES}"
                     id = f"{prefix}{i:07}" + "0" * 24  # as long as the ids that enqueue makes
-                    job = Job(id, queue, name, b"[[%d],{}]" % i, now - 90_000, Options())
+                    tags = f"customer-{i % CUSTOMERS:03} plan-{i % PLANS}" if prefix == "d" else ""
+                    job = Job(id, queue, name, b"[[%d],{}]" % i, now - 90_000, Options(tags=tags))
                     jobs += [job.id, encode(job)]
                     place += [at, job.id]
             pipe = store.transport.client.pipeline(transaction=False)
@@ -125,7 +127,7 @@ def index(number: int) -> None:
         while any(store.reconcile(queue).values()) or store.is_walking(queue):
             continue
     taken = client.info("memory")["used_memory"] - before
-    keys = [store.keys.of(queue)[key] for queue in store.queues() for key in ("groups", "chunks", "members")]
+    keys = [store.keys.of(queue)[key] for queue in store.queues() for key in ("groups", "chunks", "members", "tags")]
     exact = sum(client.memory_usage(key, samples=0) or 0 for key in keys)
     print(
         f"index of {number:,} dead jobs made in {time.perf_counter() - started:.0f} s: "
@@ -148,11 +150,11 @@ def pages(args: argparse.Namespace) -> None:
     last = math.ceil(args.jobs / 2 / 50)
     (error, *_) = browse.error_groups(State.DEAD, browse.Match())
 
-    def mark(error: str, state: State = State.DEAD) -> str:
+    def mark(state: State = State.DEAD, **chosen: str) -> str:
         after = ""
         for _ in range(19):
-            match = browse.Match(error=error)
-            after = (browse.selected(state, match, after) if error else browse.page(state, None, 1, after)).following
+            match = browse.Match(**chosen)
+            after = (browse.selected(state, match, after) if chosen else browse.page(state, None, 1, after)).following
         return after
 
     addresses = {
@@ -174,9 +176,14 @@ def pages(args: argparse.Namespace) -> None:
         "dead, one job type": "jobs/dead/?name=bench.type7",
         "dead, one job type of one queue": "jobs/dead/?name=bench.type7&queue=tenant-100",
         "dead, one error": f"jobs/dead/?error={error.key}",
-        "dead, one error, page 20": f"jobs/dead/?error={error.key}&after={mark(error.key)}",
-        "dead, all queues, page 20": f"jobs/dead/?after={mark('')}",
-        "scheduled, all queues, page 20": f"jobs/scheduled/?after={mark('', State.SCHEDULED)}",
+        "dead, one error, page 20": f"jobs/dead/?error={error.key}&after={mark(error=error.key)}",
+        "dead by tag": "jobs/dead/?group=tag",
+        "dead by tag, one queue": "jobs/dead/?group=tag&queue=q0",
+        "dead, one tag": "jobs/dead/?tag=customer-007",
+        "dead, one tag, page 20": f"jobs/dead/?tag=customer-007&after={mark(tag='customer-007')}",
+        "dead, a tag of a third": "jobs/dead/?tag=plan-1",
+        "dead, all queues, page 20": f"jobs/dead/?after={mark()}",
+        "scheduled, all queues, page 20": f"jobs/scheduled/?after={mark(State.SCHEDULED)}",
         "a job type": "types/bench.type7/",
         "a job": f"job/q0/{'d0000007' + '0' * 24}/",
         "running": "jobs/running/",
