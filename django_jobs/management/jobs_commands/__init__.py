@@ -5,6 +5,7 @@ from __future__ import annotations
 from django_jobs.management.jobs_commands import (
     acting,
     alarms,
+    archived,
     doctor,
     enqueueing,
     health,
@@ -40,4 +41,5 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "doctor": doctor.DOCTOR,
     "health": health.HEALTH,
     "history": history.HISTORY,
+    "archived": archived.ARCHIVED,
 }

@@ -27,7 +27,7 @@ def reports(site: WorkerSite, **wanted: int) -> None:
 
 
 def test_a_worker_says_how_its_attempts_ended_and_leaves_nothing_behind(site: WorkerSite, tmp_path: Path) -> None:
-    ids = [site.put("work") for _ in range(5)] + [site.put("awork"), site.put("fails_once")]
+    ids = [site.put("work") for _ in range(5)] + [site.put("once", at_most_once=True), site.put("fails_once")]
     ids.append(site.put("snoozes_once", str(tmp_path / "flag")))
     dead = [site.put("raises", "plain", max_attempts=1), site.put("timed", timeout=300, max_attempts=2)]
     pool = site.pool(threads=2)
