@@ -60,6 +60,7 @@ def no_data(store: SqliteStore) -> dict[str, str]:
 def typical(store: SqliteStore) -> dict[str, str]:
     fill_week(Filler(store, "01H"), store.options.clock)
     fill_typical(store)
+    store.publish_worker("web-1:4711", worker_info(), 600_000)  # for longer than all pages take
     store.publish_worker("web-2:1822", worker_info(host="web-2", **worker_numbers(store.now(), 40)), 600_000)
     operation = bulk.start("delete", State.EXPIRED, Match(), user="ada")
     dead = store.page("default", State.DEAD, 0, 1)[0].id

@@ -10,13 +10,22 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from django_jobs import Batch, Workflow, job
+from django_jobs import Batch, Workflow, browse, job
 from django_jobs.core.values import Attempt, Controls, Done, State
 from django_jobs.stores import use_store
 from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.workflows import engine
+from tests.browser.conftest import MachineClock
 from tests.contract.workflows.steps import run
-from tests.support.console_data import TRACEBACK, Filler, shop_jobs, worker_info
+from tests.support.console_data import (
+    TRACEBACK,
+    Filler,
+    fill_typical,
+    fill_week,
+    shop_jobs,
+    worker_info,
+    worker_numbers,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -121,6 +130,43 @@ def test_the_pictures_of_the_documentation(
     dark = open_page("jobs/running/", scheme="dark")
     assert dark.locator("progress").count() == 5
     shoot(dark, "running-dark")
+
+
+def test_the_pictures_of_tags_an_error_a_week_and_a_worker(
+    make_sqlite_store: Callable[..., SqliteStore],
+    open_page: Callable[..., Page],
+    shoot: Callable[..., Any],
+    live_server: Any,
+) -> None:
+    clock = MachineClock()
+    store = make_sqlite_store(clock=clock)
+    use_store(store)
+    with shop_jobs():
+        fill_week(Filler(store, "01H"), clock)
+        fill_typical(store)
+        for name, hours in (("web-1:4711", 90), ("web-2:1822", 40)):
+            numbers = worker_numbers(store.now(), hours)
+            running = {"id": "01J000000029", "name": "shop.send_receipt", "queue": "default"}
+            jobs = [running | {"since": store.now() - 14 * MINUTE}]
+            child = {"name": f"{name}:1", "pid": 4712, "lane": "shared", "memory": 48_000_000, "jobs": jobs}
+            store.publish_worker(
+                name, worker_info(host=name[:5], pid=int(name[6:]), children=[child], **numbers), 600_000
+            )
+        page = open_page("?period=week")
+        assert page.locator(".jobs-bar-good").count() > 10
+        shoot(page, "overview-week")
+        base = f"{live_server.url}/admin/django_jobs/dashboard/"
+        page.goto(f"{base}jobs/dead/?group=tag")
+        assert page.locator(".jobs-groups li").count() == 3
+        shoot(page, "tags")
+        error = browse.error_groups(State.DEAD, browse.Match())[0]
+        page.goto(f"{base}jobs/dead/?error={error.key}&period=week")
+        assert page.locator(".jobs-error .jobs-bar-bad").count() > 5
+        shoot(page, "error")
+        page.goto(f"{base}workers/web-2:1822/?period=day")
+        assert page.locator(".jobs-bar-good").count() >= 23
+        shoot(page, "worker")
+    use_store(None)
 
 
 # -- workflows ---------------------------------------------------------------------
