@@ -13,7 +13,7 @@
 --! use clock record failed bytewise listing
 local EACH = 8 -- keys of a queue
 local MOST_BYTES = 4000000 -- of records and logs: some milliseconds
-local FEW, ONE_IN = 100, 20 -- behind so many jobs, it gives up unless one in 20 was in a group
+local FEW, ONE_IN = 100, 10 -- behind so many jobs, it gives up unless one in ten was in a group
 local most = tonumber(ARGV[8])
 
 -- The queues, sorted by the next job of each, the first one last.
