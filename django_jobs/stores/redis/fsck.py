@@ -13,7 +13,7 @@ from django_jobs.core.values import FINISHED, PLAIN, WAITING, Controls, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.formatting import counted
 from django_jobs.serialization.record import decode, name_of, tags_of
-from django_jobs.stores.redis.connection.entries import read_claim, read_holdings
+from django_jobs.stores.redis.connection.entries import read_claim, read_holdings, read_number
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.stats import PLACES
 from django_jobs.stores.redis.store import RedisStore
@@ -232,7 +232,7 @@ class Snapshot:
             yield f"group {field!r} is not in order"
         for line in lines:
             id, at = line[13:], int(line[:13]) if line[:13].isdigit() else -1
-            if id not in places[field[:1]] or int(float(places[field[:1]][id])) != at:
+            if id not in places[field[:1]] or read_number(places[field[:1]][id]) != at:
                 yield f"group {field!r} has job {_text(id)} at {at}, where it is not"
 
     def _locks(self) -> Iterator[str]:

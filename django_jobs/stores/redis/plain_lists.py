@@ -73,7 +73,7 @@ class RedisPlainLists(RedisBrowsing, RedisBars):
             )
             pairs = list(zip(lines, scores, strict=True))
             for line, score in reversed(pairs) if reverse else pairs:
-                if score is not None and line[:13].isdigit() and int(line[:13]) == round(float(score)):
+                if score is not None and line[:13].isdigit() and abs(int(line[:13]) - float(score)) <= 0.5:
                     yield text_of(score), float(score), queue, text_of(line[13:])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
+from math import floor, isfinite
 from typing import Any
 
 from django_jobs.core.standing import Standing
@@ -60,7 +60,8 @@ class RedisStanding(RedisPart, BrowsingStore, QueueStore):
     def _in_lane(self, found: Standing, id: str, key: str, place: str, score: float) -> Standing:
         suspect = score < 0 and place == "alone"
         base = -SUSPECT if suspect else 0
-        first = base + int((score - base) // STEP) * STEP  # the first score of its priority
+        # The first score of its priority; another program may have given it an infinite one.
+        first = base + int((score - base) // STEP) * STEP if isfinite(score) else score
         lowest = "-inf" if suspect or place == "queued" else 0  # the others of this lane do not wait for suspects
         # Not the score alone: jobs that came back together have the same one, and are claimed in order of their ids.
         rank, others, higher = self.transport.pipeline(

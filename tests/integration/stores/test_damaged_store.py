@@ -21,6 +21,8 @@ from django_jobs.exceptions import StoreError
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
+from django_jobs.stores.redis.fsck import fsck
 from tests.support.dose import dose
 from tests.support.faults.corruptor import Corruptor
 from tests.support.faults.walking import QUEUE, Walk
@@ -126,3 +128,28 @@ def test_whatever_is_broken_every_page_call_and_command_answers(damaged: RedisSt
                     ) from error
             with suppress(StoreError):
                 damaged.reconcile(QUEUE)
+
+
+@pytest.mark.accepts("K05")
+@pytest.mark.parametrize("score", ["inf", "-inf", "1e300"])
+def test_a_score_without_end_is_answered_too(damaged: RedisStore, clock: Any, score: str) -> None:
+    """In every place; here for users who may run scripts, and for those who may not."""
+    client: redis.Redis = damaged.transport.client
+    walk = Walk(damaged, clock, seed=3)
+    for _ in range(200):
+        walk.step()
+    visitor, keys = Visitor(damaged, 1), damaged.keys.of(QUEUE)
+    for name in [name for name, kind in QUEUE_KEYS.items() if kind == "zset"]:
+        for id in client.zrange(keys[name], 0, 0):
+            client.zadd(keys[name], {id: score})
+    for _ in range(2):
+        for n in range(1, walk.made + 1):
+            page = visitor.person.get(f"/admin/django_jobs/dashboard/job/{QUEUE}/job-{n}/")
+            assert page.status_code in (200, 404)
+            assert damaged.standing(QUEUE, f"job-{n}").state in (None, *State)
+        for page in PAGES:
+            assert visitor.person.get(f"/admin/django_jobs/dashboard/{page}").status_code == 200
+        for state in (State.DEAD, State.RETRY):
+            damaged.listed([QUEUE], state, 9, groups=damaged.failure_groups([QUEUE], state))
+        fsck(damaged, QUEUE)
+        damaged._scripts_refused = True
