@@ -37,6 +37,7 @@ class ArchivedJob(models.Model):
             models.Index(fields=["-ended_at", "-id"], name="django_jobs_archive_end"),
             models.Index(fields=["name", "-ended_at", "-id"], name="django_jobs_archive_name"),
             models.Index(fields=["status", "-ended_at", "-id"], name="django_jobs_archive_state"),
+            models.Index(fields=["queue", "-ended_at", "-id"], name="django_jobs_archive_queue"),
         ]
 
     def __str__(self) -> str:

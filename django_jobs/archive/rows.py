@@ -109,9 +109,9 @@ def _tagged(
     return [info_of(each.job) for each in found[:limit] if each.ended_at == each.job.ended_at], after
 
 
-def with_tag(tag: str) -> QuerySet[ArchivedTag]:
-    """Return this tag of all archived jobs that have it."""
-    return ArchivedTag.objects.filter(tag=tag, ended_at=F("job__ended_at"))
+def with_tag(rows: QuerySet[ArchivedJob], tag: str) -> QuerySet[ArchivedJob]:
+    """Return those of these rows that had this tag when they ended."""
+    return rows.filter(tags__tag=tag, tags__ended_at=F("ended_at"))
 
 
 def info_of(row: ArchivedJob) -> JobInfo:

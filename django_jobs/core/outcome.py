@@ -250,10 +250,10 @@ def _last_lines(error: BaseException) -> list[str]:
 
 
 def _has_more(error: BaseException) -> bool:
-    """Is there more to write than its frames and itself?"""
+    """Is there more to write than its frames and itself?  For an unknown name, Python looks into the last frame."""
     if error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
         return True
-    return isinstance(error, BaseExceptionGroup | SyntaxError)
+    return isinstance(error, BaseExceptionGroup | SyntaxError | NameError)
 
 
 def _frames(first: TracebackType | None) -> list[str] | None:

@@ -7,17 +7,27 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.options import ModelAdmin
 from django.db.models import QuerySet, Value
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.common.permissions import ARGUMENTS, may
-from django_jobs.archive import info_of, with_tag
-from django_jobs.core.options import LONGEST_TAG
+from django_jobs.admin.models.archive_list import (
+    LISTED,
+    DayFilter,
+    FirstRows,
+    FirstRowsList,
+    QueueFilter,
+    StateFilter,
+    TagFilter,
+    TypeFilter,
+    first,
+    searched,
+)
+from django_jobs.archive import info_of
 from django_jobs.core.values import JobInfo
 from django_jobs.models import ArchivedJob
 from django_jobs.serialization.masking import masked
@@ -25,31 +35,18 @@ from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import tags_of
 
 
-class TagFilter(SimpleListFilter):
-    """Only jobs with a tag.  There are too many tags to choose from: the search and the tags of each job lead here."""
-
-    title, parameter_name = _("tag"), "tag"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        tag = request.GET.get("tag", "")[:LONGEST_TAG]
-        return [(tag, tag)] if tag else []
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[ArchivedJob]) -> QuerySet[ArchivedJob]:
-        tag = self.value()
-        return queryset.filter(pk__in=with_tag(tag).values("job_id")) if tag else queryset
-
-
 class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     """Finished jobs.  Sensitive arguments are masked as on all pages."""
 
     list_display = ["name", "status", "error_line", "ended_at", "queue", "attempt_count", "job_id"]
-    list_filter = [TagFilter, "status", "queue", "ended_at"]
+    list_filter = [TagFilter, StateFilter, DayFilter, "ended_at", TypeFilter, QueueFilter]
     search_fields = ["=job_id", "name", "error"]
     search_help_text = _("Search by id, name and error text; tag:customer:42 finds the jobs with a tag")
-    date_hierarchy = "ended_at"
     ordering = ["-ended_at", "-id"]
+    #: By any other column, the database would sort all rows.
+    sortable_by = ["ended_at"]
     list_per_page = 50
-    # Counting all rows of a long history would cost more than the rest of the page.
+    paginator = FirstRows
     show_full_result_count = False
     fields = [
         "name", "job_id", "queue", "status", "tag_links", "shown_arguments", "shown_result", "attempt_count",
@@ -67,10 +64,18 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[ArchivedJob], search_term: str
     ) -> tuple[QuerySet[ArchivedJob], bool]:
-        word, colon, tag = search_term.strip().partition(":")
-        if word == "tag" and colon and tag:
-            return queryset.filter(pk__in=with_tag(tag).values("job_id")), False
-        return super().get_search_results(request, queryset, search_term)
+        found = searched(queryset, search_term) if search_term.strip() else queryset
+        return (found, False) if found is not None else super().get_search_results(request, queryset, search_term)
+
+    def get_changelist(self, request: HttpRequest, **more: Any) -> type[FirstRowsList]:
+        return FirstRowsList
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[ArchivedJob], *args: Any, **more: Any
+    ) -> HttpResponse | None:
+        if request.POST.get("select_across", "0") != "0":  # all that the page has counted, and no more
+            queryset = queryset.filter(pk__in=first(queryset)[:LISTED])
+        return super().response_action(request, queryset, *args, **more)
 
     @admin.display(description=_("tags"))
     def tag_links(self, row: ArchivedJob) -> str:

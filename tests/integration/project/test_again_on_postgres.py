@@ -20,6 +20,7 @@ AGAIN = [
     "enqueue/test_web_servers.py",
     "api/jobs/test_history.py",
     "api/jobs/test_archive_tags.py",
+    "console/lists/test_archive_list.py",
     "api/requests/test_callers.py",
     "api/requests/test_numbers.py",
     "schedules/test_schedule_commands.py",
