@@ -48,6 +48,8 @@ class ArchivedJobAdmin(ModelAdmin):  # type: ignore[type-arg]
     list_per_page = 50
     paginator = FirstRows
     show_full_result_count = False
+    #: They count the rows of each choice of each filter.
+    show_facets = admin.ShowFacets.NEVER
     fields = [
         "name", "job_id", "queue", "status", "tag_links", "shown_arguments", "shown_result", "attempt_count",
         "run_time", "worker", "enqueued_at", "ended_at", "error_type", "shown_error", "shown_log",

@@ -60,7 +60,17 @@ def test_no_page_counts_or_looks_through_all_rows(root: Client) -> None:
     ArchivedTag.objects.bulk_create(
         ArchivedTag(job=row, tag="vip", ended_at=row.ended_at) for row in ArchivedJob.objects.all()
     )
-    queries = ("", "?status=dead", "?queue=old", "?name=shop.gone", "?day=2026-03-29", "?q=id3", "?o=-4", "?tag=vip")
+    queries = (
+        "",
+        "?status=dead",
+        "?queue=old",
+        "?name=shop.gone",
+        "?day=2026-03-29",
+        "?q=id3",
+        "?o=-4",
+        "?tag=vip",
+        "?_facets=1",
+    )
     for query in queries:
         with CaptureQueriesContext(connection) as asked:
             root.get(f"{ADDRESS}{query}")
