@@ -117,7 +117,7 @@ def memory(given: argparse.Namespace) -> None:
     }  # fmt: skip
     with clients_of(given.store) as (client,):
         for state, make in states.items():
-            client.flushall()
+            client.execute_command("FLUSHALL", "SYNC")  # its memory is measured
             store.close()
             store.now()
             before = used_memory(client)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import http.server
 import json
 import os
+import random
 import socketserver
 import sqlite3
 import statistics
@@ -25,7 +25,7 @@ from bench.running import wait_for, workers
 from bench.subjects.ours import workers as our_workers
 
 #: An image of so many pixels, in bytes of grey.
-SIDE = 256
+SIDE = 512
 _local = threading.local()
 
 
@@ -34,11 +34,11 @@ def update(number: int) -> None:
     if not hasattr(_local, "rows"):
         _local.rows = _connect()
     connection, mark = _local.rows
-    with connection:
-        cursor = connection.cursor()
-        cursor.execute(f"SELECT paid FROM orders WHERE id = {mark}", (number % 1000,))
-        (paid,) = cursor.fetchone()
-        cursor.execute(f"UPDATE orders SET paid = {mark} WHERE id = {mark}", (paid + 1, number % 1000))
+    cursor = connection.cursor()
+    cursor.execute(f"SELECT paid FROM orders WHERE id = {mark}", (number % 1000,))
+    (paid,) = cursor.fetchone()
+    cursor.execute(f"UPDATE orders SET paid = {mark} WHERE id = {mark}", (paid + 1, number % 1000))
+    connection.commit()
 
 
 def webhook(number: int) -> None:
@@ -50,8 +50,8 @@ def webhook(number: int) -> None:
 
 
 def picture(number: int) -> None:
-    """Halve a grey picture, and compress it: a few milliseconds of processor time."""
-    pixels = hashlib.sha256(str(number).encode()).digest() * (SIDE * SIDE // 32)
+    """Halve a grey picture that does not repeat itself, and compress it: a few milliseconds of processor time."""
+    pixels = random.Random(number).randbytes(SIDE * SIDE)
     rows = [pixels[i : i + SIDE] for i in range(0, SIDE * SIDE, 2 * SIDE)]
     zlib.compress(b"".join(row[::2] for row in rows), 9)
 
@@ -65,6 +65,7 @@ def rates(env: dict[str, str], number: int = 2_000, processes: int = 2) -> dict[
 
     with _site() as more:
         os.environ |= more
+        vars(_local).clear()  # the orders of the round before are gone
         found = {}
         for kind, work in WORK.items():
             started = time.perf_counter()
@@ -109,11 +110,11 @@ def _site() -> Iterator[dict[str, str]]:
         places = {"BENCH_ORDERS": f"{folder}/orders.sqlite3", "BENCH_WEBHOOK": str(server.server_address[1])}
         os.environ |= places
         connection, mark = _connect()
-        with connection:
-            cursor = connection.cursor()
-            cursor.execute("DROP TABLE IF EXISTS orders")
-            cursor.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, paid INTEGER)")
-            cursor.executemany(f"INSERT INTO orders VALUES ({mark}, 0)", [(i,) for i in range(1000)])
+        cursor = connection.cursor()
+        cursor.execute("DROP TABLE IF EXISTS orders")
+        cursor.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, paid INTEGER)")
+        cursor.executemany(f"INSERT INTO orders VALUES ({mark}, 0)", [(i,) for i in range(1000)])
+        connection.commit()
         connection.close()
         yield places
         server.shutdown()

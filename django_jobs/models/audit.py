@@ -95,6 +95,7 @@ class AuditEntry(models.Model):
     class Meta:
         ordering: ClassVar = ["-at", "-pk"]
         default_permissions: ClassVar = ()
+        indexes: ClassVar = [models.Index(fields=["kind", "verb"], name="django_jobs_audit_verb")]
         verbose_name = _("entry of the audit log")
         verbose_name_plural = _("audit log")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.core.paginator import Paginator
+from django.db.models import Min
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
@@ -14,8 +15,8 @@ from django_jobs.admin.common.console import Console
 from django_jobs.models.audit import AuditEntry, Kind, Source
 
 ENTRIES = 50
-#: Longest list of names to choose from.
-NAMES = 500
+#: Longest list of users or actions to choose from.  The address takes any other.
+NAMES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,6 @@ def history(console: Console) -> HttpResponse:
     """Show what was done in the admin, over HTTP and with `manage.py jobs`, latest first, of everybody or of one."""
     given = {key: console.request.GET.get(key, "")[:254] for key in ("user", "verb", "source")}
     entries = AuditEntry.objects.all()
-    names = AuditEntry.objects.order_by("actor").values_list("actor", flat=True).distinct()[:NAMES]
     if given["user"]:
         entries = entries.filter(actor=given["user"])
     if given["source"]:
@@ -45,18 +45,32 @@ def history(console: Console) -> HttpResponse:
         kind, _colon, verb = given["verb"].partition(":")
         entries = entries.filter(kind=kind, verb=verb)
     page = Paginator(entries, ENTRIES).get_page(console.request.GET.get("p"))
-    found = AuditEntry.objects.order_by("kind", "verb").values_list("kind", "verb").distinct()[:NAMES]
     kept = urlencode({key: value for key, value in given.items() if value})
     context = {
         "page": page,
         "rows": [row(console, entry) for entry in page.object_list],
-        "names": names,
-        "verbs": [(f"{kind}:{verb}", f"{acts.kind_label(kind)}: {acts.verb_label(verb)}") for kind, verb in found],
+        "names": different("actor"),
+        "verbs": [
+            (f"{kind}:{verb}", f"{acts.kind_label(kind)}: {acts.verb_label(verb)}")
+            for kind in different("kind")
+            for verb in different("verb", kind=kind)
+        ],
         "sources": Source.choices,
         "given": given,
         "kept": f"&{kept}" if kept else "",
     }
     return console.render("history.html", _("History"), context, here="history")
+
+
+def different(field: str, **given: str) -> list[str]:
+    """Return the values of a column, in order, at most NAMES.  An index must begin with the given columns and this one:
+    each value is one look into it.  DISTINCT reads all of them, which takes half a second for a million entries."""
+    entries, found = AuditEntry.objects.filter(**given), list[str]()
+    value = entries.aggregate(first=Min(field))["first"]
+    while value is not None and len(found) < NAMES:
+        found.append(value)
+        value = entries.filter(**{f"{field}__gt": value}).aggregate(first=Min(field))["first"]
+    return found
 
 
 def row(console: Console, entry: AuditEntry) -> Row:
