@@ -16,6 +16,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='auditentry',
-            index=models.Index(fields=['kind', 'verb'], name='django_jobs_audit_verb'),
+            index=models.Index(fields=['verb', 'kind'], name='django_jobs_audit_verb'),
         ),
     ]

@@ -95,7 +95,8 @@ class AuditEntry(models.Model):
     class Meta:
         ordering: ClassVar = ["-at", "-pk"]
         default_permissions: ClassVar = ()
-        indexes: ClassVar = [models.Index(fields=["kind", "verb"], name="django_jobs_audit_verb")]
+        # In this order: if `kind` were first, SQLite would take it for the acts on one job, and read all of a kind.
+        indexes: ClassVar = [models.Index(fields=["verb", "kind"], name="django_jobs_audit_verb")]
         verbose_name = _("entry of the audit log")
         verbose_name_plural = _("audit log")
 

@@ -45,15 +45,14 @@ def history(console: Console) -> HttpResponse:
         kind, _colon, verb = given["verb"].partition(":")
         entries = entries.filter(kind=kind, verb=verb)
     page = Paginator(entries, ENTRIES).get_page(console.request.GET.get("p"))
+    offered = [(kind, verb) for verb in different("verb") for kind in different("kind", verb=verb)]
     kept = urlencode({key: value for key, value in given.items() if value})
     context = {
         "page": page,
         "rows": [row(console, entry) for entry in page.object_list],
         "names": different("actor"),
         "verbs": [
-            (f"{kind}:{verb}", f"{acts.kind_label(kind)}: {acts.verb_label(verb)}")
-            for kind in different("kind")
-            for verb in different("verb", kind=kind)
+            (f"{kind}:{verb}", f"{acts.kind_label(kind)}: {acts.verb_label(verb)}") for kind, verb in sorted(offered)
         ],
         "sources": Source.choices,
         "given": given,

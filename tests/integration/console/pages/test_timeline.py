@@ -7,8 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from django_jobs.admin.jobs import timeline as page
 from django_jobs.browse.timeline import timeline, unkept
@@ -147,6 +148,11 @@ def test_it_asks_the_database_once_and_lives_without_it(
         entries, notes = page.acts_on(info, job)
     assert len(entries) == page.ACTS
     assert "see the history" in notes[0]
+    with CaptureQueriesContext(connection) as asked:
+        page.acts_on(info, job)
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {asked[1]['sql']}")
+        assert "(at>?)" in str(cursor.fetchall())  # only the entries since the job was enqueued are searched
     assert page.acts_on(info._replace(id="other"), job)[0] == []
 
     def broken(*args: Any, **kwargs: Any) -> Any:
