@@ -220,11 +220,12 @@ def test_a_long_part_of_a_group_is_not_split_for_its_last_line(redis_store: Redi
             jobs, _ = store.listed(["q"], State.DEAD, 1, groups=groups, reverse=True)
             assert [job.id for job in jobs] == ["399"]
 
-    client, costs = store.transport.client, []
+    client, costs = store.transport.client, dict[int, list[float]]()
     texts = client.hgetall(names["members"])
-    for number in (2, 86):
-        left = b"".join(b"%013d%032d\n" % (n, n) for n in range(number))
-        client.hset(names["members"], mapping={part: left + text for part, text in texts.items()})
-        costs.append(min((cost(store, newest) for _ in range(5)), key=lambda each: each.there))
-    few, full = costs
-    assert full.there <= 2 * few.there, (few, full)
+    for _ in range(7):  # in turn: what else the machine does meets both alike
+        for number in (2, 86):
+            left = b"".join(b"%013d%032d\n" % (n, n) for n in range(number))
+            client.hset(names["members"], mapping={part: left + text for part, text in texts.items()})
+            costs.setdefault(number, []).append(cost(store, newest).there)
+    few, full = (min(each) for each in costs.values())
+    assert full <= 2 * few, costs
