@@ -73,10 +73,10 @@ class FirstRowsList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        start = (self.page_num - 1) * self.list_per_page
-        end = start + self.list_per_page
         keys = self.paginator.keys[: self.result_count]
-        keys = keys if self.show_all or not self.multi_page else keys[start:end]
+        if self.multi_page and not (self.show_all and self.can_show_all):  # as in Django: not all of a long list
+            start = (self.page_num - 1) * self.list_per_page
+            keys = keys[start : start + self.list_per_page]
         rows = self.root_queryset.in_bulk(keys)
         self.result_list = [rows[key] for key in keys if key in rows]
 

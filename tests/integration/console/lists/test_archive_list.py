@@ -48,6 +48,14 @@ def test_the_first_rows_are_listed_and_the_page_says_that_there_are_more(root: C
     assert listed(root, "?q=id120")[0] == ["id120"]
 
 
+def test_a_long_list_is_not_shown_whole(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_list, "LISTED", 250)
+    fill(201)
+    ids, changelist = listed(root, "?all=")
+    assert (len(ids), changelist.result_count) == (50, 201)
+    assert listed(root, "?all=&p=5")[0] == ["id200"]
+
+
 def test_as_many_as_are_listed_are_all(root: Client) -> None:
     fill(120)
     assert "The first 120" not in root.get(ADDRESS).text
