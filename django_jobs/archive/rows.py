@@ -85,10 +85,16 @@ def page(
     if status:
         rows = rows.filter(status=status)
     if cursor is not None:
-        rows = rows.filter(ended_at__lte=cursor.ended_at).exclude(Q(ended_at=cursor.ended_at) & Q(pk__gte=cursor.pk))
+        rows = rows.filter(_is_behind(cursor, "pk"))
     found = list(rows[: limit + 1])
     after = Cursor(found[limit - 1].ended_at, found[limit - 1].pk) if len(found) > limit else None
     return [info_of(row) for row in found[:limit]], after
+
+
+def _is_behind(cursor: Cursor, key: str) -> Q:
+    """Return the condition for what follows the cursor; `key`: the column with the key of the job."""
+    same = Q(ended_at=cursor.ended_at) & Q(**{f"{key}__gte": cursor.pk})
+    return Q(ended_at__lte=cursor.ended_at) & ~same
 
 
 def _tagged(
@@ -101,8 +107,7 @@ def _tagged(
     if status:
         tags = tags.filter(job__status=status)
     if cursor is not None:
-        same = Q(ended_at=cursor.ended_at) & Q(job_id__gte=cursor.pk)
-        tags = tags.filter(ended_at__lte=cursor.ended_at).exclude(same)
+        tags = tags.filter(_is_behind(cursor, "job_id"))
     found = list(tags[: limit + 1])
     after = Cursor(found[limit - 1].ended_at, found[limit - 1].job_id) if len(found) > limit else None
     # Not in the query: PostgreSQL would then read all jobs of a frequent tag, and sort them.

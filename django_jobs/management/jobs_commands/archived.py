@@ -11,14 +11,11 @@ from django.core.management.base import CommandError
 from django_jobs import archive
 from django_jobs.conf import get_settings
 from django_jobs.core.values import FINISHED
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, table
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, table
 from django_jobs.management.jobs_commands.looking import error_of
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
 from django_jobs.serialization.record import name_of
-
-#: Maximum of `--limit`; for more, use the HTTP API's cursors.
-MOST = 10_000
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -29,14 +26,11 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def archived(options: Mapping[str, Any]) -> Answer:
-    if options["limit"] < 1:
-        raise CommandError(f"--limit is {options['limit']}: use 1 or more.")
+    limit = limit_of(options)
     if get_settings().archive is None:
         raise CommandError("There is no archive: set DJANGO_JOBS['ARCHIVE'].")
     names = [options["name"]] if options["name"] else []
-    found, following = archive.page(
-        names=names, status=options["state"], tag=options["tag"], limit=min(options["limit"], MOST)
-    )
+    found, following = archive.page(names=names, status=options["state"], tag=options["tag"], limit=limit)
     shown = [masked(info) for info in found]
     rows = [[info.id, name_of(info.record), info.queue, info.state, iso(info.at), error_of(info)] for info in shown]
     text = table(["id", "name", "queue", "state", "ended", "error"], rows) if rows else "No job of this kind."

@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django.core.management.base import CommandError
+
 from django_jobs.models.audit import Act
+
+#: Maximum of `--limit`; for more, use the HTTP API's cursors.
+MOST = 10_000
 
 
 class Answer(NamedTuple):
@@ -33,6 +38,14 @@ class Subcommand:
 
 def no_arguments(parser: ArgumentParser) -> None:
     """Used by subcommands without arguments."""
+
+
+def limit_of(options: Mapping[str, Any]) -> int:
+    """Return `--limit`, at most MOST.  Raises CommandError."""
+    limit: int = options["limit"]
+    if limit < 1:
+        raise CommandError(f"--limit is {limit}: use 1 or more.")
+    return min(limit, MOST)
 
 
 def as_json(data: Any) -> str:

@@ -7,14 +7,10 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain, table
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, plain, table
 from django_jobs.models.audit import AuditEntry, Source
 from django_jobs.operations import word_of
 
-#: Maximum of `--limit`.
-MOST = 10_000
 #: Details that the text leaves out: ids, which `--json` has, and arguments, which belong on no screen by chance.
 _LONG = frozenset({"ids", "before", "after"})
 
@@ -26,14 +22,13 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def show(options: Mapping[str, Any]) -> Answer:
-    if options["limit"] < 1:
-        raise CommandError(f"--limit is {options['limit']}: use 1 or more.")
+    limit = limit_of(options)
     entries = AuditEntry.objects.all()
     if options["user"]:
         entries = entries.filter(actor=options["user"])
     if options["source"]:
         entries = entries.filter(source=options["source"])
-    found = list(entries[: min(options["limit"], MOST)])
+    found = list(entries[:limit])
     data = [
         {
             "at": entry.at.isoformat(),

@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandError
-
 from django_jobs import archive, browse
 from django_jobs.browse.counts import LIVE_QUEUES
 from django_jobs.conf import get_settings
 from django_jobs.core.values import FINISHED, JobInfo, QueueStats, State, WorkerInfo
 from django_jobs.exceptions import JobNotFound
 from django_jobs.formatting import counted
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, no_arguments, plain, table
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, no_arguments, plain, table
 from django_jobs.management.jobs_commands.matching import add_filters, match_of
+from django_jobs.operations import check_queue
 from django_jobs.samples.worker import totals_of
 from django_jobs.serialization.masking import masked
 from django_jobs.serialization.payloads import iso, job_payload
@@ -25,8 +24,6 @@ from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
 
 TOTALS = ("enqueued", "succeeded", "failed", "retried", "dead")
-#: Maximum of `list --limit`; for more, use the HTTP API's cursors.
-MOST = 10_000
 #: Jobs that `list` reads at a time.
 LOOKED_AT = 200
 
@@ -87,9 +84,7 @@ def list_arguments(parser: ArgumentParser) -> None:
 
 
 def list_jobs(options: Mapping[str, Any]) -> Answer:
-    if options["limit"] < 1:
-        raise CommandError(f"--limit is {options['limit']}: use 1 or more.")
-    state, limit = State(options["state"]), min(options["limit"], MOST)
+    state, limit = State(options["state"]), limit_of(options)
     match = match_of(options, state)
     found, said = listed(state, match, limit)
     shown = [masked(info) for info in found]
@@ -209,12 +204,11 @@ def tags_arguments(parser: ArgumentParser) -> None:
 
 
 def tags(options: Mapping[str, Any]) -> Answer:
-    if options["limit"] < 1:
-        raise CommandError(f"--limit is {options['limit']}: use 1 or more.")
-    names, queue = browse.queue_names(), options["queue"]
-    if queue and queue not in names:
-        raise CommandError(f"There is no queue {queue!r}. Known queues: {', '.join(names)}.")
-    data: dict[str, Any] = browse.tag_payload(State(options["state"]), [queue] if queue else names, options["limit"])
+    limit, queue = limit_of(options), options["queue"]
+    if queue:
+        check_queue(queue)
+    queues = [queue] if queue else browse.queue_names()
+    data: dict[str, Any] = browse.tag_payload(State(options["state"]), queues, limit)
     rows = [
         [each["tag"], f"{each['jobs']}{' or more' if each['or_more'] else ''}", each["first_at"], each["last_at"]]
         for each in data["tags"]

@@ -12,14 +12,12 @@ from django_jobs import browse, operations
 from django_jobs.browse.workflow_payloads import error_of
 from django_jobs.formatting import counted
 from django_jobs.management.jobs_commands.acting import held_text
-from django_jobs.management.jobs_commands.base import Answer, Subcommand, plain, table
+from django_jobs.management.jobs_commands.base import Answer, Subcommand, limit_of, plain, table
 from django_jobs.models import audit
 from django_jobs.serialization.payloads import iso
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
 
 STATES = ("running", "succeeded", "stopped", "cancelled")
-#: Maximum of `--limit`.
-MOST = 10_000
 
 
 def list_arguments(parser: ArgumentParser) -> None:
@@ -28,7 +26,7 @@ def list_arguments(parser: ArgumentParser) -> None:
 
 
 def list_workflows(options: Mapping[str, Any]) -> Answer:
-    limit = checked(options["limit"])
+    limit = limit_of(options)
     rows: list[WorkflowInfo] = []
     after, looked_at = "", 0
     while True:
@@ -41,13 +39,6 @@ def list_workflows(options: Mapping[str, Any]) -> Answer:
     text = table(["id", "name", "kind", "state", "steps ended", "since"], lines) if lines else ""
     said = f"Shown: {len(rows)}. Checked: {looked_at} of {counted(found.total, 'workflow')}."
     return Answer([browse.workflow_payload(info) for info in rows], f"{text}\n{said}".strip())
-
-
-def checked(limit: int) -> int:
-    """Return `--limit`, within bounds.  Raises CommandError."""
-    if limit < 1:
-        raise CommandError(f"--limit is {limit}: use 1 or more.")
-    return min(limit, MOST)
 
 
 def standing(info: WorkflowInfo) -> tuple[str, str]:
@@ -79,7 +70,7 @@ def workflow(options: Mapping[str, Any]) -> Answer:
 
 
 def show(options: Mapping[str, Any]) -> Answer:
-    limit = checked(options["limit"])
+    limit = limit_of(options)
     info = browse.workflow(options["id"])
     rows = browse.batch_jobs(info, limit=limit).rows if info.kind == "batch" else browse.steps(info.id, limit=limit)
     stopping = browse.stopping_steps(info.id)

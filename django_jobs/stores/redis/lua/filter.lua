@@ -56,10 +56,5 @@ while #streams > 0 and #found < limit and looked < most and read < MOST_BYTES do
     looked, read, last = looked + 1, read + size, head
     put(stream)
 end
-local flat = {(#streams == 0 or #found == limit) and 1 or 0, last.queue, last.score, last.member}
-for _, entry in ipairs(found) do
-    flat[#flat + 1] = entry.queue
-    flat[#flat + 1] = entry.score
-    flat[#flat + 1] = entry.member
-end
-return flat
+local how_far = {(#streams == 0 or #found == limit) and 1 or 0, last.queue, last.score, last.member}
+return with_entries(how_far, found)

@@ -197,10 +197,4 @@ for i = 0, #KEYS / EACH - 1 do
     end
 end
 take(queues)
-local flat = {}
-for _, entry in ipairs(found) do
-    flat[#flat + 1] = entry.queue
-    flat[#flat + 1] = entry.score
-    flat[#flat + 1] = entry.member
-end
-return flat
+return with_entries({}, found)

@@ -74,3 +74,13 @@ local function of_place(place, queue)
         return member and {score = score, value = tonumber(score), queue = queue, member = member}
     end
 end
+
+-- The answer, with queue, score and member of each entry behind what it has.
+local function with_entries(answer, entries)
+    for _, entry in ipairs(entries) do
+        answer[#answer + 1] = entry.queue
+        answer[#answer + 1] = entry.score
+        answer[#answer + 1] = entry.member
+    end
+    return answer
+end
