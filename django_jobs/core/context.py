@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from django_jobs.core.outcome import clean
-from django_jobs.core.values import tags_in
+from django_jobs.core.values import Claim, Job, tags_in
 from django_jobs.exceptions import StoreError
 
 logger = logging.getLogger("django_jobs.worker")
@@ -43,44 +43,25 @@ class RunningJob:
     """
 
     __slots__ = (
-        "_context", "_last_sent", "_pending", "_send", "_stops", "args", "attempt", "claimed_ms", "enqueued_ms", "id",
-        "kwargs", "max_attempts", "meta", "name", "queue", "ready_ms", "scrubber", "soft_deadline", "tag_words",
-        "token", "worker", "workflow",
+        "_checkin", "_claim", "_context", "_job", "_last_sent", "_pending", "_stops", "args", "kwargs", "scrubber",
+        "soft_deadline",
     )  # fmt: skip
 
     def __init__(
         self,
-        id: str,
-        name: str,
-        queue: str,
+        claim: Claim,
+        job: Job,
         args: list[Any],
         kwargs: dict[str, Any],
-        *,
-        attempt: int = 1,
-        max_attempts: int = 1,
-        enqueued_ms: int = 0,
-        ready_ms: int = 0,
-        claimed_ms: int = 0,
-        token: int = 0,
-        worker: str = "",
-        meta: dict[str, Any] | None = None,
-        workflow: str | None = None,
-        tag_words: str = "",
         stops: StopRequests | None = None,
-        send: Callable[[bytes], bool] | None = None,
+        checkin: Callable[[Claim, bytes], bool] | None = None,
         soft_timeout: float | None = None,
         scrubber: Callable[[], Callable[[str], str] | None] | None = None,
     ) -> None:
-        self.id, self.name, self.queue, self.args, self.kwargs = id, name, queue, args, kwargs
-        self.attempt, self.max_attempts, self.token, self.meta = attempt, max_attempts, token, meta
-        #: id of the workflow or batch that the job belongs to; None = none.
-        self.workflow = workflow
-        #: the tags as they are stored, separated by spaces.
-        self.tag_words = tag_words
-        #: the name of the worker process.
-        self.worker = worker
-        self.enqueued_ms, self.ready_ms, self.claimed_ms = enqueued_ms, ready_ms, claimed_ms
-        self._stops, self._send = stops, send
+        """`checkin`: Store.checkin; `soft_timeout` in seconds from now."""
+        # Two values and no copies of their fields: this is made for every attempt.
+        self._claim, self._job, self.args, self.kwargs = claim, job, args, kwargs
+        self._stops, self._checkin = stops, checkin
         #: makes a function that takes the values of sensitive arguments out of a text; None = the job has none.
         self.scrubber = scrubber
         #: monotonic seconds, or None.
@@ -93,15 +74,74 @@ class RunningJob:
         return f"<RunningJob {self.name} {self.id} attempt {self.attempt}>"
 
     @property
+    def id(self) -> str:
+        return self._claim.id
+
+    @property
+    def name(self) -> str:
+        """The name of the job type."""
+        return self._job.name
+
+    @property
+    def queue(self) -> str:
+        return self._claim.queue
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt: 1 for the first start."""
+        return self._claim.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self._job.options.max_attempts
+
+    @property
+    def token(self) -> int:
+        """Grows with every later claim in this queue."""
+        return self._claim.token
+
+    @property
+    def worker(self) -> str:
+        """The name of the worker process."""
+        return self._claim.worker
+
+    @property
+    def meta(self) -> dict[str, Any] | None:
+        """What enqueue middleware sent with the job."""
+        return self._job.meta
+
+    @property
+    def workflow(self) -> str | None:
+        """The id of the workflow or batch that the job belongs to; None = none."""
+        return self._job.controls.workflow
+
+    @property
     def context(self) -> SimpleNamespace:
         if self._context is None:
             self._context = SimpleNamespace()
         return self._context
 
     @property
+    def tag_words(self) -> str:
+        """The tags as they are stored, separated by spaces."""
+        return self._job.options.tags
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """The words to find and count it by, of its job type and of `using(tags=…)`."""
         return tags_in(self.tag_words)
+
+    @property
+    def enqueued_ms(self) -> int:
+        return self._job.enqueued_at
+
+    @property
+    def ready_ms(self) -> int:
+        return max(self._claim.since, self._job.enqueued_at)
+
+    @property
+    def claimed_ms(self) -> int:
+        return self._claim.claimed_at
 
     @property
     def enqueued_at(self) -> datetime:
@@ -150,11 +190,11 @@ class RunningJob:
     def flush_checkin(self, now: float | None = None) -> None:
         """Send the newest check-in if one is waiting and is due.  The worker calls this while the job runs."""
         now = monotonic() if now is None else now
-        if self._pending is None or self._send is None or now - self._last_sent < CHECKIN_INTERVAL:
+        if self._pending is None or self._checkin is None or now - self._last_sent < CHECKIN_INTERVAL:
             return
         pending, self._pending, self._last_sent = self._pending, None, now
         try:
-            held = self._send(pending)
+            held = self._checkin(self._claim, pending)
         except StoreError as error:
             # A failed progress report must never fail the job.
             logger.debug("Check-in of job %s was not stored: %s", self.id, error)

@@ -19,8 +19,9 @@ _by_name: dict[str, JobDefinition] = {}
 _aliases: dict[str, str] = {}
 _resolvers: list[Callable[[str], JobDefinition | None]] = []
 _further: list[Callable[[], frozenset[str]]] = []
-_changes = 0
-#: what the digest was made of, and the digest.
+#: another object after each change of the names; set after the change, so that a digest made meanwhile is made again.
+_state = object()
+#: the state that it was made in, and the digest.
 _digest: tuple[object, str] = (None, "")
 
 
@@ -29,9 +30,7 @@ def register(definition: JobDefinition) -> None:
 
     Raises InvalidJob if another function has one of the names.
     """
-    global _changes
     with _lock:
-        _changes += 1
         for name in (definition.name, *definition.aliases):
             other = _by_name.get(_aliases.get(name, name))
             if other is not None and other.origin != definition.origin:
@@ -51,6 +50,7 @@ def register(definition: JobDefinition) -> None:
         _by_name[definition.name] = definition
         for alias in definition.aliases:
             _aliases[alias] = definition.name
+        changed()
 
 
 def _is_second_in_its_module(first: JobDefinition, second: JobDefinition) -> bool:
@@ -66,12 +66,11 @@ def _is_second_in_its_module(first: JobDefinition, second: JobDefinition) -> boo
 
 def unregister(name: str) -> None:
     """Forget a job and its aliases.  Does nothing if the job is not known."""
-    global _changes
     with _lock:
-        _changes += 1
         _by_name.pop(name, None)
         for alias in [alias for alias, target in _aliases.items() if target == name]:
             del _aliases[alias]
+        changed()
 
 
 def get(name: str) -> JobDefinition:
@@ -110,11 +109,13 @@ def add_resolver(
 ) -> None:
     """Ask `resolve` for names that no `@job` has: job types that are data (remote jobs).
 
-    `names` returns the names it knows now, unless they follow from the names of `@job`."""
+    `names` returns the names it knows now, unless they follow from the names of `@job`.  Call `changed` after they
+    have changed."""
     if resolve not in _resolvers:
         _resolvers.append(resolve)
         if names is not None:
             _further.append(names)
+            changed()
 
 
 def digest() -> str:
@@ -122,12 +123,20 @@ def digest() -> str:
 
     Workers with the same digest run the same jobs: a job that one of them does not know, none of them knows."""
     global _digest
-    made_of = (_changes, [names() for names in _further])
-    if _digest[0] != made_of:
-        further = sorted(set().union(*made_of[1]))
+    state, made = _digest
+    if state is not _state:
+        state = _state
+        further = sorted(set[str]().union(*[names() for names in _further]))
         text = "\n".join([str(RECORD_FORMAT), *sorted([*_by_name, *_aliases]), "", *further])
-        _digest = made_of, sha256(text.encode()).hexdigest()[:12]
-    return _digest[1]
+        made = sha256(text.encode()).hexdigest()[:12]
+        _digest = state, made
+    return made
+
+
+def changed() -> None:
+    """The names that this module or a function given to `add_resolver` returns have changed."""
+    global _state
+    _state = object()
 
 
 def names() -> list[str]:

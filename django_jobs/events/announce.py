@@ -26,7 +26,7 @@ def _anybody_listens(attempts: Iterable[Attempted]) -> bool:
     """Would the announcement of these successes reach a signal receiver or the log?  Called once per batch."""
     if signals.job_succeeded.receivers or logger.isEnabledFor(logging.INFO):
         return True
-    return any(attempted.definition is not None and attempted.definition.told_of for attempted in attempts)
+    return bool([each for each in attempts if each.definition is not None and each.definition.told_of])
 
 
 def announce_all(attempts: Sequence[Attempted], deliver: Deliver = send) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextvars import Token, copy_context
+from contextvars import copy_context
 from functools import partial
 from time import perf_counter, time
 from typing import Any, NamedTuple
@@ -43,6 +43,10 @@ from django_jobs.stores.contract.store import Store
 logger = logging.getLogger("django_jobs.worker")
 #: Names of job types for which this process has logged that their results cannot be kept.
 _warned: set[str] = set()
+#: How most attempts end: the function returned None.
+_NOTHING = Succeeded()
+#: What the function of a remote job type returns.
+_ELSEWHERE = HandedOver, SnoozeFor
 
 
 class Prepared(NamedTuple):
@@ -122,30 +126,11 @@ class Executor:
         if self.stops.jobs:
             # A request to stop an earlier attempt does not apply to this one.
             self.stops.jobs.discard((claim.queue, claim.id))
-        running_job = RunningJob(
-            claim.id,
-            job.name,
-            claim.queue,
-            [],
-            {},
-            attempt=claim.attempt,
-            max_attempts=job.options.max_attempts,
-            enqueued_ms=job.enqueued_at,
-            ready_ms=max(claim.since, job.enqueued_at),
-            claimed_ms=claim.claimed_at,
-            token=claim.token,
-            worker=claim.worker,
-            meta=job.meta,
-            workflow=job.controls.workflow,
-            tag_words=job.options.tags,
-            stops=self.stops,
-            send=partial(store.checkin, claim),
-            soft_timeout=plan.options.soft_timeout,
-            scrubber=partial(scrub_for, job) if plan.options.sensitive or job.options.sensitive else None,
-        )
+        scrubber = partial(scrub_for, job) if plan.options.sensitive or job.options.sensitive else None
+        running_job = RunningJob(claim, job, [], {}, self.stops, store.checkin, plan.options.soft_timeout, scrubber)
         prepared = Prepared(claim, job, running_job, plan)
         try:
-            running_job.args, running_job.kwargs = arguments.load(job.args, on_missing=plan.on_missing)
+            running_job.args, running_job.kwargs = arguments.load(job.args, plan.on_missing)
         except PayloadError as error:
             return self._not_run(claim, "corrupt", error, job.name, scrub_for(job))
         except Exception as error:
@@ -156,7 +141,7 @@ class Executor:
         """Return how jobs of that name run in this process.  Raises UnknownJob."""
         definition = registry.get(name)
         plan = self._plans.get(name)
-        if plan is None or plan.definition is not definition or plan.options is not definition.options:
+        if plan is None or plan.definition is not definition or plan.settings is not get_settings():
             try:
                 plan = self._plans[name] = Plan(definition, self.middleware, self.run_coroutine)
             except Exception as error:
@@ -177,7 +162,9 @@ class Executor:
 
     def _run_here(self, prepared: Prepared) -> Attempted:
         plan = prepared.plan
-        context, started = self._begin(prepared)
+        # Not reset afterwards: it ends with the context that this method runs in.
+        running.set(prepared.running)
+        started = self._begin(prepared)
         if ACTIVE:
             crashpoint("run.before")
         try:
@@ -189,16 +176,16 @@ class Executor:
         finally:
             if forks.is_copy:
                 forks.leave()
-            running.reset(context)
             if self.close_connections:
-                database_connections.after_job(f"Job {prepared.claim.id} ({prepared.job.name})")
+                database_connections.after_job(prepared.claim.id, prepared.job.name)
         if ACTIVE:
             crashpoint("run.after")
         return self._returned(prepared, value, started)
 
     async def run_on_loop(self, prepared: Prepared) -> Attempted:
         """Run a job whose plan says `on_loop` on the running event loop."""
-        context, started = self._begin(prepared)
+        context = running.set(prepared.running)
+        started = self._begin(prepared)
         try:
             value = await prepared.plan.call(prepared.running)
         except BaseException as error:
@@ -208,31 +195,37 @@ class Executor:
                 forks.leave()
             running.reset(context)
             if self.close_connections:
-                await database_connections.after_async_job(f"Job {prepared.claim.id} ({prepared.job.name})")
+                await database_connections.after_async_job(prepared.claim.id, prepared.job.name)
         return self._returned(prepared, value, started)
 
-    def _begin(self, prepared: Prepared) -> tuple[Token[RunningJob | None], float]:
-        """Send job_started.  Returns what resets the current job, and when this one began."""
-        claim, definition = prepared.claim, prepared.plan.definition
-        context = running.set(prepared.running)
+    def _begin(self, prepared: Prepared) -> float:
+        """Send job_started.  Returns when the job began."""
+        definition = prepared.plan.definition
         if job_started.receivers or definition.told_of:
+            claim = prepared.claim
             event = SignalEvent("job_started", prepared.job.name, claim.queue, claim.id, claim.attempt, more={})
             self.deliver(event._replace(definition=definition, job=prepared.running))
-        return context, perf_counter()
+        return perf_counter()
 
     # -- after ---------------------------------------------------------------
 
     def _returned(self, prepared: Prepared, value: Any, started: float) -> Attempted:
-        claim, job, definition = prepared.claim, prepared.job, prepared.plan.definition
-        if isinstance(value, HandedOver | SnoozeFor):  # a remote job type: a remote worker does the work
-            return Attempted(claim, value, job.name, running=prepared.running, definition=definition)
+        run_ms = int((perf_counter() - started) * 1000)
+        claim, job, running_job, plan = prepared
+        definition = plan.definition
+        if value is None and not definition.keeps_worker:
+            outcome = _NOTHING
+        elif isinstance(value, _ELSEWHERE):  # a remote job type: a remote worker does the work
+            return Attempted(claim, value, job.name, running=running_job, definition=definition)
+        else:
+            outcome = Succeeded(self._stored(value, prepared))
         return Attempted(
             claim,
-            Succeeded(self._stored(value, prepared)),
+            outcome,
             job.name,
-            running=prepared.running,
+            running=running_job,
             definition=definition,
-            run_ms=int((perf_counter() - started) * 1000),
+            run_ms=run_ms,
             wait_ms=claim.waited(job),
             controls=job.controls,
         )
@@ -241,7 +234,7 @@ class Executor:
         """Return the result as it is stored, or the stored form of the reason why there is none.  The job succeeds in
         both cases: its function has returned and must not run again."""
         plan = prepared.plan
-        if plan.options.keep_result == 0 or (value is None and not plan.definition.keeps_worker):
+        if plan.options.keep_result == 0:
             return b""
         stored, why = dump_result(value, prepared.claim.worker if plan.definition.keeps_worker else None)
         if why and plan.definition.name not in _warned:

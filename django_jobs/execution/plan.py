@@ -11,6 +11,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
+from django_jobs.conf import get_settings
 from django_jobs.core.context import JobContext, RunningJob
 from django_jobs.core.definition import JobDefinition
 from django_jobs.middleware import Handler, Middleware, is_async_capable, wrap
@@ -24,7 +25,7 @@ class Plan:
     called on an event loop.  Otherwise it blocks, also for an async function whose middleware cannot run on a loop.
     """
 
-    __slots__ = ("call", "definition", "is_async", "on_loop", "on_missing", "options")
+    __slots__ = ("call", "definition", "is_async", "on_loop", "on_missing", "options", "settings")
 
     def __init__(
         self,
@@ -32,6 +33,8 @@ class Plan:
         middleware: Sequence[Middleware],
         run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
+        #: the options that they led to are part of the plan.
+        self.settings = get_settings()
         self.definition, self.options = definition, definition.options
         self.is_async, self.on_missing = definition.is_async, definition.on_missing
         self.on_loop = definition.is_async and is_async_capable(middleware)

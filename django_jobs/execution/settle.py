@@ -123,7 +123,7 @@ def end(store: Store, attempted: Attempted, deliver: Deliver = send) -> Attempte
 def after_ends(store: Store, queue: str, recorded: Sequence[Attempted], deliver: Deliver = send) -> None:
     """Announce the ends that one call recorded, and go on with the workflows of their jobs."""
     announce_all(recorded, deliver)
-    if any(attempted.controls.workflow is not None for attempted in recorded):
+    if [each for each in recorded if each.controls.workflow is not None]:
         _follow_up(store, queue)
 
 
@@ -240,15 +240,9 @@ def still_held(attempts: Sequence[Attempted], stale: Sequence[str]) -> list[Atte
 
 def as_done(attempted: Attempted) -> Done:
     """Return a successful attempt in the form that `Store.complete` takes."""
-    assert isinstance(attempted.outcome, Succeeded)
-    return Done(
-        attempted.claim,
-        attempted.outcome.result,
-        run_ms=attempted.run_ms,
-        name=attempted.name,
-        controls=attempted.controls,
-        wait_ms=max(0, attempted.wait_ms),  # the two clocks may differ, and a waiting time must not be negative
-    )
+    claim, outcome, name, _, _, _, run_ms, wait_ms, controls = attempted
+    assert isinstance(outcome, Succeeded)
+    return Done(claim, outcome.result, run_ms, name, controls, wait_ms)
 
 
 def report_stale(attempted: Attempted) -> None:

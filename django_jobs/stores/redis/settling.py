@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django_jobs.core.times import as_text, slots_of
+from django_jobs.core.times import RUNNING_SUM, WAITING_SUM, as_text, slots_of
 from django_jobs.core.values import PLAIN, Claim, Controls, Done, Ended, Recovered, State
 from django_jobs.serialization.holders import job_of
 from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_for
@@ -154,27 +154,28 @@ def call_of_complete(queue: str, done: Sequence[Done], history: int, archiving: 
     if len(done) > MAX_BATCH:
         raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
     args: list[Argument] = []
-    ended: list[Argument] = []
     times: list[tuple[str, int, int]] = []
-    run_ms = wait_ms = 0
-    for claim, result, run, name, controls, wait in done:
+    last: Claim | None = None
+    token = ""
+    for claim, result, run_ms, name, controls, wait_ms in done:
+        if last is None or claim.token != last.token or claim.claimed_at != last.claimed_at:
+            token, last = _token(claim), claim  # claims of one call have the same
         flag = _to_free(claim, controls)
-        what = f"{_token(claim)}\n{flag}\n{name or name_of(claim.record)}"
+        name = name or name_of(claim.record)
+        what = f"{token}\n{flag}\n{name}"
         if controls.workflow is not None:
             what += f"\n{claim.report}\n{'r' if controls.noted_result else '-'}{controls.workflow}"
         elif claim.report:
             what += f"\n{claim.report}"
-        args += (claim.id, what, b"%d:%b" % (run, result))
+        args += (claim.id, what, b"%d:%b" % (run_ms, result))
         if flag == "c":
             digest = "" if controls.unique_mode == "period" else controls.unique
             args += (digest or "", (controls.limit_key or "").replace("\0", ""))
-        ended += (claim.id, claim.token)
-        times.append((name or name_of(claim.record), wait, run))
-        run_ms += run
-        wait_ms += wait
-    head = (history, archiving, run_ms, wait_ms, as_text(slots_of(times)))
-    claims = tuple(ended)
-    return "complete", queue, (*head, *args), lambda: ("complete", queue, claims)
+        times.append((name, wait_ms, run_ms))
+    slots = slots_of(times)
+    run, wait = (sum(own[sum_at] for own in slots.values()) for sum_at in (RUNNING_SUM, WAITING_SUM))
+    head = (history, archiving, run, wait, as_text(slots))
+    return "complete", queue, (*head, *args), lambda: ("complete", queue, tuple((c.id, c.token) for c, *_ in done))
 
 
 def _token(claim: Claim) -> str:
@@ -190,13 +191,13 @@ def _presented(claim: Claim) -> str:
 
 def _to_free(claim: Claim, controls: Controls) -> str:
     """Return the flag for lua/complete.lua: what to free with the claim, so that it need not read the record."""
-    # The record tells it, too, and is much faster to check than a dozen fields.
-    if claim.record:
-        plain = not has_controls(claim.record) or (controls.workflow is not None and is_plain_step(claim.record))
-    else:
-        plain = controls == PLAIN
     if claim.worker.endswith(claim.id):
         return "+"  # a holder of this job only, with a lease of its own
+    # The record tells it, too, and is much faster to check than a dozen fields.
+    if not (record := claim.record):
+        plain = controls == PLAIN
+    else:
+        plain = not has_controls(record) or (controls.workflow is not None and is_plain_step(record))
     if plain:
         return "-"
     return "+" if controls is PLAIN or controls.keep_result is not None else "c"

@@ -69,7 +69,7 @@ class Holding:
             if claimed.claims:
                 with self._lock:  # all claims of one call have the same token
                     batch = queue, claimed.claims[0].token
-                    self._held.setdefault(batch, set()).update(claim.id for claim in claimed.claims)
+                    self._held.setdefault(batch, set()).update([claim.id for claim in claimed.claims])
                     self._taken.append(batch)
             return claimed
         finally:
@@ -77,10 +77,12 @@ class Holding:
 
     def completed(self, done: Sequence[Done]) -> None:
         """Remember that `store.complete` was answered."""
-        by_id = {one.claim.id: one for one in done}
-        size = sum(len(one.claim.record) + len(one.result) for one in done)
-        claims = [one.claim for one in done]
-        self._end(_Ended(claims, lambda store, claim: store.complete(claim.queue, [by_id[claim.id]]), size))
+
+        def again(store: Store, claim: Claim) -> object:
+            return store.complete(claim.queue, [one for one in done if one.claim.id == claim.id])
+
+        size = sum([len(one.claim.record) + len(one.result) for one in done])
+        self._end(_Ended([one.claim for one in done], again, size))
 
     def settled(self, attempts: Sequence[Attempted]) -> None:
         """Remember attempts that ended in another way."""
@@ -97,13 +99,15 @@ class Holding:
 
     def _end(self, ended: _Ended) -> None:
         with self._lock:
-            for claim in ended.claims:
-                batch = claim.queue, claim.token
+            batches = {(claim.queue, claim.token) for claim in ended.claims}
+            for batch in batches:
                 ids = self._held.get(batch)
-                if ids is not None:
-                    ids.discard(claim.id)
-                    if not ids:
-                        del self._held[batch]
+                if ids is None:
+                    continue
+                one = len(batches) == 1
+                ids.difference_update([c.id for c in ended.claims if one or (c.queue, c.token) == batch])
+                if not ids:
+                    del self._held[batch]
             self._ended.append(ended)
             self._ended_jobs += len(ended.claims)
             self._ended_bytes += ended.size

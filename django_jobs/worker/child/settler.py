@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from threading import Event, Lock, Thread
 
 from django_jobs.core.attempt import Attempted
@@ -181,27 +181,32 @@ class Settler:
         return retry_state
 
 
-def calls_of(attempts: Iterable[Attempted]) -> list[Call]:
+def calls_of(attempts: Sequence[Attempted]) -> list[Call]:
     """Group attempts into calls: the successes of a queue into one call, or more if their results are too long; all
     others likewise; every attempt that was handed over into a call of its own."""
+    successes = [each for each in attempts if isinstance(each.outcome, Succeeded)]
     calls: list[Call] = []
-    successes: dict[str, list[Attempted]] = {}
-    others: dict[str, list[Attempted]] = {}
-    for attempted in attempts:
-        if isinstance(attempted.outcome, HandedOver):
-            calls.append((attempted,))
-        else:
-            of = successes if isinstance(attempted.outcome, Succeeded) else others
-            of.setdefault(attempted.claim.queue, []).append(attempted)
-    for some in others.values():
-        calls += batches_of_others(some)
-    for some in successes.values():
+    if len(successes) < len(attempts):
+        rest = [each for each in attempts if not isinstance(each.outcome, Succeeded)]
+        calls += [(each,) for each in rest if isinstance(each.outcome, HandedOver)]
+        for some in _by_queue([each for each in rest if not isinstance(each.outcome, HandedOver)]):
+            calls += batches_of_others(some)
+    for some in _by_queue(successes):
         calls += in_batches(some, _bytes_of)
     return calls
 
 
-def _bytes_of(attempted: Attempted) -> int:
-    return len(attempted.outcome.result) if isinstance(attempted.outcome, Succeeded) else 0
+def _by_queue(attempts: list[Attempted]) -> Collection[list[Attempted]]:
+    if len({each.claim.queue for each in attempts}) == 1:
+        return [attempts]
+    groups: dict[str, list[Attempted]] = {}
+    for each in attempts:
+        groups.setdefault(each.claim.queue, []).append(each)
+    return groups.values()
+
+
+def _bytes_of(success: Attempted) -> int:
+    return len(success.outcome.result)  # type: ignore[union-attr]
 
 
 def size_of(calls: Iterable[Call]) -> int:

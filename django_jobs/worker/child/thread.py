@@ -97,7 +97,7 @@ class Runner:
                     if fetched is not None:
                         self._take(*fetched)
                         child.count_claimed(len(fetched[1].claims))
-                        if any(claim.suspect for claim in fetched[1].claims):
+                        if [claim for claim in fetched[1].claims if claim.suspect]:
                             may_run = child.trial.admits()
                         if fetched[1].claims and all(runner.busy for runner in child.runners):
                             fetcher.hand_over(keep=fetched[0])
@@ -125,7 +125,7 @@ class Runner:
         """Claim, and settle the last batch in the same round trip."""
         settler, fetcher = self.child.settler, self.child.fetcher
         with self._settling:
-            attempts = _take_all(self.done)
+            attempts = self._take_done()
             completion = settler.completion_of(attempts)
             if completion is None:
                 settler.settle_now(attempts)
@@ -151,12 +151,16 @@ class Runner:
 
     def _run_batch(self, queue: str, claimed: Claimed) -> None:
         child, gate = self.child, self.child.gate
-        may_begin = all(self._may_begin(claim) for claim in claimed.claims if claim.has_to_wait)
-        started = self.batch_since
+        # Lists, here and elsewhere for each claim: a generator would cost 0.2 µs more for each job.
+        they_wait = [claim for claim in claimed.claims if claim.has_to_wait]
+        may_begin = all(self._may_begin(claim) for claim in they_wait)
+        started, alone = self.batch_since, child.reports is not None
         if not child.batch_begins.is_set():
             child.batch_begins.set()
-        # One job at a time includes its settling: otherwise, if the next job were killed, this one would run again.
-        while may_begin and not gate.draining and (child.reports is None or child.settler.is_idle):
+        while may_begin and not gate.draining:
+            # One job at a time includes its settling: otherwise, if the next job were killed, this one would run again.
+            if alone and not child.settler.is_idle:
+                break
             try:
                 number, claim = self.waiting.popleft()
             except IndexError:
@@ -171,7 +175,7 @@ class Runner:
         self.give_back()
         if not self._settles_with_next_claim(claimed):
             self._end_batch()
-            if child.reports is not None and any(claim.has_to_wait for claim in claimed.claims):
+            if child.reports is not None and they_wait:
                 child.reports.waits()
 
     def _settles_with_next_claim(self, claimed: Claimed) -> bool:
@@ -228,15 +232,15 @@ class Runner:
             self.current = None
             if reports is not None:
                 reports.returned()
-        if isinstance(attempted.outcome, HandedOver):  # the new holder may report the end at once
+        outcome = attempted.outcome
+        if isinstance(outcome, Succeeded):
+            self.done.append(attempted)
+            noted = reports is None or self.notes.memory.has_returned(number, attempted.run_ms, outcome.result)
+        elif isinstance(outcome, HandedOver):  # the new holder may report the end at once
             child.settler.settle_now([attempted])
             return
-        self.done.append(attempted)
-        if isinstance(attempted.outcome, Succeeded):
-            noted = reports is None or self.notes.memory.has_returned(
-                number, attempted.run_ms, attempted.outcome.result
-            )
         else:
+            self.done.append(attempted)
             self.failures += 1
             noted = reports is None and self.failures < MOST_FAILURES
         if not noted:  # if the next job is killed, this one must not run again
@@ -273,7 +277,12 @@ class Runner:
         with self._settling:
             self.failures = 0
             if self.done:
-                self.child.settler.settle_now(_take_all(self.done))
+                self.child.settler.settle_now(self._take_done())
+
+    def _take_done(self) -> list[Attempted]:
+        """Take the attempts that have ended so far.  The caller holds the lock for settling: nobody else takes one."""
+        take = self.done.popleft
+        return [take() for _ in range(len(self.done))]
 
 
 def _take_all(items: deque[T]) -> list[T]:

@@ -10,17 +10,24 @@ from typing import Any
 import pytest
 
 from django_jobs.core.context import JobContext, RunningJob, StopRequests, current_job, running
+from django_jobs.core.values import Claim, Job
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.logs import JobContextFilter
 
 
-def make(sent: list[Any] | None = None, held: bool = True, **given: Any) -> RunningJob:
-    def send(checkin: bytes) -> bool:
+def make(sent: list[Any] | None = None, held: bool = True, attempt: int = 1, **given: Any) -> RunningJob:
+    def send(claim: Claim, checkin: bytes) -> bool:
         if sent is not None:
             sent.append(json.loads(checkin))
         return held
 
-    return RunningJob("id-1", "shop.export", "default", [], {}, send=send, **given)
+    return running_job("id-1", attempt, checkin=send, **given)
+
+
+def running_job(id: str, attempt: int = 1, **given: Any) -> RunningJob:
+    return RunningJob(
+        Claim(id, "default", 1, b"", failures=attempt - 1), Job(id, "default", "shop.export", b"", 0), [], {}, **given
+    )
 
 
 @pytest.mark.accepts("G26")
@@ -57,10 +64,10 @@ def test_a_message_is_shortened_and_cleaned() -> None:
 
 
 def test_a_store_that_does_not_answer_is_no_reason_to_fail() -> None:
-    def send(checkin: bytes) -> bool:
+    def send(claim: Claim, checkin: bytes) -> bool:
         raise StoreUnavailable
 
-    job = RunningJob("id-1", "a", "q", [], {}, send=send)
+    job = running_job("id-1", checkin=send)
     job.checkin("on my way")
 
 
@@ -88,7 +95,7 @@ def test_the_reason_to_stop_is_told() -> None:
 
 def test_should_stop_is_asked_of_one_job_or_of_all() -> None:
     stops = StopRequests()
-    one, other = make(stops=stops), RunningJob("id-2", "a", "default", [], {}, stops=stops)
+    one, other = make(stops=stops), running_job("id-2", stops=stops)
 
     stops.jobs.add(("default", "id-1"))
     assert (JobContext(one).should_stop, other.should_stop) == (True, False)

@@ -81,8 +81,8 @@ def test_a_library_on_demand_has_several_functions_to_make() -> None:
 def test_what_looks_like_a_function_of_a_library_on_demand_is_left_alone() -> None:
     code = "-- lock\nlocal a = {lock = 'lock \\' lock', b = x.lock}\nlock(a)\nlock.b(relock)"
     with pytest.raises(ValueError, match=r"`lock` is a function of a library on demand"):
-        scripts._called("library_1()", ["lock"], code)
+        scripts._called({"lock": "library_1()"}, code)
     code = code.replace("{lock", "{['lock']")
-    assert scripts._called("library_1()", ["lock"], code) == (
+    assert scripts._called({"lock": "library_1()"}, code) == (
         "-- lock\nlocal a = {['lock'] = 'lock \\' lock', b = x.lock}\nlibrary_1().lock(a)\nlibrary_1().lock.b(relock)"
     )

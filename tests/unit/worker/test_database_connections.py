@@ -84,7 +84,7 @@ def test_a_transaction_that_was_opened_behind_django_s_back_ends_with_its_job(
 ) -> None:
     connection.cursor().execute(begin)
     assert not connection.in_atomic_block
-    database_connections.after_job("Job 7 (shop.pay)")
+    database_connections.after_job("7", "shop.pay")
 
     assert connections["default"] is not connection
     assert "Job 7 (shop.pay) left a transaction open on database 'default'" in caplog.text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_jobs.core.context import RunningJob
-from django_jobs.core.values import Claim
+from django_jobs.core.values import Claim, Job
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.child.lease_check import LeaseCheck
@@ -27,7 +27,7 @@ class Child:
         return self.store.get_many(queue, ids)
 
     def run(self, *claims: Claim) -> None:
-        self.jobs += [RunningJob(c.id, "tests.job", c.queue, [], {}, token=c.token) for c in claims]
+        self.jobs += [RunningJob(c, Job(c.id, c.queue, "tests.job", b"", 0), [], {}) for c in claims]
 
     def check(self, *queues: str) -> dict[str, list[str]]:
         self.lease_check.queues |= set(queues)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
@@ -43,7 +44,7 @@ def load(name: str) -> Script:
     parts = _without_unused(parts)
     parts = _scoped(parts[:-1], parts[-1])
     if not _BY_PLACE.search(parts[-1]):
-        words = set(_WORD.findall("\n".join(map(_bare, parts))))
+        words = set(_words("\n".join(parts)))
         keys = [key for key in keys if key in words]
     head = f"local {', '.join(keys)} = {', '.join(f'KEYS[{i}]' for i in range(1, len(keys) + 1))}\n" if keys else ""
     source = (head + "\n".join(parts)).encode()
@@ -98,26 +99,25 @@ _BY_PLACE = re.compile(r"\bKEYS\b")
 _FUNCTION = re.compile(r"^local function (\w+)\b.*?^end\n", re.M | re.S)
 
 
-def _bare(text: str) -> str:
-    """Return Lua code without its comments."""
-    return re.sub(r"--[^\n]*", "", text)
+def _words(code: str) -> list[str]:
+    """Return the words of Lua code without its comments."""
+    return _WORD.findall(re.sub(r"--[^\n]*", "", code))
 
 
 def _without_unused(parts: list[str]) -> list[str]:
     """Return the libraries and the script without functions that nothing calls.
 
     Every call of a script creates each of its functions again, which costs 0.2 µs: in `begin`, more than its work."""
-    while True:
-        used = Counter(_WORD.findall("\n".join(map(_bare, parts))))
-
-        def keep(found: re.Match[str], used: Counter[str] = used) -> str:
-            own = _WORD.findall(_bare(found[0])).count(found[1])
-            return found[0] if used[found[1]] > own else ""
-
-        fewer = [*(_FUNCTION.sub(keep, text) for text in parts[:-1]), parts[-1]]
-        if fewer == parts:
-            return parts
-        parts = fewer
+    functions = [list(_FUNCTION.finditer(text)) for text in parts[:-1]]
+    left = {found[1]: Counter(_words(found[0])) for some in functions for found in some}
+    used = Counter(_words("\n".join(parts)))
+    while unused := [name for name, own in left.items() if used[name] <= own[name]]:
+        for name in unused:
+            used.subtract(left.pop(name))
+    return [
+        *(_FUNCTION.sub(lambda found: found[0] if found[1] in left else "", text) for text in parts[:-1]),
+        parts[-1],
+    ]
 
 
 #: A local at the top of a library: a function, or one or more variables.
@@ -138,41 +138,46 @@ def _scoped(libraries: list[str], script: str) -> list[str]:
 
     Of a library that is on demand, the functions are made when the first of them is called.  `claim` had 118 functions,
     and most calls need 40: to make them took 30 µs of each call, a third of its time if it claims one job."""
-    parts = [*libraries, script]
-    for i in range(len(libraries)):
-        text = parts[i]
-        others = set(re.findall(r"\w+", "\n".join([*parts[:i], *parts[i + 1 :]])))
+    words = [set(_WORD.findall(text)) for text in (*libraries, script)]
+    found_in = Counter(word for some in words for word in some)
+    #: name → the call that returns it, of each function that is made on demand.
+    made: dict[str, str] = {}
+    parts: list[str] = []
+    for i, text in enumerate((*libraries, script)):
+        if not words[i].isdisjoint(made):
+            text = _called(made, text)
         declared = [[function] if function else names.split(", ") for function, names in _LOCAL.findall(text)]
-        shared = [name for names in declared if not others.isdisjoint(names) for name in names]
-        if not shared:
-            continue
-        if _ON_DEMAND.search(text):
-            made = ", ".join(f"{name} = {name}" for name in shared)
-            parts[i] = (
+        shared = [name for names in declared if any(found_in[name] > 1 for name in names) for name in names]
+        if not shared or i == len(libraries):
+            parts.append(text)
+        elif _ON_DEMAND.search(text):
+            table = ", ".join(f"{name} = {name}" for name in shared)
+            parts.append(
                 f"local made_{i}\nlocal function library_{i}()\nif not made_{i} then\n"
-                f"{text}\nmade_{i} = {{{made}}}\nend\nreturn made_{i}\nend\n"
+                f"{text}\nmade_{i} = {{{table}}}\nend\nreturn made_{i}\nend\n"
             )
-            parts[i + 1 :] = [_called(f"library_{i}()", shared, later) for later in parts[i + 1 :]]
+            made |= dict.fromkeys(shared, f"library_{i}()")
         else:
 
             def share(found: re.Match[str], shared: list[str] = shared) -> str:
                 names = [found[1]] if found[1] else found[2].split(", ")
                 return found[0] if names[0] not in shared else found[0].removeprefix("local ")
 
-            parts[i] = f"local {', '.join(shared)}\ndo\n{_LOCAL.sub(share, text)}\nend\n"
+            parts.append(f"local {', '.join(shared)}\ndo\n{_LOCAL.sub(share, text)}\nend\n")
     for i in reversed(range(len(libraries))):
         if f"function library_{i}()" in parts[i] and f"library_{i}()." not in "".join(parts):
             parts[i] = ""  # comments, strings and names of other things named its functions
     return parts
 
 
-def _called(library: str, names: list[str], text: str) -> str:
-    """Return Lua code in which these names are taken from what `library`, a call, returns.
+def _called(made: Mapping[str, str], text: str) -> str:
+    """Return Lua code in which each of these names is taken from what its library, a call, returns.
 
     Raises ValueError if the code uses such a name for something of its own."""
 
     def take(found: re.Match[str]) -> str:
-        if found[0].partition(".")[0] not in names:
+        library = made.get(found[0].partition(".")[0])
+        if library is None:
             return found[0]
         before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
         if _ASSIGNED.match(text, found.end()) or _DECLARED.search(before):
