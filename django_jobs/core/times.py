@@ -34,27 +34,36 @@ class Times(NamedTuple):
     running: Histogram
 
 
-def slots_of(ends: Iterable[tuple[str, int, int]]) -> dict[str, list[int]]:
-    """Return by name what is to be added to each slot, for attempts (name, ms waited, ms run).  A negative time is not
-    known, and not counted."""
-    slots: dict[str, list[int]] = {}
+def slots_of(ends: Iterable[tuple[str, int, int]]) -> dict[str, dict[int, int]]:
+    """Return by name what is to be added to which slots, for attempts (name, ms waited, ms run).  A negative time is
+    not known, and not counted."""
+    slots: dict[str, dict[int, int]] = {}
     # Most attempts of one call have the same times: quick jobs that were enqueued together.
     for (name, waited, run), number in Counter(ends).items():
-        own = slots.get(name)
-        if own is None:
-            own = slots[name] = [0] * SLOTS
+        own = slots.setdefault(name, {})
         if waited >= 0:
-            own[bisect_left(BOUNDS, waited)] += number
-            own[WAITING_SUM] += waited * number
+            _add(own, bisect_left(BOUNDS, waited), WAITING_SUM, waited, number)
         if run >= 0:
-            own[BUCKETS + 1 + bisect_left(BOUNDS, run)] += number
-            own[RUNNING_SUM] += run * number
+            _add(own, BUCKETS + 1 + bisect_left(BOUNDS, run), RUNNING_SUM, run, number)
     return slots
+
+
+def _add(slots: dict[int, int], bucket: int, sum_at: int, took: int, number: int) -> None:
+    slots[bucket] = slots.get(bucket, 0) + number
+    slots[sum_at] = slots.get(sum_at, 0) + took * number
+
+
+def added(before: Sequence[int], more: Mapping[int, int]) -> list[int]:
+    """Return the numbers of a store with what `slots_of` says is to be added to them; missing ones are 0."""
+    numbers = [*before, *[0] * SLOTS][:SLOTS]
+    for slot, number in more.items():
+        numbers[slot] += number
+    return numbers
 
 
 def read_slots(slots: Sequence[int]) -> Times:
     """Return the times that these numbers of a store stand for; missing ones are 0."""
-    padded = [*slots, *[0] * SLOTS][:SLOTS]
+    padded = added(slots, {})
     first, second = padded[: BUCKETS + 1], padded[BUCKETS + 1 :]
     waiting, running = (Histogram(tuple(accumulate(half[:-1])), half[-1]) for half in (first, second))
     return Times(waiting, running)
@@ -64,18 +73,18 @@ def add_times(many: Iterable[Times]) -> Times:
     """Add up the times of several job types."""
     found = list(many)
 
-    def added(parts: Sequence[Histogram]) -> Histogram:
+    def together(parts: Sequence[Histogram]) -> Histogram:
         counts = [sum(column) for column in zip(*(part.up_to for part in parts), strict=True)]
         return Histogram(tuple(counts) or (0,) * BUCKETS, sum(part.sum for part in parts))
 
-    return Times(added([each.waiting for each in found]), added([each.running for each in found]))
+    return Times(together([each.waiting for each in found]), together([each.running for each in found]))
 
 
-def as_text(slots: Mapping[str, Sequence[int]]) -> str:
+def as_text(slots: Mapping[str, Mapping[int, int]]) -> str:
     """Return slots for lua/lib/times.lua: two lines for each name, the second with "slot:number" of what changes."""
     lines: list[str] = []
     for name, numbers in slots.items():
-        changes = " ".join(f"{slot}:{number}" for slot, number in enumerate(numbers) if number)
+        changes = " ".join([f"{slot}:{number}" for slot, number in sorted(numbers.items()) if number])
         if changes:
             lines += (name.replace("\n", " "), changes)
     return "".join(f"{line}\n" for line in lines)

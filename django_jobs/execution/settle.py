@@ -50,7 +50,7 @@ def failed(
     `log` is the line for the log, made by `failed_attempt`; `definition` None: every option has its default."""
     outcome = after_failure(
         error,
-        definition or AnyFailure(),
+        AnyFailure() if definition is None else definition.options,
         log,
         max_attempts=job.options.max_attempts,
         on_exhausted=job.options.on_exhausted,

@@ -173,7 +173,7 @@ def call_of_complete(queue: str, done: Sequence[Done], history: int, archiving: 
             args += (digest or "", (controls.limit_key or "").replace("\0", ""))
         times.append((name, wait_ms, run_ms))
     slots = slots_of(times)
-    run, wait = (sum(own[sum_at] for own in slots.values()) for sum_at in (RUNNING_SUM, WAITING_SUM))
+    run, wait = (sum([own.get(slot, 0) for own in slots.values()]) for slot in (RUNNING_SUM, WAITING_SUM))
     head = (history, archiving, run, wait, as_text(slots))
     return "complete", queue, (*head, *args), lambda: ("complete", queue, tuple((c.id, c.token) for c, *_ in done))
 

@@ -11,12 +11,18 @@ from django_jobs.stores.contract.running import MAX_BATCH
 
 #: Characters.  A longer error text or traceback is cut when it enters the log (workers cut earlier).
 LONGEST_TEXT = 16_384
+#: Made once: json.dumps makes an encoder at each call.
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def attempt_line(attempt: Attempt) -> str:
     """Return one line of the attempts log; the script puts its own time in front."""
-    entry = {k: v[:LONGEST_TEXT] if isinstance(v, str) else v for k, v in attempt._asdict().items() if k != "at"}
-    return json.dumps(entry, separators=(",", ":"))
+    entry = attempt._asdict()
+    del entry["at"]
+    line = _dumps(entry)
+    if len(line) <= LONGEST_TEXT:  # so no text in it is longer
+        return line
+    return _dumps({k: v[:LONGEST_TEXT] if isinstance(v, str) else v for k, v in entry.items()})
 
 
 def unsigned_line(outcome: str, error: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from django_jobs.core.times import MOST_NAMES, OTHER, Times, read_slots, slots_of
+from django_jobs.core.times import MOST_NAMES, OTHER, Times, added, read_slots, slots_of
 from django_jobs.stores.sqlite.database.lookup import Lookup
 
 _FIND = "SELECT slots FROM times WHERE queue = ? AND name = ?"
@@ -18,8 +18,7 @@ def add_times(move: Lookup, ends: Iterable[tuple[str, int, int]]) -> None:
         if old is None and move.value("SELECT count(*) FROM times WHERE queue = ?", move.queue) >= MOST_NAMES:
             name = OTHER
             old = move.value(_FIND, move.queue, name)
-        before = map(int, old.split()) if old else [0] * len(numbers)
-        text = " ".join(str(a + b) for a, b in zip(before, numbers, strict=True))
+        text = " ".join(map(str, added(list(map(int, old.split())) if old else [], numbers)))
         move.execute("INSERT OR REPLACE INTO times VALUES (?, ?, ?)", (move.queue, name, text))
 
 

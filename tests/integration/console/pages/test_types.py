@@ -12,7 +12,7 @@ from django.contrib.admin.utils import quote as quoted
 from django.test import Client
 
 from django_jobs.admin.pages import types
-from django_jobs.core.times import read_slots, slots_of
+from django_jobs.core.times import added, read_slots, slots_of
 from django_jobs.core.values import Done, State
 from django_jobs.models import Schedule
 from django_jobs.stores.contract.store import Store
@@ -79,7 +79,7 @@ def test_the_times_are_those_that_the_store_counts(console_store: Store, filler:
 
 def test_a_distribution_says_within_which_time_half_and_most_were() -> None:
     ends = [("a", -1, ms) for ms in [5] * 60 + [400] * 34 + [9_000_000] * 6]
-    chart = types.distribution("Run time", "good", read_slots(slots_of(ends)["a"]).running)
+    chart = types.distribution("Run time", "good", read_slots(added([], slots_of(ends)["a"])).running)
     assert [bar.says for bar in chart.bars] == ["up to 10 ms: 60", "up to 500 ms: 34", "over 2 h 0 min: 6"]
     assert chart.sums[1] == ("good", "half up to 10 ms, 95 % over 2 h 0 min")
     assert types.distribution("Run time", "good", read_slots([]).running).empty
