@@ -4,7 +4,7 @@ The sender of each job signal is the JobDefinition (None if the name is not know
 
     job_id, name, queue   strings
     attempt               1 for the first start; 0 where none was made
-    job                   the RunningJob where this process ran it, else None
+    job                   the RunningJob where this process ran it, if the receiver was connected then; else None
 
 Each signal has arguments of its own:
 

@@ -146,9 +146,7 @@ def encode(request: NewJobRequest, settings: Settings, now: int, step: Step | No
     run_in = None if request.run_at else request.run_in or None
     # The store fills in both times, by its clock: of expiry, and of enqueueing.
     expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
-    # The controls of a workflow's jobs are one object too, if nothing in them depends on the arguments.
-    own = controls.unique is not None or controls.limit_key is not None or controls.expires_at is not None
-    if not meta and (controls is shared or (controls.workflow is not None and not own)):
+    if not meta and (controls is shared or _is_of_workflow_alone(controls)):
         record = codec.shared_head(definition.name, stored, controls) + data
     else:
         record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
@@ -232,6 +230,12 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls, s
         else:
             changes["unique_mode"], changes["unique_for"] = "period", max(1, round(request.unique * 1000))
     return replace(controls, **changes) if changes else controls
+
+
+def _is_of_workflow_alone(controls: Controls) -> bool:
+    """Are they one object for all jobs of the type in the workflow: does nothing in them depend on the arguments?"""
+    own = controls.unique is not None or controls.limit_key is not None or controls.expires_at is not None
+    return controls.workflow is not None and not own
 
 
 @lru_cache(maxsize=64)

@@ -37,7 +37,7 @@ from django_jobs.serialization import arguments
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
-from django_jobs.signals import job_started
+from django_jobs.signals import job_started, job_succeeded
 from django_jobs.stores.contract.store import Store
 
 logger = logging.getLogger("django_jobs.worker")
@@ -219,11 +219,13 @@ class Executor:
             return Attempted(claim, value, job.name, running=running_job, definition=definition)
         else:
             outcome = Succeeded(self._stored(value, prepared))
+        is_wanted = job_succeeded.receivers or definition.told_of
         return Attempted(
             claim,
             outcome,
             job.name,
-            running=running_job,
+            # What waits to be settled is as little as possible: it makes Python's garbage collector work.
+            running=running_job if is_wanted else None,
             definition=definition,
             run_ms=run_ms,
             wait_ms=claim.waited(job),

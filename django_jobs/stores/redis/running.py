@@ -282,14 +282,14 @@ def _are_plain_steps(jobs: Sequence[NewJob]) -> bool:
 def _halves(record: bytes) -> tuple[bytes, bytes]:
     """Split the record around the enqueue time, if the store is to insert that; otherwise return all and nothing."""
     at = record.find(b"\n\n0\n")
+    if at >= 0 and record.count(b"\n", 0, at) == 2:
+        return record[: at + 2], record[at + 3 :]
     if at < 0 and is_plain_step(record):
         at = record.find(b"\n0\n")  # the fifth line, unless the name is "0"
         if at < 0 or record.count(b"\n", 0, at) != 3:
             return record, b""
         return record[: at + 1], record[at + 2 :]
-    if at < 0 or record.count(b"\n", 0, at) != 2:
-        return record, b""
-    return record[: at + 2], record[at + 3 :]
+    return record, b""
 
 
 def _distinct(jobs: Sequence[NewJob]) -> bool:

@@ -268,15 +268,16 @@ do
         else
             redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
         end
-        for i, id in ipairs(batch) do
-            local record, controls = found[i], seen[i]
+        local n = #ids
+        for i = 1, #batch do
+            local id, record, controls = batch[i], found[i], seen[i]
             if not record then -- a dangling reference
             elseif (closed_types and closed_types[name_of(record)]) or (hides and is_unknown(knows, name_of(record)))
                 or (controls and not starts(id, controls)) then
                 put_away(id, record, tonumber(scores[i]))
             else
-                ids[#ids + 1] = id
-                records[#ids] = record
+                n = n + 1
+                ids[n], records[n] = id, record
             end
         end
         if ends_here and #ids > 0 then
@@ -294,10 +295,11 @@ if #ids > 0 then
     tried = tries_of(ids, others and redis.call('HLEN', tries) or met[tries])
     token = next_number(1)
     local stamp = string.format('%d:%d:', token, now) .. worker
-    for i, id in ipairs(ids) do
-        held[2 * i - 1] = id
-        held[2 * i] = each and (stamp .. ':' .. id) or stamp
+    for i = 1, #ids do
+        local id = ids[i]
+        held[2 * i - 1], held[2 * i] = id, stamp
         if each then
+            held[2 * i] = stamp .. ':' .. id
             redis.call('ZADD', leases, now + lease, worker .. ':' .. id)
         end
     end

@@ -20,29 +20,33 @@ if before then
     return lines_of(before)
 end
 
-local known = {} -- what → {token with colon, flag, name}: a batch has few different values
+-- What is done for every job uses locals, and counters instead of `#`: that halves its price.
+local argv, sub, byte = ARGV, string.sub, string.byte
+
+local known = {} -- what → its parts: a batch has few different values
 local function read(what)
-    local parts = known[what]
-    if not parts then
-        local token, flag, name, report, step = string.match(what, '^([%d:]+)\n(.)\n([^\n]*)\n?([^\n]*)\n?(.*)$')
-        parts = {token .. ':', flag, name, report, step ~= '' and step}
-        known[what] = parts
-    end
+    local token, flag, name, report, step = string.match(what, '^([%d:]+)\n(.)\n([^\n]*)\n?([^\n]*)\n?(.*)$')
+    local parts = {
+        token = token .. ':', flag = flag, name = name, report = report, step = step ~= '' and step,
+        size = flag == 'c' and 5 or 3, -- how many arguments such a job has
+        n = 0, -- how many of them have ended
+    }
+    known[what] = parts
     return parts
 end
 
-local ids, starts, whats, at = {}, {}, {}, FIRST
-while at <= #ARGV do
-    local what = read(ARGV[at + 1])
-    ids[#ids + 1] = ARGV[at]
-    starts[#ids] = at
-    whats[#ids] = what
-    at = at + (what[2] == 'c' and 5 or 3)
+local ids, starts, whats, given, at, last = {}, {}, {}, 0, FIRST, #ARGV
+while at <= last do
+    local text = argv[at + 1]
+    local what = known[text] or read(text)
+    given = given + 1
+    ids[given], starts[given], whats[given] = argv[at], at, what
+    at = at + what.size
 end
 local claimed = redis.call('HMGET', claims, unpack(ids))
 
 local at_now = string.format('%d', now) -- once: otherwise, Redis would convert the number for every job
-local stale, done, places, values, by_name, unread, total = {}, {}, {}, {}, {}, {}, 0
+local stale, done, places, values, unread, total = {}, {}, {}, {}, {}, 0
 local with_result = false
 local slots_freed, keys_freed, digests, lockers = {}, {}, {}, {}
 
@@ -53,20 +57,19 @@ local function note_success(step, id, result)
         lines = {}
         steps[step] = lines
     end
-    if string.byte(step) == 114 then -- "r": with the result, in one line
+    if byte(step) == 114 then -- "r": with the result, in one line
         id = id .. '\t' .. string.gsub(string.match(result, '^[^:]*:(.*)$') or '', '\n', ' ')
     end
     lines[#lines + 1] = id
 end
 
 local ended = {} -- claim → how many of its jobs ended
+local n = 0 -- how many are in `done`
 local function succeed(id, claim, result, digest, key)
-    done[#done + 1] = id
+    n = n + 1
+    local first, second = 2 * n - 1, 2 * n
+    done[n], places[first], places[second], values[first], values[second] = id, at_now, id, id, result
     ended[claim] = (ended[claim] or 0) + 1
-    places[#places + 1] = at_now
-    places[#places + 1] = id
-    values[#values + 1] = id
-    values[#values + 1] = result
     with_result = with_result or not returned_nothing(result)
     if key and key ~= '' then
         slots_freed[#slots_freed + 1] = key .. '\0' .. id
@@ -78,22 +81,24 @@ local function succeed(id, claim, result, digest, key)
     end
 end
 
-for i, id in ipairs(ids) do
-    local at, what = starts[i], whats[i]
-    local claim, token = claimed[i], what[1]
-    if claim and string.sub(claim, 1, #token) == token then
-        if what[2] == '+' then
-            unread[#unread + 1] = {id, claim, ARGV[at + 2], what[4], what[5]}
-        elseif what[2] == 'c' then
-            succeed(id, claim, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+for i = 1, given do
+    local id, at, what, claim = ids[i], starts[i], whats[i], claimed[i]
+    local token = what.token
+    -- Jobs of one call were mostly claimed together.
+    if claim and (claim == what.claim or sub(claim, 1, #token) == token) then
+        what.claim = claim
+        what.n = what.n + 1
+        if what.flag == '+' then
+            unread[#unread + 1] = {id, claim, argv[at + 2], what.report, what.step}
+        elseif what.flag == 'c' then
+            succeed(id, claim, argv[at + 2], argv[at + 3], argv[at + 4])
         else
-            succeed(id, claim, ARGV[at + 2])
+            succeed(id, claim, argv[at + 2])
         end
-        if what[5] then
-            note_success(what[5], id, ARGV[at + 2])
+        if what.step then
+            note_success(what.step, id, argv[at + 2])
         end
         total = total + 1
-        by_name[what[3]] = (by_name[what[3]] or 0) + 1
     else
         stale[#stale + 1] = id
         attempt_is_over(id, token)
@@ -123,7 +128,7 @@ end
 -- One command if nothing has to be reported: nothing is queued, no job has a check-in or was asked to stop, and nobody
 -- waits for an end.
 local quiet = redis.call('EXISTS', checkins, stops, waiters, queued, alone) == 0
-if #done > 0 then
+if n > 0 then
     redis.call('HDEL', claims, unpack(done)) -- first write: needs no memory
     note_ends(ended)
     if not quiet and redis.call('EXISTS', checkins, stops, waiters) > 0 then
@@ -199,8 +204,14 @@ if total > 0 then
     for step, lines in pairs(steps) do
         note_steps(string.sub(step, 2), 'succeeded', lines)
     end
-    for name, n in pairs(by_name) do
-        count('succeeded:' .. name, n)
+    local by_name = {}
+    for _, what in pairs(known) do
+        by_name[what.name] = (by_name[what.name] or 0) + what.n
+    end
+    for name, number in pairs(by_name) do
+        if number > 0 then
+            count('succeeded:' .. name, number)
+        end
     end
     count_times(ARGV[8])
     count_minute('succeeded', total)

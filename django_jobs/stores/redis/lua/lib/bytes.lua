@@ -11,12 +11,17 @@ local function read_records(ids, bytes)
     while n < wanted and (n == 0 or bytes < MOST_BYTES) do
         local room = math.max(1, math.ceil((MOST_BYTES - bytes) / largest))
         local last = math.min(n == 0 and 1 or n + math.min(AT_ONCE, room), wanted)
-        for _, record in ipairs(redis.call('HMGET', jobs, unpack(ids, n + 1, last))) do
+        local read = redis.call('HMGET', jobs, unpack(ids, n + 1, last))
+        for i = 1, #read do
             if n == 0 or bytes < MOST_BYTES then
+                local record = read[i]
+                local size = record and #record or 0
                 n = n + 1
                 records[n] = record
-                bytes = bytes + (record and #record or 0)
-                largest = math.max(largest, record and #record or 0)
+                bytes = bytes + size
+                if size > largest then
+                    largest = size
+                end
             end
         end
     end
