@@ -106,17 +106,8 @@ def _head(name: str, options: Options, controls: Controls, at: int = 0, meta: di
     return f"{flag}\n{name}\n{differing}\n{controlled}\n{at}\n{sent}\n".encode()
 
 
-_shared_head = lru_cache(maxsize=1024)(_head)
-#: Name → the options and controls of its last job, and the head that they led to: to hash them would take 1.5 µs.
-_last_heads: dict[str, tuple[Options, Controls, bytes]] = {}
-
-
-def shared_head(name: str, options: Options, controls: Controls) -> bytes:
-    """Return the common part of the records of a job type: if a call sets only arguments, they alone follow."""
-    last = _last_heads.get(name)
-    if last is None or last[0] is not options or last[1] is not controls:
-        last = _last_heads[name] = options, controls, _shared_head(name, options, controls)
-    return last[2]
+#: The common part of the records of a job type: if a call sets only arguments, they alone follow.
+shared_head = lru_cache(maxsize=1024)(_head)
 
 
 def _flag(controls: Controls) -> str:

@@ -33,7 +33,6 @@ TYPES = {
     "Job",  # the record that was read
     "RunningJob",  # what middleware and `get_context()` see
     "Prepared",  # claim, job, context and function together
-    "Succeeded",  # the decision
     "Attempted",  # the attempt that ended
     "Done",  # the end as the store takes it
     "_Ended",  # the call that ends jobs, for as long as its answer may be lost
