@@ -102,6 +102,7 @@ def steps_of(function: Callable[[], object]) -> int:
     return steps
 
 
+@pytest.mark.accepts("G02")
 @pytest.mark.parametrize(
     ("task", "lane", "calls", "steps"),
     [
