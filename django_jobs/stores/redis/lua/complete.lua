@@ -20,7 +20,7 @@ if before then
     return lines_of(before)
 end
 
--- What is done for every job uses locals, and counters instead of `#`: that halves its price.
+-- What is done for every job uses locals and counters: names of globals are looked up, and `#` searches for the end.
 local argv, sub, byte = ARGV, string.sub, string.byte
 
 local known = {} -- what → its parts: a batch has few different values
