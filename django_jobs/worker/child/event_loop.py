@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock, Semaphore, Thread
@@ -30,6 +31,10 @@ class EventLoop:
         #: jobs on the loop, by the id() of their RunningJob: after a lost claim the same (queue, id) may come twice.
         self.running: dict[int, RunningJob] = {}
         self._places = Semaphore(concurrency)
+        #: submitted jobs that the loop has not begun, and whether it was told of them.
+        self._new: deque[Prepared] = deque()
+        self._told = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None
@@ -47,9 +52,22 @@ class EventLoop:
         self._places.acquire()
         self.running[id(prepared.running)] = prepared.running
         if prepared.plan.on_loop:
-            asyncio.run_coroutine_threadsafe(self._run(prepared), self.loop())
+            loop = self.loop()
+            self._new.append(prepared)
+            if not self._told:  # one message for all jobs that come before the loop answers it
+                self._told = True
+                loop.call_soon_threadsafe(self._begin)
         else:
             self._threads().submit(contextvars.Context().run, self._run_wrapped, prepared)
+
+    def _begin(self) -> None:
+        """On the loop: begin the jobs that were submitted."""
+        assert self._loop is not None
+        self._told = False  # first: a job that comes from now on sends a message again
+        while self._new:
+            task = self._loop.create_task(self._run(self._new.popleft()))
+            self._tasks.add(task)  # the loop itself refers to tasks only weakly
+            task.add_done_callback(self._tasks.discard)
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run the coroutine on the loop, with this thread's context variables, and wait for its result."""
@@ -82,6 +100,7 @@ class EventLoop:
             if ready is not None:
                 self._left = list(ready)  # kept: Python warns about a coroutine that is dropped
                 ready.clear()
+            self._new.clear()
             error = RuntimeError("A process that an async job has forked must not wait for anything on the event loop.")
             self._loop.call_soon(forks.leave, error)
 

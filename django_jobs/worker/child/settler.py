@@ -107,7 +107,8 @@ class Settler:
         self._go_on()
 
     def _go_on(self) -> None:
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
