@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Completion, Expired, Killed, Lane, NewJob
@@ -102,11 +102,8 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
         )
         claims: list[Claim] = []
         if not (tried or waits_began or lease_each):  # most of the time: their first attempt, at once
-            claims = [
-                Claim(id, queue, token, record or b"", claimed_at=at, worker=worker)
-                for id, record in zip(texts(ids), records, strict=True)
-            ]
-            ids = ()
+            pairs, ids = zip(texts(ids), records, strict=True), ()
+            claims = [Claim(id, queue, token, record or b"", claimed_at=at, worker=worker) for id, record in pairs]
         columns = ids, records, tried or repeat(None), waits_began or repeat(None)
         for bare_id, record, tries, began in zip(*columns, strict=False):
             id = bare_id.decode(errors="replace")
@@ -162,11 +159,10 @@ class RedisRunning(RedisPart, RunningStore, FetchingStore):
             keys = keys + self._script("complete_and_claim", queue)[1]
         most = 2**53 if self._not_cut > 0 else self.options.history + MOST_OVER
         token, _, name = str(what).split("\n")
-        numbers = [part for channel in channels for part in channel]
         ended = most, id, token, name, result, run_ms, wait_ms, times
         following = worker, lease, "0" if lane == Lane.CLEAR else "-inf", before
         try:
-            answer = self.transport.run(script, keys, (self._clock(), *numbers, *ended, *following))
+            answer = self.transport.run(script, keys, (self._clock(), *chain(*channels), *ended, *following))
         except StoreUnavailable:
             raise
         except StoreError:  # one of the two scripts meets it, too, and the other has its effect
