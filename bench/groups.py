@@ -6,6 +6,7 @@ its own: what either has done before is measured along.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -36,6 +37,7 @@ def group_against_jobs(
     spent: defaultdict[str, list[float]] = defaultdict(list)
 
     def measure(what: str, call: Callable[[], object]) -> None:
+        gc.collect()  # what the parts before have left is not measured with this one
         began = _seconds(server)
         call()
         spent[what].append(_seconds(server) - began)

@@ -42,13 +42,15 @@ def fields_of(id: str, name: str, plan: Sequence[Planned]) -> tuple[dict[str, by
     # `wait()` returns what the last step returned, if there is only one.
     noted = {*users, *(last if len(last) == 1 else ())}
     made = encoded(id, id, ((str(number), step.signature, number in noted) for number, step in enumerate(plan)))
-    rows = [
-        [step.name, request.name, start.queue, step.after, step.if_dead]
-        for step, (request, start) in zip(plan, made, strict=True)
-    ]
+
+    def row(number: int) -> list[Any]:
+        step, (request, start) = plan[number], made[number]
+        return [step.name, request.name, start.queue, step.after, step.if_dead]
+
     first = [start for step, (_, start) in zip(plan, made, strict=True) if not step.after]
     fields: dict[str, bytes | int] = {"kind": b"workflow", **_common(name), "total": len(plan), "live": len(first)}
-    fields |= {f"o{i}": _text(some) for i, some in chunks(rows)}
+    # The rows of one chunk at a time: all at once make Python's garbage collector look through all of them.
+    fields |= {f"o{i}": _text(list(map(row, some))) for i, some in chunks(range(len(plan)))}
     packed = {f"f{i}": pack(some) for i, some in chunks(first)}
     fields |= {"waiting": len(plan) - len(first), **packed, "firsts": len(packed), **_edges(followers)}
     for number, (step, (_, start)) in enumerate(zip(plan, made, strict=True)):
