@@ -70,10 +70,6 @@ class Controls:
     noted_result: bool = False
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
 
-    def __hash__(self) -> int:
-        # Of the fields in which cached values differ: all fourteen would take 1 µs of each enqueue.
-        return hash((self.priority, self.workflow, self.limit_key, self.unique))
-
     def with_digest(self, unique: str) -> Controls:
         """Return the same controls with another unique key.
 
@@ -100,9 +96,6 @@ class Options:
     #: the job's tags (core/options.py), separated by spaces; `using` may add some to those of the definition.
     tags: str = ""
     more: str = "{}"  # JSON text of fields that a newer django_jobs wrote, kept unchanged
-
-    def __hash__(self) -> int:
-        return hash((self.max_attempts, self.timeout, self.tags))
 
 
 DEFAULT_OPTIONS = Options()
