@@ -1,7 +1,7 @@
 """What a group costs, compared with its jobs alone: the processor time of this process and of the Redis server.
 
 `python -m bench.groups` prints it as JSON for the store in BENCH_STORE, in a process of its own and best on a server of
-its own: what either has done before is measured along.
+its own: what the server has done before is measured along.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from django.conf import settings
 settings.configure(INSTALLED_APPS=["django_jobs"], DJANGO_JOBS={"STORE": sys.argv[1]}, USE_TZ=True)
 django.setup()
 
+# The package is imported after the settings, as in any script that uses Django by itself.
 from django_jobs import job  # noqa: E402
 from django_jobs.conf import QueueSettings  # noqa: E402
 from django_jobs.core.values import Lane  # noqa: E402

@@ -231,4 +231,5 @@ def test_a_long_part_of_a_group_is_not_split_for_its_last_line(redis_store: Redi
             client.hset(names["members"], mapping={part: left + text for part, text in texts.items()})
             costs.setdefault(number, []).append(cost(store, newest).there)
     few, full = (min(each) for each in costs.values())
-    assert full <= 2.5 * few, costs
+    takes_long = client.info("server")["redis_version"].startswith("6.")
+    assert full <= (2.5 if takes_long else 2) * few, costs
