@@ -41,13 +41,19 @@ def nothing() -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The round trips of this process: a script's name, or the command."""
     made: list[str] = []
-    once: Callable[..., Any] = Transport._once
+    run: Callable[..., Any] = Transport._run
+    command: Callable[..., Any] = Transport._command
 
-    def counting(self: Transport, script: Any, keys: Any, args: Any, *wait: Any) -> Any:
-        made.append(script.name if script else str(args[0]))
-        return once(self, script, keys, args, *wait)
+    def running(self: Transport, script: Any, keys: Any, args: Any) -> Any:
+        made.append(script.name)
+        return run(self, script, keys, args)
 
-    monkeypatch.setattr(Transport, "_once", counting)
+    def commanding(self: Transport, args: Any, *wait: Any) -> Any:
+        made.append(str(args[0]))
+        return command(self, args, *wait)
+
+    monkeypatch.setattr(Transport, "_run", running)
+    monkeypatch.setattr(Transport, "_command", commanding)
     return made
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import redis
-from redis import exceptions as driver
 
 Argument = str | bytes | int | float
 
@@ -17,14 +16,6 @@ def in_order(connection: redis.Connection, commands: Sequence[Sequence[Argument]
     """Send the commands together, and return their replies."""
     connection.send_packed_command(connection.pack_commands(commands))
     return [connection.read_response() for _ in commands]
-
-
-def read_reply(connection: redis.Connection) -> Any:
-    """Return the next reply, which may be an error."""
-    try:
-        return connection.read_response()
-    except driver.ResponseError as error:
-        return error
 
 
 def as_sent(reply: Any) -> Any:

@@ -1,7 +1,7 @@
-"""One call of one script: packing, sending, sending again after a lost reply, and the errors.
+"""One call of one script: sending it, sending it again after a lost reply, and the errors.
 
-Each thread uses its connection directly: a call through redis-py's client costs three times as much, and its repeats
-(10 times by default) know neither our deadline nor which calls may be repeated.  All calls here may be repeated.
+Each thread uses its connection directly (wire.py).  A call through redis-py's client costs three times as much, and its
+repeats (10 by default) know neither our deadline nor which calls may be repeated.  All calls here may be repeated.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import lru_cache
 from time import monotonic, sleep
 from typing import Any
 
@@ -20,13 +18,10 @@ from redis.sentinel import SentinelConnectionPool
 
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
-from django_jobs.stores.redis.connection.replies import Argument, abandon, in_order, read_reply
+from django_jobs.stores.redis.connection.packing import packed, packed_whole
+from django_jobs.stores.redis.connection.replies import Argument, abandon, in_order
 from django_jobs.stores.redis.connection.scripts import Script
-
-#: Packs a command; None: redis-py does it.
-pack_command: Callable[[tuple[Argument, ...]], bytes] | None = None
-with suppress(ImportError):
-    from hiredis import pack_command  # type: ignore[assignment]  # its types say a tuple of one
+from django_jobs.stores.redis.connection.wire import Looking, Wire
 
 #: Seconds after which a call has ended, with or without success: no try starts later than LAST_TRY.
 DEADLINE = 5.0
@@ -37,6 +32,8 @@ PAUSE = 0.05
 PATIENCE = 1.0
 #: The calls for which a caller other than a worker waits: enqueueing, and what comes before the first enqueue.
 URGENT = frozenset({"enqueue", "enqueue_plain", "SADD"})
+#: The scripts whose answer a process waits for and has nothing else to do.
+QUICK = frozenset({"enqueue", "enqueue_plain"})
 
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 
@@ -50,9 +47,9 @@ class _Slot(threading.local):
 class _Held:
     """Returns the connection to the pool when its thread ends."""
 
-    def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection) -> None:
+    def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection, looking: Looking) -> None:
         self.pid = os.getpid()
-        self.pool, self.connection = pool, connection
+        self.pool, self.connection, self.wire = pool, connection, Wire(connection, looking)
         self.broken = False
         #: the hashes of scripts that the server at the other end knows.
         self.known: set[bytes] = set()
@@ -84,6 +81,7 @@ class Transport:
         self.pool = pool
         self.where = where
         self._slot = _Slot()
+        self._looking = Looking()
         self._client: redis.Redis | None = None
         # Behind Sentinel, a server that is gone is replaced within moments.
         self._urgent = frozenset() if isinstance(pool, SentinelConnectionPool) else URGENT
@@ -99,7 +97,9 @@ class Transport:
     def _held(self) -> _Held:
         held = self._slot.held
         if held is None or held.pid != os.getpid():
-            held = self._slot.held = _Held(self.pool, self.pool.get_connection())
+            if self._looking.pid != os.getpid():
+                self._looking = Looking()
+            held = self._slot.held = _Held(self.pool, self.pool.get_connection(), self._looking)
         return held
 
     def _drop(self, held: _Held, slot: _Slot) -> None:
@@ -112,41 +112,55 @@ class Transport:
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """Run a script, repeated as in `persist`."""
-        return persist(self.where, self._once, script, keys, args, urgent=script.name in self._urgent)
+        return persist(self.where, self._run, script, keys, args, urgent=script.name in self._urgent)
 
     def command(self, *args: Argument) -> Any:
         """Run one plain command that may be sent twice."""
-        return persist(self.where, self._once, None, (), args, urgent=args[0] in self._urgent)
+        return persist(self.where, self._command, args, urgent=args[0] in self._urgent)
 
     def blocking(self, timeout: float, *args: Argument) -> Any:
         """Run a command that a server that is up answers after `timeout` seconds at the latest."""
-        return persist(self.where, self._once, None, (), args, timeout + PATIENCE)
+        return persist(self.where, self._command, args, timeout + PATIENCE)
 
-    def _once(self, script: Script | None, keys: Sequence[str], args: Sequence[Argument], wait: float = 0.0) -> Any:
+    def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         # Kept for the whole call: `close` must not give its connection to another thread.
+        slot = self._slot
+        held = slot.held
+        if held is None or held.pid != os.getpid():
+            held = self._held()
+        wire = held.wire
+        try:
+            if held.broken:
+                held.mend()
+            wire.send(packed(held.connection, script, keys, args))
+            try:
+                return wire.receive(soon=script.name in QUICK)
+            except driver.NoScriptError:
+                wire.send(packed_whole(held.connection, script, keys, args))
+                return wire.receive()
+        except BaseException as error:
+            self._failed(held, slot, error)
+            raise
+
+    def _command(self, args: Sequence[Argument], wait: float = 0.0) -> Any:
         slot, held = self._slot, self._held()
         connection = held.connection
         try:
             held.mend()
-            if script is None:
-                connection.send_command(*args)
-                # A timeout of its own: that of all other reads may be shorter (`?socket_timeout=1`).
-                if wait and not connection.can_read(wait):
-                    raise driver.TimeoutError(f"no answer after {wait:g} s")
-                return connection.read_response()
-            connection.send_packed_command([packed(connection, script, keys, args)])
-            try:
-                return connection.read_response()
-            except driver.NoScriptError:
-                connection.send_command(b"EVAL", script.source, len(keys), *keys, *args)
-                return connection.read_response()
-        except driver.ResponseError as error:
-            if is_passing(error):  # a demoted or loading server: the next try finds the right one
-                held.drop()
+            connection.send_command(*args)
+            # A timeout of its own: that of all other reads may be shorter (`?socket_timeout=1`).
+            if wait and not connection.can_read(wait):
+                raise driver.TimeoutError(f"no answer after {wait:g} s")
+            return connection.read_response()
+        except BaseException as error:
+            self._failed(held, slot, error)
             raise
-        except BaseException:
+
+    def _failed(self, held: _Held, slot: _Slot, error: BaseException) -> None:
+        if not isinstance(error, driver.ResponseError):
             self._drop(held, slot)  # half a reply may be in the socket, and the next call must not read it
-            raise
+        elif is_passing(error):  # a demoted or loading server: the next try finds the right one
+            held.drop()
 
     def run_together(self, calls: Sequence[Call]) -> list[Any]:
         """Run scripts that may be sent twice, in this order and in one round trip.  If the server refuses one of them,
@@ -156,22 +170,21 @@ class Transport:
 
     def _together(self, calls: Sequence[Call]) -> list[Any]:
         slot, held = self._slot, self._held()
-        connection = held.connection
         try:
             held.mend()
             parts = []
             for call in calls:
                 # By its hash, a script that the server does not know would run only after those that follow it.
-                parts.append((packed if call[0].sha in held.known else packed_whole)(connection, *call))
+                parts.append((packed if call[0].sha in held.known else packed_whole)(held.connection, *call))
                 held.known.add(call[0].sha)
-            connection.send_packed_command([b"".join(parts)])
-            replies = [read_reply(connection) for _ in calls]
+            held.wire.send(b"".join(parts))
+            replies = [_reply(held.wire) for _ in calls]
         except BaseException:
             self._drop(held, slot)
             raise
         for i, reply in enumerate(replies):
             if isinstance(reply, driver.NoScriptError):  # somebody has just made the server forget its scripts
-                replies[i] = self._once(*calls[i])
+                replies[i] = self._run(*calls[i])
             elif isinstance(reply, Exception) and is_passing(reply):
                 held.drop()
                 raise reply
@@ -213,40 +226,12 @@ class Transport:
         abandon(self.pool)
 
 
-# -- packing -----------------------------------------------------------------------
-
-#: The beginnings of this many calls are kept, about 1.5 kB each.  Calls with more keys than MOST_KEYS, over many queues
-#: at once, are too rare and too long to be kept.
-KEPT = 512
-MOST_KEYS = 64
-
-
-def packed(connection: redis.Connection, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> bytes:
-    """Return EVALSHA with this script, these keys and these arguments, as it is sent to the server.
-
-    Up to the last key it is the same for each call with the same keys, and kept: packing 40 keys again costs 25 µs, a
-    quarter of the processor time of a claim."""
-    if pack_command is None:
-        return b"".join(connection.pack_command(b"EVALSHA", script.sha, len(keys), *keys, *args))
-    rest = pack_command(tuple(args))
-    begin = _beginning if len(keys) <= MOST_KEYS else _beginning.__wrapped__
-    return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), begin(script.sha, tuple(keys)), _without_count(rest))
-
-
-def packed_whole(connection: redis.Connection, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> bytes:
-    """Return EVAL with the whole script, these keys and these arguments: a server that does not know it keeps it."""
-    return b"".join(connection.pack_command(b"EVAL", script.source, len(keys), *keys, *args))
-
-
-@lru_cache(KEPT)
-def _beginning(sha: bytes, keys: tuple[str, ...]) -> bytes:
-    assert pack_command is not None
-    return _without_count(pack_command((b"EVALSHA", sha, len(keys), *keys)))
-
-
-def _without_count(command: bytes) -> bytes:
-    """Return a packed command without its first line, the number of its arguments."""
-    return command[command.index(b"\n") + 1 :]
+def _reply(wire: Wire) -> Any:
+    """Return the next reply, which may be an error."""
+    try:
+        return wire.receive()
+    except driver.ResponseError as error:
+        return error
 
 
 # -- sending again -----------------------------------------------------------------

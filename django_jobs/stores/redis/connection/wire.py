@@ -1,0 +1,168 @@
+"""Sends a packed call over a connection of redis-py and reads its reply, without redis-py's layers in between.
+
+redis-py makes the connection: the address, TLS, the user, Sentinel, the handshake.  After that, a call needs one write
+and one read of the socket, and hiredis.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+from types import BuiltinFunctionType
+from typing import Any
+
+import redis
+from redis import exceptions as driver
+
+with suppress(ImportError):
+    import hiredis
+
+#: Bytes that are read at once, as in redis-py.
+READ = 65_536
+#: For so many seconds a call looks whether its reply is there before it sleeps: twice what a server on the same machine
+#: takes for one job.
+LONGEST_LOOK = 0.000_1
+#: After a look in vain, this many calls do not look; after each further one twice as many, up to MOST_SKIPPED.
+FIRST_SKIPPED, MOST_SKIPPED = 4, 1024
+
+_MISSING = object()
+
+#: Waits at most so many milliseconds until the socket can be read; returns a true value if it can.
+Poll = Callable[[int], Any]
+
+
+class Looking:
+    """Decides whether a call looks for its reply before it sleeps until the reply is there.  One per process and store.
+
+    On a virtual machine, falling asleep and being woken takes 35 µs.  That is longer than a server on the same machine
+    takes for the reply, and costs as much processor time as looking for it.  A server that is far away or busy answers
+    later, and so does one that needs the only processor: looking is then left out for more and more calls.  It is also
+    left out while other threads wait for replies, because they need the interpreter."""
+
+    __slots__ = ("_skip", "_skipped_before", "pid", "waiting")
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        #: the connections over which a reply is expected soon.
+        self.waiting: set[Wire] = set()
+        # Not locked: if two threads change them at the same time, one call looks that should not, or the reverse.
+        self._skip = self._skipped_before = 0
+
+    def look(self, poll: Poll) -> None:
+        """Return when the reply is there, or after LONGEST_LOOK; at once if it is not expected within that time."""
+        waiting = self.waiting
+        if len(waiting) > 1:
+            return
+        if self._skip > 0:
+            self._skip -= 1
+            return
+        until = perf_counter() + LONGEST_LOOK
+        while not poll(0):
+            if len(waiting) > 1:
+                return
+            if perf_counter() > until:
+                self._skip = self._skipped_before = min(2 * self._skipped_before or FIRST_SKIPPED, MOST_SKIPPED)
+                return
+        self._skipped_before = 0
+
+
+class Wire:
+    """One connection, used by one thread at a time.  Each call is one `send` and one `receive`."""
+
+    __slots__ = ("_buffer", "_connection", "_looking", "_poll", "_reader", "_sock")
+
+    def __init__(self, connection: redis.Connection, looking: Looking) -> None:
+        self._connection, self._looking = connection, looking
+        #: the socket to which the other fields belong; None: redis-py sends and reads.
+        self._sock: Any = None
+        self._reader: Any = None
+        self._poll: Poll | None = None
+        self._buffer = bytearray()
+
+    def send(self, data: bytes) -> None:
+        """Send packed commands.  Connects if necessary.  Raises redis-py's errors."""
+        sock = self._connection._sock
+        if (sock is not None and sock is self._sock) or self._attach():
+            self.write(data)
+        else:
+            self._connection.send_packed_command([data])
+
+    def write(self, data: bytes) -> None:
+        """Write these bytes into the socket.  Raises redis-py's errors."""
+        try:
+            self._sock.sendall(data)
+        except TimeoutError:
+            raise driver.TimeoutError("Timeout writing to socket") from None
+        except OSError as error:
+            raise driver.ConnectionError(f"Error {error.errno} while writing to socket. {error.strerror}.") from error
+
+    def receive(self, *, soon: bool = False) -> Any:
+        """Return the next reply.  `soon`: it is expected at once, and the thread has nothing else to do.
+
+        Raises redis-py's errors.  After any other than a ResponseError, the rest of a reply may be in the socket."""
+        if self._sock is None:
+            return self._connection.read_response()
+        if not soon or self._poll is None:
+            return self._read()
+        waiting = self._looking.waiting
+        waiting.add(self)
+        try:
+            self._looking.look(self._poll)
+            return self._read()
+        finally:
+            waiting.discard(self)
+
+    def _read(self) -> Any:
+        sock, reader = self._sock, self._reader
+        reply = reader.gets()
+        while reply is _MISSING:
+            try:
+                size = sock.recv_into(self._buffer)
+            except TimeoutError:
+                raise driver.TimeoutError(f"Timeout reading from {self._peer()}") from None
+            except OSError as error:
+                raise driver.ConnectionError(f"Error while reading from {self._peer()} : {error.args}") from error
+            if size == 0:
+                raise driver.ConnectionError("Connection closed by server.")
+            reader.feed(self._buffer, 0, size)
+            reply = reader.gets()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def _attach(self) -> bool:
+        """Connect if necessary.  Return whether this object may use the socket: hiredis is installed, and redis-py has
+        nothing to do between calls (`health_check_interval`)."""
+        connection = self._connection
+        if connection._sock is None:
+            connection.connect()
+        parse_error = getattr(connection._parser, "parse_error", None)
+        if parse_error is None or connection.health_check_interval or "hiredis" not in globals():
+            self._sock = None
+            return False
+        self._sock = connection._sock
+        self._reader = hiredis.Reader(
+            protocolError=driver.InvalidResponse, replyError=parse_error, notEnoughData=_MISSING
+        )
+        self._buffer = self._buffer or bytearray(READ)
+        self._poll = _poll_of(self._sock)
+        return True
+
+    def _peer(self) -> str:
+        connection: Any = self._connection
+        return getattr(connection, "path", None) or f"{connection.host}:{connection.port}"
+
+
+def _poll_of(sock: Any) -> Poll | None:
+    """Return the function that tells whether the socket can be read.  None: the system has none, or it is gevent's,
+    which lets other greenlets run instead of looking."""
+    make = getattr(select, "poll", None)
+    if not isinstance(make, BuiltinFunctionType):
+        return None
+    poll: Any = make()
+    poll.register(sock, select.POLLIN)
+    found: Poll = poll.poll
+    return found
