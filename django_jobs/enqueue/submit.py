@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -52,6 +53,8 @@ _warned: set[str] = set()
 
 GetHandle = Callable[[NewJobRequest], JobHandle]
 Call = TypeVar("Call")
+#: Waits for what the store says of each job of a batch.
+Answers = Callable[[], list[Added]]
 
 
 def submit(request: NewJobRequest) -> JobHandle:
@@ -134,12 +137,16 @@ def submit_each(calls: Iterator[Call], make: Callable[[Call], NewJobRequest]) ->
 
     one = through_middleware(settings.enqueue_middleware, collect) if settings.enqueue_middleware else collect
     try:
-        for call in calls:
-            handles.append(one(make(call)))
-            for each in made:
-                (waiting.append if _waits_for_commit(each.request, settings) else batches.add)(each)
-            made.clear()
-        batches.send_rest()
+        try:
+            for call in calls:
+                handles.append(one(make(call)))
+                for each in made:
+                    (waiting.append if _waits_for_commit(each.request, settings) else batches.add)(each)
+                made.clear()
+            batches.send_rest()
+        except Exception:
+            batches.finish()  # the jobs of the last batch are stored, whatever is wrong with a later call
+            raise
     except StoreError as error:
         answered = frozenset(handle.id for handle in handles if handle.added is not None)
         error.job_ids = JobIds(handle.id for handle in handles)
@@ -331,7 +338,9 @@ def send(ready: list[Ready]) -> None:
 
 
 class _Batches:
-    """Sends jobs in batches: that of a queue is sent when it is full and another job of the queue comes."""
+    """Sends jobs in batches: that of a queue is sent when it is full and another job of the queue comes.
+
+    While the store adds one batch, the caller makes the jobs of the next."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -339,6 +348,8 @@ class _Batches:
         self._unsent: dict[str, list[Ready]] = {}
         self._bytes: dict[str, int] = {}
         self._most: dict[str, int] = {}
+        #: the batch that was sent last, its queue, and the function that waits for the answers; None: all are there.
+        self._sent: tuple[QueueSettings, list[Ready], Answers] | None = None
         #: how many jobs the store has added.
         self.accepted = 0
 
@@ -358,14 +369,23 @@ class _Batches:
         self._bytes[name] += len(each.new.record)
 
     def send_rest(self) -> None:
-        """Send the batches that are not full."""
+        """Send the batches that are not full, and wait for all answers."""
         for name, batch in list(self._unsent.items()):
             if batch:
                 self._send(name)
+        self.finish()
 
     def _send(self, name: str) -> None:
         batch, self._unsent[name], self._bytes[name] = self._unsent[name], [], 0
-        self.accepted += _send_batch(_queue(name, self._settings), batch, self.accepted)
+        self.finish()
+        queue = _queue(name, self._settings)
+        self._sent = queue, batch, _begin_to_ask(queue, batch)
+
+    def finish(self) -> None:
+        """Wait for the answers to the batch that was sent last, and pass them on.  Raises the errors of `send_one`."""
+        if self._sent is not None:
+            (queue, batch, answers), self._sent = self._sent, None
+            self.accepted += _pass_on(queue, batch, answers(), self.accepted)
 
 
 def send_calls(calls: Sequence[list[Ready]], away: StoreUnavailable | None = None) -> list[commits.Refused]:
@@ -428,8 +448,8 @@ def _send_and_note(name: str, batch: list[Ready]) -> list[commits.Refused]:
     return refused
 
 
-def _send_batch(queue: QueueSettings, batch: list[Ready], accepted: int) -> int:
-    answers = _ask_store(queue, batch)
+def _pass_on(queue: QueueSettings, batch: list[Ready], answers: list[Added], accepted: int) -> int:
+    """Tell the callers and the receivers what the store did.  Returns how many jobs it added."""
     # Update every handle before the first error is raised: the caller may still use all of them.
     for each, answer in zip(batch, answers, strict=True):
         _note(each, answer)
@@ -453,12 +473,39 @@ def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
         membership.join(queue.name, members)
     try:
         answers = _ask_until_room(store, queue, new, batch[0].request.block_timeout)
-    except StoreUnavailable as error:
+    except StoreUnavailable as error:  # not `with _naming`: each enqueue() comes here
         error.job_id = new[0].id
         raise
     if members:
         membership.leave(queue.name, batch, answers)
     return answers
+
+
+def _begin_to_ask(queue: QueueSettings, batch: list[Ready]) -> Answers:
+    """Do `_ask_store`, and return a function that waits for the answers.  Only a queue without a limit is asked while
+    the caller goes on: another may have no room, and then the caller must not go on."""
+    if queue.max_length or any(each.request.batch is not None for each in batch):
+        answers = _ask_store(queue, batch)
+        return lambda: answers
+    first = batch[0].new.id
+    with _naming(first):
+        wait = get_store().enqueue_ahead(queue.name, [each.new for each in batch])
+
+    def named() -> list[Added]:
+        with _naming(first):
+            return wait()
+
+    return named
+
+
+@contextmanager
+def _naming(job_id: str) -> Iterator[None]:
+    """Put the id of the first job into the error if the store cannot be reached."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        error.job_id = job_id
+        raise
 
 
 def _ask_until_room(store: Store, queue: QueueSettings, new: Sequence[NewJob], patience: float | None) -> list[Added]:

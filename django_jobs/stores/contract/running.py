@@ -16,7 +16,7 @@ Errors: StoreUnavailable, StoreFull (from calls that need room: above all enqueu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from django_jobs.core.values import (
@@ -59,6 +59,13 @@ class RunningStore(ABC):
         the waiting holder the new arguments, "debounce" also the new run time.  If the holder is gone or no longer
         covered, the new job takes over the lock.  An id that is already there is EXISTS, unless the stored record is
         byte for byte the one sent: then the call was repeated, and the answer is ADDED again."""
+
+    def enqueue_ahead(self, queue: str, jobs: Sequence[NewJob]) -> Callable[[], list[Added]]:
+        """Begin `enqueue`, and return a function that waits for its answers: meanwhile, the caller can make the next
+        jobs.  Call it once.  Each of the two raises what `enqueue` raises; then the jobs may be stored, or be stored
+        later."""
+        answers = self.enqueue(queue, jobs)
+        return lambda: answers
 
     @abstractmethod
     def claim(

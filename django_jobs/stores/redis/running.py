@@ -1,17 +1,17 @@
-"""RedisStore: how jobs are enqueued and claimed, one short method per script."""
+"""RedisStore: how jobs are claimed, one short method per script."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
-from django_jobs.core.values import PLAIN, Added, Claim, Claimed, Completion, Expired, Killed, Lane, NewJob
+from django_jobs.core.values import Claim, Claimed, Completion, Expired, Killed, Lane
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.serialization.record import is_plain_step
 from django_jobs.stores.contract.fetching import FetchingStore, Outlook
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
+from django_jobs.stores.redis.adding import RedisAdding
 from django_jobs.stores.redis.connection.entries import (
     is_suspect,
     read_claim,
@@ -22,57 +22,21 @@ from django_jobs.stores.redis.connection.entries import (
     waits_to_begin,
 )
 from django_jobs.stores.redis.connection.errors import StoreLate
-from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Name, OneCall, RedisPart
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Name, OneCall
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.settling import call_of_complete
 
 #: So many jobs more than HISTORY says may be kept while jobs run one after the other: they are deleted together.
 MOST_OVER = 20
-_ADDED = {word.value.encode(): word for word in Added}
-_IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."
 
 
-class RedisRunning(RedisPart, RunningStore, FetchingStore):
+class RedisRunning(RedisAdding, RunningStore, FetchingStore):
     """See stores/contract/running.py and fetching.py for the contract of each method."""
 
-    _known_queues: frozenset[str] = frozenset()
     #: for how many calls it is not tried to end a job and claim the next by one script; for how many it may leave
     #: `succeeded` as long as it is.
     _not_in_one = _not_cut = 0
-
-    def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
-        if not jobs:
-            return []
-        if len(jobs) > MAX_BATCH:
-            raise ValueError(f"enqueue takes at most {MAX_BATCH} jobs a call, not {len(jobs)}.")
-        args: list[Argument] = [max_length, self.options.idempotency]
-
-        def call() -> Hashable:
-            # By ids alone: after an error, the caller sends the same job again under its id, but in a new record.
-            return "enqueue", queue, tuple(job.id for job in jobs)
-
-        try:
-            if queue not in self._known_queues:
-                self._register(queue)
-            if (all(map(_is_plain, jobs)) or _are_plain_steps(jobs)) and _distinct(jobs):
-                args.append(jobs[0].digest)
-                for job in jobs:
-                    args += (job.id, *_halves(job.record))
-                return [_ADDED[word] for word in self._run_once("enqueue_plain", queue, *args, call=call)]
-            for job in jobs:
-                run = f"{job.schedule_run[1]}:{job.schedule_run[0]}" if job.schedule_run else ""
-                run_at = job.run_at if job.run_in is None else f"+{job.run_in}"
-                expires = "" if job.expires_in is None else job.expires_in
-                args += (job.id, job.record, run_at, job.on_conflict, run, expires, job.digest)
-            return [_ADDED[word] for word in self._run_once("enqueue", queue, *args, call=call)]
-        except StoreUnavailable as error:
-            raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
-
-    def _register(self, queue: str) -> None:
-        """Store the queue's name, once per process: the names are not in the queue's own slot."""
-        self.transport.command("SADD", self.keys.fleet("queues"), queue)
-        self._known_queues |= {queue}
 
     def claim(
         self,
@@ -260,36 +224,6 @@ def _ended_one_simple_job(completion: Completion) -> bool:
         controls.unique or controls.limit_key or controls.keep_result is not None or controls.workflow or claim.report
     )
     return controls.at_most_once and not more
-
-
-def _is_plain(job: NewJob) -> bool:
-    plain = job.controls is PLAIN or job.controls == PLAIN
-    return plain and not (job.run_at or job.schedule_run or job.digest) and job.run_in is None
-
-
-def _are_plain_steps(jobs: Sequence[NewJob]) -> bool:
-    digest = jobs[0].digest
-    for _, record, _, run_at, _, schedule_run, run_in, _, given in jobs:
-        if not is_plain_step(record) or run_at or schedule_run or run_in is not None or given != digest:
-            return False
-    return True
-
-
-def _halves(record: bytes) -> tuple[bytes, bytes]:
-    """Split the record around the enqueue time, if the store is to insert that; otherwise return all and nothing."""
-    at = record.find(b"\n\n0\n")
-    if at >= 0 and record.count(b"\n", 0, at) == 2:
-        return record[: at + 2], record[at + 3 :]
-    if at < 0 and is_plain_step(record):
-        at = record.find(b"\n0\n")  # the fifth line, unless the name is "0"
-        if at < 0 or record.count(b"\n", 0, at) != 3:
-            return record, b""
-        return record[: at + 1], record[at + 2 :]
-    return record, b""
-
-
-def _distinct(jobs: Sequence[NewJob]) -> bool:
-    return len(jobs) == 1 or len({job.id for job in jobs}) == len(jobs)
 
 
 def _renewals(flat: Sequence[Any]) -> dict[str, Renewal]:

@@ -57,6 +57,31 @@ class TestAJobThatIsAdded:
         assert store.backlog([Q]) == {Q: 0}
 
 
+class TestACallWhoseAnswersAreWaitedForLater:
+    def test_gives_the_answers_that_enqueue_would_give(self, store, make_job):
+        enqueue(store, make_job("there"))
+        wait = store.enqueue_ahead(Q, [make_job("a"), make_job("there", args=b"[[9],{}]"), make_job("b")])
+        assert wait() == [Added.ADDED, Added.EXISTS, Added.ADDED]
+        assert ids_in(store, State.QUEUED) == ["there", "a", "b"]
+
+    def test_with_keys_too(self, store, make_job):
+        wait = store.enqueue_ahead(Q, [make_job("a", unique=KEY), make_job("b", unique=KEY)])
+        assert wait() == [Added.ADDED, Added.DUPLICATE]
+
+    def test_leaves_the_thread_free_for_other_calls(self, store, make_job):
+        first = store.enqueue_ahead(Q, [make_job("a")])
+        assert enqueue(store, make_job("b")) == [Added.ADDED]
+        second = store.enqueue_ahead("other", [make_job("c"), make_job("c2")])
+        assert store.backlog([Q, "other"]) == {Q: 2, "other": 2}
+        assert [claim.id for claim in claim(store, limit=5)] == ["a", "b"]
+        assert second() == [Added.ADDED, Added.ADDED]
+        assert first() == [Added.ADDED]
+
+    def test_takes_no_more_jobs_than_enqueue(self, store, make_job):
+        with pytest.raises(ValueError, match="1001"):
+            store.enqueue_ahead(Q, [make_job(f"j{n}") for n in range(1001)])
+
+
 class TestManyJobsInOneCall:
     def test_get_one_answer_each_in_order(self, store, make_job):
         enqueue(store, make_job("b", name="other"))

@@ -42,6 +42,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The round trips of this process: a script's name, or the command."""
     made: list[str] = []
     run: Callable[..., Any] = Transport._run
+    run_ahead: Callable[..., Any] = Transport.run_ahead
     command: Callable[..., Any] = Transport._command
 
     def running(self: Transport, script: Any, keys: Any, args: Any) -> Any:
@@ -52,7 +53,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append(str(args[0]))
         return command(self, args, *wait)
 
+    def sending(self: Transport, script: Any, keys: Any, args: Any) -> Any:
+        made.append(script.name)
+        return run_ahead(self, script, keys, args)
+
     monkeypatch.setattr(Transport, "_run", running)
+    monkeypatch.setattr(Transport, "run_ahead", sending)
     monkeypatch.setattr(Transport, "_command", commanding)
     return made
 

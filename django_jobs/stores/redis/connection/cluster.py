@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import redis
@@ -47,6 +48,10 @@ class ClusterTransport:
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """See Transport.run."""
         return persist(self.where, self._run, script, keys, args)
+
+    def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
+        """See Transport.run_ahead.  The script is sent when its answer is wanted: redis-py does both in one."""
+        return partial(self.run, script, keys, args)
 
     def run_on(self, server: str, script: Script, args: Sequence[Argument]) -> Any:
         """Run a script without keys on this node.  Raises StoreError, also if it is not known any more."""

@@ -132,11 +132,33 @@ class RedisPart:
         except StoreLate:  # the kept entry of this channel is not from this process: a person wrote it
             return self._run_once(name, queue, *args)
         except BaseException as error:
-            refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
-            self._channels.unanswered(channel, call, refused=refused)
+            self._not_answered(channel, call, error)
             raise
         self._channels.answered(channel)
         return reply
+
+    def _run_once_ahead(self, name: str, queue: str, *args: Argument, call: Name) -> Callable[[], Any]:
+        """Send what `_run_once` would send, and return a function that waits for the answer as `_run_once` does."""
+        script, keys = self._script(name, queue)
+        channel = self._channels.begin(queue, call)
+        answer = self.transport.run_ahead(script, keys, (self._clock(), *channel.key, *args))
+
+        def wait() -> Any:
+            try:
+                reply = answer()
+            except StoreLate:
+                return self._run_once(name, queue, *args)
+            except BaseException as error:
+                self._not_answered(channel, call, error)
+                raise
+            self._channels.answered(channel)
+            return reply
+
+        return wait
+
+    def _not_answered(self, channel: Channel, call: Name | None, error: BaseException) -> None:
+        refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
+        self._channels.unanswered(channel, call, refused=refused)
 
     def _run_each_once(self, calls: Sequence[OneCall], in_one: InOne | None = None) -> list[Any]:
         """Do `_run_once` for each call, in this order and in one round trip.
@@ -154,9 +176,8 @@ class RedisPart:
                 ]
             )
         except BaseException as error:
-            refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
             for (_, _, _, name), channel in zip(calls, channels, strict=True):
-                self._channels.unanswered(channel, name, refused=refused)
+                self._not_answered(channel, name, error)
             raise
         for (_, _, _, name), channel, reply in zip(calls, channels, replies, strict=True):
             if not isinstance(reply, StoreError):

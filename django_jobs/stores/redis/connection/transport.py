@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
@@ -21,7 +22,7 @@ from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing
 from django_jobs.stores.redis.connection.packing import packed, packed_whole
 from django_jobs.stores.redis.connection.replies import Argument, abandon, in_order
 from django_jobs.stores.redis.connection.scripts import Script
-from django_jobs.stores.redis.connection.wire import Looking, Wire
+from django_jobs.stores.redis.connection.wire import Held, Looking, Pending, Wire
 
 #: Seconds after which a call has ended, with or without success: no try starts later than LAST_TRY.
 DEADLINE = 5.0
@@ -39,36 +40,9 @@ Call = tuple[Script, Sequence[str], Sequence[Argument]]
 
 
 class _Slot(threading.local):
-    """The connection of this thread, with the process that it belongs to."""
+    """The connection of this thread."""
 
-    held: _Held | None = None
-
-
-class _Held:
-    """Returns the connection to the pool when its thread ends."""
-
-    def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection, looking: Looking) -> None:
-        self.pid = os.getpid()
-        self.pool, self.connection, self.wire = pool, connection, Wire(connection, looking)
-        self.broken = False
-        #: the hashes of scripts that the server at the other end knows.
-        self.known: set[bytes] = set()
-
-    def mend(self) -> None:
-        """Connect again after `drop`.  Sending would also reconnect, but only this asks Sentinel for a new address."""
-        if self.broken:
-            self.connection.connect()
-            self.broken = False
-
-    def drop(self) -> None:
-        """Disconnect, so that the next call begins on a new socket."""
-        self.broken = True
-        self.known.clear()
-        self.connection.disconnect()
-
-    def __del__(self) -> None:
-        if self.pid == os.getpid():
-            self.pool.release(self.connection)
+    held: Held | None = None
 
 
 class Transport:
@@ -94,21 +68,24 @@ class Transport:
             client = self._client = redis.Redis(connection_pool=self.pool)
         return client
 
-    def _held(self) -> _Held:
+    def _held(self) -> Held:
         held = self._slot.held
         if held is None or held.pid != os.getpid():
             if self._looking.pid != os.getpid():
                 self._looking = Looking()
-            held = self._slot.held = _Held(self.pool, self.pool.get_connection(), self._looking)
+            held = self._slot.held = Held(self.pool, self.pool.get_connection(), self._looking)
         return held
 
-    def _drop(self, held: _Held, slot: _Slot) -> None:
+    def _drop(self, held: Held, slot: _Slot) -> None:
         """Disconnect after an error.  A call that `close` cut off is not repeated: nobody would close what it opens.
 
         Raises StoreUnavailable then."""
         held.drop()
         if slot is not self._slot:
-            raise StoreUnavailable(f"The connections to {self.where} were closed during a call.")
+            raise self._closed()
+
+    def _closed(self) -> StoreUnavailable:
+        return StoreUnavailable(f"The connections to {self.where} were closed during a call.")
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """Run a script, repeated as in `persist`."""
@@ -130,8 +107,8 @@ class Transport:
             held = self._held()
         wire = held.wire
         try:
-            if held.broken:
-                held.mend()
+            if held.broken or held.pending is not None:
+                held.make_ready()
             wire.send(packed(held.connection, script, keys, args))
             try:
                 return wire.receive(soon=script.name in QUICK)
@@ -142,11 +119,47 @@ class Transport:
             self._failed(held, slot, error)
             raise
 
+    def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
+        """Send a script, and return a function that waits for its answer as `run` does.  The thread may make other
+        calls before it calls that function, which it must do once."""
+        slot, held, sent = self._slot, self._held(), Pending()
+        try:
+            held.make_ready()
+            held.wire.send(packed(held.connection, script, keys, args))
+            held.pending = sent
+        except DRIVER_ERRORS as error:
+            held.drop()
+            sent.came(None, error)
+        return partial(
+            persist, self.where, partial(self._take, slot, held, sent), script, keys, args,
+            urgent=script.name in self._urgent,
+        )  # fmt: skip
+
+    def _take(
+        self, slot: _Slot, held: Held, sent: Pending, script: Script, keys: Sequence[str], args: Sequence[Argument]
+    ) -> Any:
+        """Return the answer to what was sent; if that was taken before, call again."""
+        # A copy of the process must not read what its parent waits for.
+        if sent.is_taken or held.pid != os.getpid():
+            return self._run(script, keys, args)
+        sent.is_taken = True
+        if held.pending is sent:
+            held.read_pending()
+        if isinstance(sent.error, driver.NoScriptError):
+            return self._run(script, keys, args)
+        if sent.error is not None:
+            if slot is self._slot and isinstance(sent.error, driver.ResponseError) and is_passing(sent.error):
+                held.drop()
+            elif slot is not self._slot:
+                raise self._closed()
+            raise sent.error
+        return sent.reply
+
     def _command(self, args: Sequence[Argument], wait: float = 0.0) -> Any:
         slot, held = self._slot, self._held()
         connection = held.connection
         try:
-            held.mend()
+            held.make_ready()
             connection.send_command(*args)
             # A timeout of its own: that of all other reads may be shorter (`?socket_timeout=1`).
             if wait and not connection.can_read(wait):
@@ -156,7 +169,7 @@ class Transport:
             self._failed(held, slot, error)
             raise
 
-    def _failed(self, held: _Held, slot: _Slot, error: BaseException) -> None:
+    def _failed(self, held: Held, slot: _Slot, error: BaseException) -> None:
         if not isinstance(error, driver.ResponseError):
             self._drop(held, slot)  # half a reply may be in the socket, and the next call must not read it
         elif is_passing(error):  # a demoted or loading server: the next try finds the right one
@@ -171,7 +184,7 @@ class Transport:
     def _together(self, calls: Sequence[Call]) -> list[Any]:
         slot, held = self._slot, self._held()
         try:
-            held.mend()
+            held.make_ready()
             parts = []
             for call in calls:
                 # By its hash, a script that the server does not know would run only after those that follow it.
@@ -197,7 +210,7 @@ class Transport:
     def _in_order(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         slot, held = self._slot, self._held()
         try:
-            held.mend()
+            held.make_ready()
             return in_order(held.connection, commands)
         except BaseException:
             self._drop(held, slot)

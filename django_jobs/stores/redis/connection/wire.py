@@ -1,4 +1,4 @@
-"""Sends a packed call over a connection of redis-py and reads its reply, without redis-py's layers in between.
+"""The connection of a thread.  Calls go over it without redis-py's layers in between.
 
 redis-py makes the connection: the address, TLS, the user, Sentinel, the handshake.  After that, a call needs one write
 and one read of the socket, and hiredis.
@@ -67,6 +67,76 @@ class Looking:
                 self._skip = self._skipped_before = min(2 * self._skipped_before or FIRST_SKIPPED, MOST_SKIPPED)
                 return
         self._skipped_before = 0
+
+
+class Pending:
+    """A call that was sent, whose reply is not read yet."""
+
+    __slots__ = ("error", "is_taken", "reply")
+
+    def __init__(self) -> None:
+        self.reply: Any = None
+        self.error: Exception | None = None
+        #: its caller has asked for the reply.
+        self.is_taken = False
+
+    def came(self, reply: Any, error: Exception | None) -> None:
+        """The reply was read, or this error came instead of it."""
+        self.reply, self.error = reply, error
+
+
+class Held:
+    """The connection of a thread, of one process.  It returns to the pool when the thread ends."""
+
+    def __init__(self, pool: redis.ConnectionPool, connection: redis.Connection, looking: Looking) -> None:
+        self.pid = os.getpid()
+        self.pool, self.connection, self.wire = pool, connection, Wire(connection, looking)
+        self.broken = False
+        #: the call whose reply comes before that of the next call.
+        self.pending: Pending | None = None
+        #: the hashes of scripts that the server at the other end knows.
+        self.known: set[bytes] = set()
+
+    def make_ready(self) -> None:
+        """Read the reply that is pending, and connect again after `drop`: then a call may be sent.
+
+        Sending would also connect, but only this asks Sentinel for a new address."""
+        if self.pending is not None:
+            self.read_pending()
+        if self.broken:
+            self.connection.connect()
+            self.broken = False
+
+    def read_pending(self) -> None:
+        """Read the reply that is pending, or what happens instead.  Raises none of redis-py's errors."""
+        sent, self.pending = self.pending, None
+        assert sent is not None
+        try:
+            sent.came(self.wire.receive(), None)
+        except driver.ResponseError as error:
+            sent.came(None, error)
+        except (driver.RedisError, OSError) as error:
+            self.drop()
+            sent.came(None, error)
+        except BaseException:
+            self.drop()
+            sent.came(None, driver.ConnectionError("The call was interrupted."))
+            raise
+
+    def drop(self) -> None:
+        """Disconnect, so that the next call begins on a new socket."""
+        self.broken = True
+        self.known.clear()
+        self.connection.disconnect()
+        if self.pending is not None:
+            self.pending.came(None, driver.ConnectionError("The connection was closed before the reply."))
+            self.pending = None
+
+    def __del__(self) -> None:
+        if self.pid == os.getpid():
+            if self.pending is not None:  # the next thread must not read that reply
+                self.connection.disconnect()
+            self.pool.release(self.connection)
 
 
 class Wire:

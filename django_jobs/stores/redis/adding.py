@@ -1,0 +1,104 @@
+"""RedisStore: how jobs are enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from django_jobs.core.values import PLAIN, Added, NewJob
+from django_jobs.exceptions import StoreUnavailable
+from django_jobs.serialization.record import is_plain_step
+from django_jobs.stores.contract.running import MAX_BATCH
+from django_jobs.stores.redis.connection.part import Name, RedisPart
+from django_jobs.stores.redis.connection.replies import Argument
+
+_ADDED = {word.value.encode(): word for word in Added}
+_IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."
+
+
+class RedisAdding(RedisPart):
+    """See stores/contract/running.py for the contract of each method."""
+
+    _known_queues: frozenset[str] = frozenset()
+
+    def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
+        if not jobs:
+            return []
+        try:
+            name, args, call = self._call_of_enqueue(queue, jobs, max_length)
+            return [_ADDED[word] for word in self._run_once(name, queue, *args, call=call)]
+        except StoreUnavailable as error:
+            raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
+
+    def enqueue_ahead(self, queue: str, jobs: Sequence[NewJob]) -> Callable[[], list[Added]]:
+        try:
+            name, args, call = self._call_of_enqueue(queue, jobs, 0)
+            answer = self._run_once_ahead(name, queue, *args, call=call)
+        except StoreUnavailable as error:
+            raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
+
+        def wait() -> list[Added]:
+            try:
+                return [_ADDED[word] for word in answer()]
+            except StoreUnavailable as error:
+                raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
+
+        return wait
+
+    def _call_of_enqueue(self, queue: str, jobs: Sequence[NewJob], max_length: int) -> tuple[str, list[Argument], Name]:
+        """Return the script that adds these jobs, its arguments, and the name of the call."""
+        if len(jobs) > MAX_BATCH:
+            raise ValueError(f"enqueue takes at most {MAX_BATCH} jobs a call, not {len(jobs)}.")
+        if queue not in self._known_queues:
+            self._register(queue)
+        args: list[Argument] = [max_length, self.options.idempotency]
+
+        def call() -> Hashable:
+            # By ids alone: after an error, the caller sends the same job again under its id, but in a new record.
+            return "enqueue", queue, tuple(job.id for job in jobs)
+
+        if (all(map(_is_plain, jobs)) or _are_plain_steps(jobs)) and _distinct(jobs):
+            args.append(jobs[0].digest)
+            for job in jobs:
+                args += (job.id, *_halves(job.record))
+            return "enqueue_plain", args, call
+        for job in jobs:
+            run = f"{job.schedule_run[1]}:{job.schedule_run[0]}" if job.schedule_run else ""
+            run_at = job.run_at if job.run_in is None else f"+{job.run_in}"
+            expires = "" if job.expires_in is None else job.expires_in
+            args += (job.id, job.record, run_at, job.on_conflict, run, expires, job.digest)
+        return "enqueue", args, call
+
+    def _register(self, queue: str) -> None:
+        """Store the queue's name, once per process: the names are not in the queue's own slot."""
+        self.transport.command("SADD", self.keys.fleet("queues"), queue)
+        self._known_queues |= {queue}
+
+
+def _is_plain(job: NewJob) -> bool:
+    plain = job.controls is PLAIN or job.controls == PLAIN
+    return plain and not (job.run_at or job.schedule_run or job.digest) and job.run_in is None
+
+
+def _are_plain_steps(jobs: Sequence[NewJob]) -> bool:
+    digest = jobs[0].digest
+    for _, record, _, run_at, _, schedule_run, run_in, _, given in jobs:
+        if not is_plain_step(record) or run_at or schedule_run or run_in is not None or given != digest:
+            return False
+    return True
+
+
+def _halves(record: bytes) -> tuple[bytes, bytes]:
+    """Split the record around the enqueue time, if the store is to insert that; otherwise return all and nothing."""
+    at = record.find(b"\n\n0\n")
+    if at >= 0 and record.count(b"\n", 0, at) == 2:
+        return record[: at + 2], record[at + 3 :]
+    if at < 0 and is_plain_step(record):
+        at = record.find(b"\n0\n")  # the fifth line, unless the name is "0"
+        if at < 0 or record.count(b"\n", 0, at) != 3:
+            return record, b""
+        return record[: at + 1], record[at + 2 :]
+    return record, b""
+
+
+def _distinct(jobs: Sequence[NewJob]) -> bool:
+    return len(jobs) == 1 or len({job.id for job in jobs}) == len(jobs)

@@ -1,0 +1,203 @@
+"""Calls that are sent before their answers are wanted: what may happen in between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+from redis import exceptions as driver
+
+from django_jobs import job
+from django_jobs.core.values import Added, State
+from django_jobs.exceptions import InvalidArguments, StoreCorrupt, StoreUnavailable
+from django_jobs.signals import job_enqueued
+from django_jobs.stores import use_store
+from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection.wire import Wire
+
+pytestmark = pytest.mark.redis
+
+MANY = 2500  # three batches
+
+
+@job(name="ahead.nothing")
+def nothing(number: int) -> None:
+    """Costs nothing itself."""
+
+
+@pytest.fixture
+def store(redis_store: RedisStore) -> Iterator[RedisStore]:
+    use_store(redis_store)
+    redis_store.enqueue("default", [])
+    yield redis_store
+    use_store(None)
+
+
+def queued(store: RedisStore) -> int:
+    return store.stats(["default"])[0].counts["queued"]
+
+
+def test_the_next_batch_is_made_while_the_store_adds_the_last(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing.enqueue(0)
+    order: list[str] = []
+    send, receive = Wire.write, Wire.receive
+    monkeypatch.setattr(Wire, "write", lambda wire, data: (order.append("sent"), send(wire, data)))
+    monkeypatch.setattr(Wire, "receive", lambda wire, **how: (order.append("read"), receive(wire, **how))[1])
+
+    def calls() -> Iterator[tuple[int]]:
+        for number in range(MANY):
+            if number % 1000 == 500:
+                order.append(f"made {number}")
+            yield (number,)
+
+    nothing.enqueue_many(calls())
+    assert order == ["made 500", "sent", "made 1500", "read", "sent", "read", "sent", "read"]
+    assert queued(store) == 1 + MANY
+
+
+def test_an_answer_that_is_lost_is_asked_for_again_and_adds_nothing_twice(store: RedisStore, make_job: Any) -> None:
+    store.enqueue("default", [make_job("first")])
+    wait = store.enqueue_ahead("default", [make_job(f"j{n}") for n in range(10)])
+    store.transport._held().drop()
+    assert wait() == [Added.ADDED] * 10
+    assert queued(store) == 11
+
+
+def test_jobs_that_ran_before_their_lost_answer_was_asked_for_run_once(store: RedisStore, make_job: Any) -> None:
+    """The idempotency key has the answer; the jobs themselves are gone."""
+    store.enqueue("default", [make_job("first")])
+    wait = store.enqueue_ahead("default", [make_job("a")])
+    held = store.transport._held()
+    assert held.connection.can_read(5)
+    held.drop()
+    claims = store.claim("default", "w", 5, lease=30_000).claims
+    assert [claim.id for claim in claims] == ["first", "a"]
+    store.kill("default", ["first", "a"], "gone")
+    store.delete("default", ["first", "a"])
+    assert wait() == [Added.ADDED]
+    assert queued(store) == 0
+
+
+def test_a_server_that_forgot_the_script_is_given_it(store: RedisStore, make_job: Any) -> None:
+    store.transport.client.script_flush()
+    wait = store.enqueue_ahead("default", [make_job("a")])
+    assert wait() == [Added.ADDED]
+    assert queued(store) == 1
+
+
+def test_a_refusal_is_told_when_the_answer_is_wanted_and_to_nobody_else(store: RedisStore, make_job: Any) -> None:
+    store.enqueue("default", [make_job("first")])
+    store.transport.client.set(store.keys.of("broken")["jobs"], "of another type")
+    wait = store.enqueue_ahead("broken", [make_job("a")])
+    assert store.enqueue("default", [make_job("b")]) == [Added.ADDED]
+    with pytest.raises(StoreCorrupt, match="wrong type"):
+        wait()
+
+
+def test_a_thread_that_ends_leaves_no_answer_for_the_next_one(store: RedisStore, make_job: Any) -> None:
+    """Its connection goes back to the pool, and another thread takes it before the answer comes."""
+    store.enqueue("default", [make_job("first")])
+    answers: list[list[Added]] = []
+
+    def leave() -> None:
+        store.enqueue("default", [make_job("second")])
+        store.transport.client.client_pause(300)
+        store.enqueue_ahead("default", [make_job(f"left{n}") for n in range(3)])
+
+    for do in (leave, lambda: answers.append(store.enqueue("default", [make_job("own")]))):
+        thread = Thread(target=do)
+        thread.start()
+        thread.join(60)
+    assert answers == [[Added.ADDED]]
+
+
+def test_a_copy_of_the_process_reads_nothing_that_its_parent_waits_for(store: RedisStore, make_job: Any) -> None:
+    store.enqueue("default", [make_job("first")])
+    wait = store.enqueue_ahead("default", [make_job("a"), make_job("b")])
+    child = os.fork()
+    if child == 0:
+        try:
+            good = store.enqueue("default", [make_job("c")]) == [Added.ADDED] and wait() == [Added.ADDED, Added.ADDED]
+            os._exit(0 if good else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert wait() == [Added.ADDED, Added.ADDED]
+    assert sorted(store.ids("default", State.QUEUED)[0]) == ["a", "b", "c", "first"]
+
+
+def test_a_store_that_is_closed_in_between_answers_with_an_error(store: RedisStore, make_job: Any) -> None:
+    store.enqueue("default", [make_job("first")])
+    wait = store.enqueue_ahead("default", [make_job("a")])
+    store.close()
+    with pytest.raises(StoreUnavailable, match="closed during a call"):
+        wait()
+
+
+def test_a_call_that_enqueues_while_its_arguments_are_made_gets_its_own_answer(store: RedisStore) -> None:
+    inner: list[str] = []
+
+    def calls() -> Iterator[tuple[int]]:
+        for number in range(MANY):
+            if number % 600 == 599:
+                inner.append(nothing.enqueue(-1).id)
+                nothing.enqueue_many((n,) for n in range(3))
+            yield (number,)
+
+    handles = nothing.enqueue_many(calls())
+    assert len({*inner, *(handle.id for handle in handles)}) == MANY + 4
+    assert {handle.added for handle in handles} == {Added.ADDED}
+    assert queued(store) == MANY + 4 * (1 + 3)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mine"), InvalidArguments("mine")])
+def test_jobs_that_are_stored_are_announced_whatever_is_wrong_with_a_later_call(
+    store: RedisStore, error: Exception
+) -> None:
+    announced: list[str] = []
+
+    def receiver(job_id: str, **more: Any) -> None:
+        announced.append(job_id)
+
+    def calls() -> Iterator[tuple[int]]:
+        yield from ((number,) for number in range(1500))
+        raise error
+
+    job_enqueued.connect(receiver)
+    try:
+        with pytest.raises(type(error), match="mine") as told:
+            nothing.enqueue_many(calls())
+    finally:
+        job_enqueued.disconnect(receiver)
+    assert sorted(announced) == sorted(store.ids("default", State.QUEUED, limit=2000)[0])
+    assert len(announced) == 1000
+    if isinstance(error, InvalidArguments):
+        assert "stored: 1000" in "".join(told.value.__notes__)
+
+
+def test_an_unreachable_store_is_an_error_with_all_ids(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing.enqueue(0)
+    write, sent = Wire.write, 0
+
+    def breaking(wire: Wire, data: bytes) -> None:
+        nonlocal sent
+        sent += 1
+        if sent > 1:
+            raise driver.ConnectionError("cut")
+        write(wire, data)
+
+    monkeypatch.setattr(Wire, "write", breaking)
+    with pytest.raises(StoreUnavailable, match="may or may not exist") as told:
+        nothing.enqueue_many((number,) for number in range(MANY))
+    ids = told.value.job_ids
+    assert (len(ids), len(set(ids)), len(ids.answered)) == (MANY, MANY, 1000)
+    assert told.value.job_id == ids[1000]
+    monkeypatch.undo()
+    handles = nothing.enqueue_many([(number,) for number in range(MANY)], job_ids=ids)
+    assert [handle.id for handle in handles] == list(ids)
+    assert queued(store) == 1 + MANY
