@@ -16,7 +16,7 @@ from django_jobs.core.values import Claim
 
 #: Claims of one call that are noted, and bytes of their ids (at most 128 each, and a separator): at least as many as a
 #: thread claims at a time (child/queue_selector.py: LARGEST).
-CLAIMS, TEXT = 256, 256 * 129
+CLAIMS, TEXT = 700, 700 * 129
 #: Bytes of what ended jobs returned.  A batch that returns more is settled in between.
 RETURNED = 1 << 16
 WORD = 8

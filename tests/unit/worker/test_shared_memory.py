@@ -8,6 +8,7 @@ import pytest
 
 from django_jobs.core.values import Claim
 from django_jobs.worker.batch_memory import Asked, LastBatch, Returned, StartedJob
+from django_jobs.worker.child.queue_selector import LARGEST
 from django_jobs.worker.shared_memory import SharedMemory, Thread
 
 
@@ -93,16 +94,16 @@ def test_it_says_since_when_something_waits(shared: SharedMemory) -> None:
 
 def test_what_has_no_room_is_not_shown(shared: SharedMemory) -> None:
     thread = Thread(shared, 0)
-    numbered = fetch(shared, thread, claims("a", 1, *(f"{n:0200}" for n in range(250))))
+    numbered = fetch(shared, thread, claims("a", 1, *(f"{n:0200}" for n in range(LARGEST))))
     shared.revoke()
     assert shared.not_begun().claims == ()
     assert not thread.begins(numbered[-1][0])
 
 
 def test_the_longest_batch_of_the_longest_ids_has_room(shared: SharedMemory) -> None:
-    fetch(shared, Thread(shared, 0), claims("a", 1, *(f"{n:0128}" for n in range(250))))
+    fetch(shared, Thread(shared, 0), claims("a", 1, *(f"{n:0128}" for n in range(LARGEST))))
     shared.revoke()
-    assert len(shared.not_begun().claims) == 250
+    assert len(shared.not_begun().claims) == LARGEST
 
 
 def test_a_time_limit_is_shown_until_the_function_has_returned(shared: SharedMemory) -> None:
