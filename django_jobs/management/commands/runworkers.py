@@ -108,6 +108,7 @@ class Command(BaseCommand):
                 if options["verbosity"]:
                     self.stdout.write("No jobs are waiting.")
                 return
+        store.prepare()
         supervisor = Supervisor(store, config, tasks_for(store, config))
         if options["verbosity"]:
             _log_to_console()

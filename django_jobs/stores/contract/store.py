@@ -79,6 +79,9 @@ class Store(
         known; None if the store is a server, which has no such lock."""
         return None
 
+    def prepare(self) -> None:
+        """Do once what each copy of this process would do at its first calls.  Sends nothing."""
+
     def abandon(self) -> None:
         """Drop the sockets in a copy of the process that a job has made, without sending anything or taking a lock."""
 

@@ -16,6 +16,7 @@ from django_jobs.exceptions import StoreError, StoreMisconfigured
 from django_jobs.management.commands.runworkers import Command
 from django_jobs.stores import use_store
 from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.worker.parent.supervisor import Supervisor
 from tests.support.pools import ROOT
 
 #: What `startproject` leaves to its reader: DEBUG, and no LOGGING.
@@ -83,3 +84,19 @@ def test_a_store_that_will_never_let_it_in_ends_it_at_once(tmp_path: Path, error
         use_store(RefusingStore(error))
         with pytest.raises(CommandError, match=str(error)):
             call_command("runworkers", verbosity=0)
+
+
+def test_what_all_its_processes_need_is_prepared_before_the_first_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    class Noting(SqliteStore):
+        def prepare(self) -> None:
+            order.append("prepared")
+
+    monkeypatch.setattr(Supervisor, "run", lambda supervisor: order.append("ran") or 0)
+    with override_settings(DJANGO_JOBS={"STORE": f"embedded:{tmp_path}/jobs.sqlite3"}):
+        use_store(Noting(":memory:"))
+        call_command("runworkers", verbosity=0)
+    assert order == ["prepared", "ran"]
