@@ -12,11 +12,13 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-
-from croniter import croniter
+from typing import TYPE_CHECKING
 
 from django_jobs.exceptions import InvalidCron
 from django_jobs.schedules.cron_text import normalise
+
+if TYPE_CHECKING:
+    from croniter import croniter
 
 SECOND = timedelta(seconds=1)
 DAY = timedelta(days=1)
@@ -40,6 +42,9 @@ def parse(text: str) -> Cron:
 
     Raises InvalidCron with the value and the remedy, also for a date that never comes."""
     fields = normalise(text)
+    # Here, because it takes a tenth of what this app costs a web process, and few of these read a schedule.
+    from croniter import croniter
+
     try:
         hours = croniter.expand(f"0 {fields.split()[-4]} * * *")[0][1]
         _matcher(fields, LONG_AGO).get_next(datetime)
@@ -97,6 +102,8 @@ def jitter_ms(schedule: str, scheduled: int, jitter: float) -> int:
 
 @lru_cache(maxsize=1024)
 def _parsed(fields: str) -> croniter:
+    from croniter import croniter
+
     return croniter(fields, LONG_AGO, second_at_beginning=True)
 
 
