@@ -14,13 +14,13 @@ def noop(number: int) -> None:
     counter.bump()
 
 
-@job(queue="q0", max_concurrency=1000)
+@job(queue="q0", max_concurrency=100_000)
 def limited(number: int) -> None:
     """A no-op of a job type with a limit that is never reached."""
     counter.bump()
 
 
-@job(queue="q0", max_concurrency=1000, concurrency_key="account")
+@job(queue="q0", max_concurrency=100_000, concurrency_key="account")
 def limited_by_key(number: int, account: int = 0) -> None:
     """A no-op with a limit per value that is never reached."""
     counter.bump()

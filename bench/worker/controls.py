@@ -16,7 +16,7 @@ from bench.subjects.ours import workers as our_workers
 
 QUEUES = 5
 #: BENCH_LIMIT: MAX_CONCURRENCY of every queue.
-FAR_AWAY = "1000"
+FAR_AWAY = "100000"
 
 
 def limits(env: dict[str, str], number: int = 30_000, processes: int = 2) -> dict[str, float]:

@@ -131,6 +131,31 @@ def test_a_copy_of_the_process_reads_nothing_that_its_parent_waits_for(store: Re
     assert sorted(store.ids("default", State.QUEUED)[0]) == ["a", "b", "c", "first"]
 
 
+@pytest.mark.parametrize("when", ["sending", "reading"])
+def test_a_call_that_is_interrupted_leaves_nothing_for_the_next(
+    store: RedisStore, make_job: Any, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    store.enqueue("default", [make_job("first")])
+    write = Wire.write
+
+    def interrupted(*args: Any) -> None:
+        if when == "sending":  # half of the call is in the socket
+            write(args[0], args[1][:50])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if when == "sending":
+            patched.setattr(Wire, "write", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.enqueue_ahead("default", [make_job("a")])
+        else:
+            wait = store.enqueue_ahead("default", [make_job("a")])
+            patched.setattr(Wire, "_read", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                wait()
+    assert store.enqueue("default", [make_job("b"), make_job("c")]) == [Added.ADDED, Added.ADDED]
+
+
 def test_a_store_that_is_closed_in_between_answers_with_an_error(store: RedisStore, make_job: Any) -> None:
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a")])

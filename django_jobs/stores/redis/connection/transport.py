@@ -127,8 +127,10 @@ class Transport:
             held.make_ready()
             held.wire.send(packed(held.connection, script, keys, args))
             held.pending = sent
-        except DRIVER_ERRORS as error:
-            held.drop()
+        except BaseException as error:
+            held.drop()  # half a call may be in the socket
+            if not isinstance(error, DRIVER_ERRORS):
+                raise
             sent.came(None, error)
         return partial(
             persist, self.where, partial(self._take, slot, held, sent), script, keys, args,

@@ -209,7 +209,8 @@ class Wire:
         connection = self._connection
         if connection._sock is None:
             connection.connect()
-        parse_error = getattr(connection._parser, "parse_error", None)
+        parser: Any = connection._parser
+        parse_error = getattr(parser, "parse_error", None)
         if parse_error is None or connection.health_check_interval or "hiredis" not in globals():
             self._sock = None
             return False
@@ -217,7 +218,9 @@ class Wire:
         self._reader = hiredis.Reader(
             protocolError=driver.InvalidResponse, replyError=parse_error, notEnoughData=_MISSING
         )
-        self._buffer = self._buffer or bytearray(READ)
+        # Two buffers of 64 KB for each thread would be one too many.
+        theirs = getattr(parser, "_buffer", None)
+        self._buffer = theirs if isinstance(theirs, bytearray) and theirs else bytearray(READ)
         self._poll = _poll_of(self._sock)
         return True
 
