@@ -19,10 +19,9 @@ from redis.sentinel import SentinelConnectionPool
 
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
-from django_jobs.stores.redis.connection.packing import packed, packed_whole
 from django_jobs.stores.redis.connection.replies import Argument, abandon, in_order
 from django_jobs.stores.redis.connection.scripts import Script
-from django_jobs.stores.redis.connection.wire import Held, Looking, Pending, Wire
+from django_jobs.stores.redis.connection.wire import Held, Looking, Pending, Wire, packed, packed_whole
 
 #: Seconds after which a call has ended, with or without success: no try starts later than LAST_TRY.
 DEADLINE = 5.0
