@@ -63,18 +63,18 @@ def make_runner() -> Iterator[Callable[..., Runner]]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The round trips for claims and ends."""
     made: list[str] = []
-    once, together = Transport._once, Transport._together
+    run, together = Transport._run, Transport._together
 
     def counting(self: Transport, script: Any, *rest: Any) -> Any:
-        if script is not None and script.name in ("claim", "complete", "complete_and_claim", "settle"):
+        if script.name in ("claim", "complete", "complete_and_claim", "settle"):
             made.append(script.name)
-        return once(self, script, *rest)
+        return run(self, script, *rest)
 
     def counting_together(self: Transport, calls: Any) -> Any:
         made.append(" and ".join(script.name for script, *_ in calls))
         return together(self, calls)
 
-    monkeypatch.setattr(Transport, "_once", counting)
+    monkeypatch.setattr(Transport, "_run", counting)
     monkeypatch.setattr(Transport, "_together", counting_together)
     return made
 
