@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -146,6 +146,10 @@ def submit_each(calls: Iterator[Call], make: Callable[[Call], NewJobRequest]) ->
             batches.send_rest()
         except Exception:
             batches.finish()  # the jobs of the last batch are stored, whatever is wrong with a later call
+            raise
+        except BaseException:
+            with suppress(StoreError):  # an interrupt stays one
+                batches.finish()
             raise
     except StoreError as error:
         answered = frozenset(handle.id for handle in handles if handle.added is not None)
@@ -379,7 +383,11 @@ class _Batches:
         batch, self._unsent[name], self._bytes[name] = self._unsent[name], [], 0
         self.finish()
         queue = _queue(name, self._settings)
-        self._sent = queue, batch, _begin_to_ask(queue, batch)
+        if queue.max_length or any(each.request.batch is not None for each in batch):
+            # There may be no room, or the batch may be closed: then the caller must not go on.
+            self.accepted += _pass_on(queue, batch, _ask_store(queue, batch), self.accepted)
+        else:
+            self._sent = queue, batch, _begin_to_ask(queue, batch)
 
     def finish(self) -> None:
         """Wait for the answers to the batch that was sent last, and pass them on.  Raises the errors of `send_one`."""
@@ -482,11 +490,7 @@ def _ask_store(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
 
 
 def _begin_to_ask(queue: QueueSettings, batch: list[Ready]) -> Answers:
-    """Do `_ask_store`, and return a function that waits for the answers.  Only a queue without a limit is asked while
-    the caller goes on: another may have no room, and then the caller must not go on."""
-    if queue.max_length or any(each.request.batch is not None for each in batch):
-        answers = _ask_store(queue, batch)
-        return lambda: answers
+    """Send a batch, and return a function that waits for what `_ask_store` returns."""
     first = batch[0].new.id
     with _naming(first):
         wait = get_store().enqueue_ahead(queue.name, [each.new for each in batch])

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 import pytest
+from django.test import override_settings
 from redis import exceptions as driver
 
-from django_jobs import job
+from django_jobs import QueueFull, job
 from django_jobs.core.values import Added, State
 from django_jobs.exceptions import InvalidArguments, StoreCorrupt, StoreUnavailable
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.connection.wire import Wire
+from django_jobs.stores.redis.connection.wire import Held, Wire
+from tests.support.backends.servers import running_redis
 
 pytestmark = pytest.mark.redis
 
@@ -34,6 +38,15 @@ def store(redis_store: RedisStore) -> Iterator[RedisStore]:
     redis_store.enqueue("default", [])
     yield redis_store
     use_store(None)
+
+
+@pytest.fixture
+def quiet_tcp() -> Iterator[RedisStore]:
+    """A store on a server of its own, over TCP: writing into a socket that the server has closed is no error there."""
+    with running_redis() as url:
+        store = RedisStore.from_setting(url)
+        yield store
+        store.close()
 
 
 def queued(store: RedisStore) -> int:
@@ -116,19 +129,91 @@ def test_a_thread_that_ends_leaves_no_answer_for_the_next_one(store: RedisStore,
     assert answers == [[Added.ADDED]]
 
 
-def test_a_copy_of_the_process_reads_nothing_that_its_parent_waits_for(store: RedisStore, make_job: Any) -> None:
+def test_a_copy_of_the_process_leaves_the_answer_and_the_channel_to_its_parent(
+    store: RedisStore, make_job: Any
+) -> None:
+    """The child must not end the parent's call: both would go on with the same number, and the second would lose."""
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a"), make_job("b")])
     child = os.fork()
     if child == 0:
         try:
-            good = store.enqueue("default", [make_job("c")]) == [Added.ADDED] and wait() == [Added.ADDED, Added.ADDED]
+            good = store.enqueue("default", [make_job("c")]) == [Added.ADDED]
+            try:
+                wait()
+            except StoreUnavailable:
+                good &= store.enqueue("default", [make_job("d")]) == [Added.ADDED]
+            else:
+                good = False
             os._exit(0 if good else 1)
         finally:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
     assert wait() == [Added.ADDED, Added.ADDED]
-    assert sorted(store.ids("default", State.QUEUED)[0]) == ["a", "b", "c", "first"]
+    assert store.enqueue("default", [make_job("e")]) == [Added.ADDED]
+    assert sorted(store.ids("default", State.QUEUED)[0]) == ["a", "b", "c", "d", "e", "first"]
+
+
+def test_a_call_over_a_connection_that_the_server_has_closed_is_sent_at_once(
+    quiet_tcp: RedisStore, make_job: Any
+) -> None:
+    """Not when its answer is wanted: the next item of an iterator may come much later."""
+    store = quiet_tcp
+    store.enqueue("default", [make_job("first")])
+    held, id = store.transport._held(), store.transport.command("CLIENT", "ID")
+    store.transport.client.client_kill_filter(_id=id)
+    assert held.wire._poll is not None
+    assert held.wire._poll(5000)
+    wait = store.enqueue_ahead("default", [make_job("a")])
+    assert queued(store) == 2
+    assert wait() == [Added.ADDED]
+
+
+@pytest.mark.parametrize("inside", ["nothing", "an except block"])
+def test_a_server_that_is_away_is_an_error_at_once_in_a_new_thread(inside: str) -> None:
+    """Its connection is made by this call."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        store = RedisStore.from_setting(f"redis://127.0.0.1:{free.getsockname()[1]}")
+    store._known_queues = frozenset({"default"})
+    use_store(store)
+
+    def enqueue() -> None:
+        calls = ((number,) for number in range(MANY))
+        if inside == "nothing":
+            nothing.enqueue_many(calls)
+        try:
+            raise ValueError
+        except ValueError:
+            nothing.enqueue_many(calls)
+
+    began = monotonic()
+    try:
+        with pytest.raises(StoreUnavailable, match="cannot be reached") as told:
+            enqueue()
+    finally:
+        use_store(None)
+    assert len(told.value.job_ids) == MANY
+    assert monotonic() - began < 1.8, "no second try"
+
+
+def test_a_lost_answer_is_the_error_of_the_call_that_finds_it(
+    store: RedisStore, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise that call would wait for the answer and then for its own, twice as long as it may."""
+    store.enqueue("default", [make_job("first")])
+    wait = store.enqueue_ahead("default", [make_job("a")])
+    held = store.transport._held()
+
+    def lost(wire: Wire) -> None:
+        raise driver.TimeoutError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Wire, "_read", lost)
+        with pytest.raises(driver.ConnectionError, match="before this call was sent"):
+            held.make_ready()
+    assert wait() == [Added.ADDED]
+    assert queued(store) == 2
 
 
 @pytest.mark.parametrize("when", ["sending", "reading"])
@@ -156,6 +241,24 @@ def test_a_call_that_is_interrupted_leaves_nothing_for_the_next(
     assert store.enqueue("default", [make_job("b"), make_job("c")]) == [Added.ADDED, Added.ADDED]
 
 
+def test_a_call_that_is_interrupted_twice_leaves_nothing_for_the_next(
+    store: RedisStore, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second interrupt comes before the connection is closed because of the first."""
+    store.enqueue("default", [make_job("first")])
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Wire, "_read", interrupted)
+        patched.setattr(Held, "drop", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.enqueue("default", [make_job("a"), make_job("b")])
+    assert store.enqueue("default", [make_job("c")]) == [Added.ADDED]
+    assert store.enqueue("default", [make_job("d"), make_job("e")]) == [Added.ADDED, Added.ADDED]
+
+
 def test_a_store_that_is_closed_in_between_answers_with_an_error(store: RedisStore, make_job: Any) -> None:
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a")])
@@ -180,9 +283,9 @@ def test_a_call_that_enqueues_while_its_arguments_are_made_gets_its_own_answer(s
     assert queued(store) == MANY + 4 * (1 + 3)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("mine"), InvalidArguments("mine")])
+@pytest.mark.parametrize("error", [RuntimeError("mine"), InvalidArguments("mine"), KeyboardInterrupt("mine")])
 def test_jobs_that_are_stored_are_announced_whatever_is_wrong_with_a_later_call(
-    store: RedisStore, error: Exception
+    store: RedisStore, error: BaseException
 ) -> None:
     announced: list[str] = []
 
@@ -203,6 +306,22 @@ def test_jobs_that_are_stored_are_announced_whatever_is_wrong_with_a_later_call(
     assert len(announced) == 1000
     if isinstance(error, InvalidArguments):
         assert "stored: 1000" in "".join(told.value.__notes__)
+    assert store.transport.client.hlen(store.keys.of("default")["answers"]) <= 2, "the channel is used again"
+
+
+def test_a_queue_with_a_limit_refuses_before_the_next_item_is_read(store: RedisStore) -> None:
+    read: list[int] = []
+
+    def calls() -> Iterator[tuple[int]]:
+        for number in range(3000):
+            read.append(number)
+            yield (number,)
+
+    with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": {"default": {"MAX_LENGTH": 1500}}}):
+        use_store(store)
+        with pytest.raises(QueueFull) as told:
+            nothing.enqueue_many(calls())
+    assert (told.value.accepted, len(read)) == (1000, 2001)
 
 
 def test_an_unreachable_store_is_an_error_with_all_ids(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:

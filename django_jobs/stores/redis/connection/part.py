@@ -140,10 +140,19 @@ class RedisPart:
     def _run_once_ahead(self, name: str, queue: str, *args: Argument, call: Name) -> Callable[[], Any]:
         """Send what `_run_once` would send, and return a function that waits for the answer as `_run_once` does."""
         script, keys = self._script(name, queue)
-        channel = self._channels.begin(queue, call)
-        answer = self.transport.run_ahead(script, keys, (self._clock(), *channel.key, *args))
+        channel, pid = self._channels.begin(queue, call), os.getpid()
+        try:
+            answer = self.transport.run_ahead(script, keys, (self._clock(), *channel.key, *args))
+        except StoreLate:
+            reply = self._run_once(name, queue, *args)
+            return lambda: reply
+        except BaseException as error:
+            self._not_answered(channel, call, error)
+            raise
 
         def wait() -> Any:
+            if pid != os.getpid():  # its reply goes to the parent, and its channel is the parent's
+                raise StoreUnavailable("This call was sent by the process that this one is a copy of.")
             try:
                 reply = answer()
             except StoreLate:

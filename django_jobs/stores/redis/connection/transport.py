@@ -106,7 +106,7 @@ class Transport:
             held = self._held()
         wire = held.wire
         try:
-            if held.broken or held.pending is not None:
+            if held.broken or wire.owed:
                 held.make_ready()
             wire.send(packed(held.connection, script, keys, args))
             try:
@@ -119,29 +119,31 @@ class Transport:
             raise
 
     def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
-        """Send a script, and return a function that waits for its answer as `run` does.  The thread may make other
-        calls before it calls that function, which it must do once."""
-        slot, held, sent = self._slot, self._held(), Pending()
-        try:
-            held.make_ready()
-            held.wire.send(packed(held.connection, script, keys, args))
-            held.pending = sent
-        except BaseException as error:
-            held.drop()  # half a call may be in the socket
-            if not isinstance(error, DRIVER_ERRORS):
-                raise
-            sent.came(None, error)
-        return partial(
-            persist, self.where, partial(self._take, slot, held, sent), script, keys, args,
-            urgent=script.name in self._urgent,
-        )  # fmt: skip
+        """Send a script, and return a function that waits for its answer as `run` does, to be called once and in this
+        process.  The thread may make other calls before.  If the connection is not there, this does all that `run`
+        does: a call must not wait until its answer is wanted.  Raises StoreError."""
+        slot, sent = self._slot, Pending()
+        held = slot.held
+        call: tuple[Any, ...] = (script, keys, args)
+        urgent = script.name in self._urgent
+        if held is not None and held.pid == os.getpid() and held.is_ready and not held.wire.is_closed():
+            try:
+                held.wire.send(packed(held.connection, script, keys, args))
+                held.pending = sent
+                return partial(persist, self.where, partial(self._take, slot, held, sent), *call, urgent=urgent)
+            except BaseException as error:
+                held.drop()  # half a call may be in the socket
+                if not isinstance(error, DRIVER_ERRORS):
+                    raise
+                call = _in_doubt(call)
+        reply = persist(self.where, self._run, *call, urgent=urgent)
+        return lambda: reply
 
     def _take(
         self, slot: _Slot, held: Held, sent: Pending, script: Script, keys: Sequence[str], args: Sequence[Argument]
     ) -> Any:
         """Return the answer to what was sent; if that was taken before, call again."""
-        # A copy of the process must not read what its parent waits for.
-        if sent.is_taken or held.pid != os.getpid():
+        if sent.is_taken:
             return self._run(script, keys, args)
         sent.is_taken = True
         if held.pending is sent:
@@ -149,10 +151,10 @@ class Transport:
         if isinstance(sent.error, driver.NoScriptError):
             return self._run(script, keys, args)
         if sent.error is not None:
-            if slot is self._slot and isinstance(sent.error, driver.ResponseError) and is_passing(sent.error):
-                held.drop()
-            elif slot is not self._slot:
+            if slot is not self._slot:
                 raise self._closed()
+            if isinstance(sent.error, driver.ResponseError) and is_passing(sent.error):
+                held.drop()
             raise sent.error
         return sent.reply
 
@@ -191,7 +193,7 @@ class Transport:
                 # By its hash, a script that the server does not know would run only after those that follow it.
                 parts.append((packed if call[0].sha in held.known else packed_whole)(held.connection, *call))
                 held.known.add(call[0].sha)
-            held.wire.send(b"".join(parts))
+            held.wire.send(b"".join(parts), len(calls))
             replies = [_reply(held.wire) for _ in calls]
         except BaseException:
             self._drop(held, slot)

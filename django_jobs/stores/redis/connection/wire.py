@@ -2,6 +2,8 @@
 
 redis-py makes the connection: the address, TLS, the user, Sentinel, the handshake.  After that, a call needs one write
 and one read of the socket, and hiredis.
+
+Long because what was sent, what is still to be read, and by whom must agree at each line.
 """
 
 from __future__ import annotations
@@ -106,13 +108,21 @@ class Held:
         #: the hashes of scripts that the server at the other end knows.
         self.known: set[bytes] = set()
 
+    @property
+    def is_ready(self) -> bool:
+        """May a call be sent at once?  Not if a call was interrupted: its reply may come at any time."""
+        return not (self.broken or self.wire.owed)
+
     def make_ready(self) -> None:
         """Read the reply that is pending, and connect again after `drop`: then a call may be sent.
 
-        Sending would also connect, but only this asks Sentinel for a new address."""
-        if self.pending is not None:
+        Sending would also connect, but only this asks Sentinel for a new address.  Raises redis-py's errors."""
+        if not self.broken and self.pending is not None and self.wire.owed == 1:
             self.read_pending()
-        if self.broken:
+            if self.broken:  # here, too: the caller's call counts the time that this took
+                raise driver.ConnectionError("The connection was lost before this call was sent.")
+        if not self.is_ready:
+            self.drop()
             self.connection.connect()
             self.broken = False
 
@@ -135,11 +145,12 @@ class Held:
     def drop(self) -> None:
         """Disconnect, so that the next call begins on a new socket."""
         self.broken = True
-        self.known.clear()
-        self.connection.disconnect()
         if self.pending is not None:
             self.pending.came(None, driver.ConnectionError("The connection was closed before the reply."))
             self.pending = None
+        self.known.clear()
+        self.connection.disconnect()
+        self.wire.owed = 0
 
     def __del__(self) -> None:
         if self.pid == os.getpid():
@@ -151,7 +162,7 @@ class Held:
 class Wire:
     """One connection, used by one thread at a time.  Each call is one `send` and one `receive`."""
 
-    __slots__ = ("_buffer", "_connection", "_looking", "_poll", "_reader", "_sock")
+    __slots__ = ("_buffer", "_connection", "_looking", "_poll", "_reader", "_sock", "owed")
 
     def __init__(self, connection: redis.Connection, looking: Looking) -> None:
         self._connection, self._looking = connection, looking
@@ -160,14 +171,22 @@ class Wire:
         self._reader: Any = None
         self._poll: Poll | None = None
         self._buffer = bytearray()
+        #: how many replies have not been read whole, even if something has interrupted the call.
+        self.owed = 0
 
-    def send(self, data: bytes) -> None:
-        """Send packed commands.  Connects if necessary.  Raises redis-py's errors."""
+    def send(self, data: bytes, replies: int = 1) -> None:
+        """Send packed commands, which have so many replies.  Connects if necessary.  Raises redis-py's errors."""
         sock = self._connection._sock
-        if (sock is not None and sock is self._sock) or self._attach():
+        may_write = (sock is not None and sock is self._sock) or self._attach()
+        self.owed += replies
+        if may_write:
             self.write(data)
         else:
             self._connection.send_packed_command([data])
+
+    def is_closed(self) -> bool:
+        """Has the server closed the connection, or sent what nobody waits for?  False if that is not known."""
+        return self._sock is not None and self._poll is not None and bool(self._poll(0))
 
     def write(self, data: bytes) -> None:
         """Write these bytes into the socket.  Raises redis-py's errors."""
@@ -183,16 +202,27 @@ class Wire:
 
         Raises redis-py's errors.  After any other than a ResponseError, the rest of a reply may be in the socket."""
         if self._sock is None:
-            return self._connection.read_response()
-        if not soon or self._poll is None:
-            return self._read()
-        waiting = self._looking.waiting
-        waiting.add(self)
+            reply = self._read_by_redis_py()
+        elif not soon or self._poll is None:
+            reply = self._read()
+        else:
+            waiting = self._looking.waiting
+            waiting.add(self)
+            try:
+                self._looking.look(self._poll)
+                reply = self._read()
+            finally:
+                waiting.discard(self)
+        self.owed -= 1
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def _read_by_redis_py(self) -> Any:
         try:
-            self._looking.look(self._poll)
-            return self._read()
-        finally:
-            waiting.discard(self)
+            return self._connection.read_response()
+        except driver.ResponseError as error:
+            return error
 
     def _read(self) -> Any:
         sock, reader = self._sock, self._reader
@@ -208,8 +238,6 @@ class Wire:
                 raise driver.ConnectionError("Connection closed by server.")
             reader.feed(self._buffer, 0, size)
             reply = reader.gets()
-        if isinstance(reply, Exception):
-            raise reply
         return reply
 
     def _attach(self) -> bool:
