@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Thread
 from time import monotonic
 from typing import Any
@@ -20,7 +21,7 @@ from django_jobs.signals import job_enqueued
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.wire import Held, Wire
-from tests.support.backends.servers import running_redis
+from tests.support.backends.redis_process import RedisServer
 
 pytestmark = pytest.mark.redis
 
@@ -41,12 +42,13 @@ def store(redis_store: RedisStore) -> Iterator[RedisStore]:
 
 
 @pytest.fixture
-def quiet_tcp() -> Iterator[RedisStore]:
+def quiet_tcp(tmp_path: Path) -> Iterator[RedisStore]:
     """A store on a server of its own, over TCP: writing into a socket that the server has closed is no error there."""
-    with running_redis() as url:
-        store = RedisStore.from_setting(url)
-        yield store
-        store.close()
+    server = RedisServer(tmp_path).start()
+    store = RedisStore.from_setting(server.url)
+    yield store
+    store.close()
+    server.kill()
 
 
 def queued(store: RedisStore) -> int:
