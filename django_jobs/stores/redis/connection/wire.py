@@ -154,7 +154,7 @@ class Held:
 
     def __del__(self) -> None:
         if self.pid == os.getpid():
-            if self.pending is not None:  # the next thread must not read that reply
+            if self.wire.owed:  # the next thread must not read these replies
                 self.connection.disconnect()
             self.pool.release(self.connection)
 
