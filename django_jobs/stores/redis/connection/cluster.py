@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import redis
@@ -50,8 +49,9 @@ class ClusterTransport:
         return persist(self.where, self._run, script, keys, args)
 
     def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
-        """See Transport.run_ahead.  The script is sent when its answer is wanted: redis-py does both in one."""
-        return partial(self.run, script, keys, args)
+        """See Transport.run_ahead.  This waits for the answer: redis-py sends and reads in one."""
+        reply = self.run(script, keys, args)
+        return lambda: reply
 
     def run_on(self, server: str, script: Script, args: Sequence[Argument]) -> Any:
         """Run a script without keys on this node.  Raises StoreError, also if it is not known any more."""
