@@ -100,10 +100,7 @@ class Transport:
 
     def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         # Kept for the whole call: `close` must not give its connection to another thread.
-        slot = self._slot
-        held = slot.held
-        if held is None or held.pid != os.getpid():
-            held = self._held()
+        slot, held = self._slot, self._held()
         wire = held.wire
         try:
             if held.broken or wire.owed:

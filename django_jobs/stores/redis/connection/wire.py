@@ -23,12 +23,10 @@ from redis import exceptions as driver
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import Script
 
-with suppress(ImportError):
-    import hiredis
-
-#: Packs a command; None: redis-py does it.
+#: Packs a command; None: hiredis is not installed, and redis-py packs, sends and reads.
 pack_command: Callable[[tuple[Argument, ...]], bytes] | None = None
 with suppress(ImportError):
+    import hiredis
     from hiredis import pack_command  # type: ignore[assignment]  # its types say a tuple of one
 
 #: Bytes that are read at once, as in redis-py.
@@ -248,7 +246,7 @@ class Wire:
             connection.connect()
         parser: Any = connection._parser
         parse_error = getattr(parser, "parse_error", None)
-        if parse_error is None or connection.health_check_interval or "hiredis" not in globals():
+        if parse_error is None or connection.health_check_interval or pack_command is None:
             self._sock = None
             return False
         self._sock = connection._sock
