@@ -30,7 +30,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one repetition, fewer jobs, no million")
     parser.add_argument("--repeat", type=int, default=5, help="repetitions of each measure (default 5)")
     parser.add_argument(
-        "--only", default="", help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, controls, real, startup"
+        "--only",
+        default="",
+        help="of ours, gocraft, saq, huey, dramatiq, celery, rq, details, enqueueing, controls, real, startup",
     )
     parser.add_argument("--charts", type=Path, help="also draw the tables of rates, into this folder")
     args = parser.parse_args()
@@ -48,13 +50,14 @@ def main() -> None:
 def run(args: argparse.Namespace, url: str) -> None:
     from bench import measures
     from bench.running import environment
+    from bench.server import server_of
     from bench.subjects.gocraft_ import binary, is_wanted
     from bench.table import show
 
     env = environment(url, os.environ["BENCH_COUNTER"])
     wanted = {name for name in args.only.split(",") if name}
     yardstick = median([measures.bare(url) for _ in range(args.repeat)])
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, Redis with append-only file\n")
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {server_of(url)}, append-only file\n")
     show("redis-py itself", [("bare", yardstick)])
     subjects = [module for module in MODULES if not wanted or module.strip("_") in wanted]
     if "gocraft_" in subjects:
@@ -68,6 +71,8 @@ def run(args: argparse.Namespace, url: str) -> None:
     draw(args, "Jobs enqueued per second, one by one", [row for row in drained if "2 processes" in row[0]], "enqueue")
     if not wanted or "details" in wanted:
         details(args, env)
+    if not wanted or "enqueueing" in wanted:
+        show_enqueueing(args, env)
     if not wanted or "controls" in wanted:
         show_controls(args, env)
     if not wanted or "real" in wanted:
@@ -122,6 +127,15 @@ def details(args: argparse.Namespace, env: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         runs = [ours.embedded(10_000, f"{folder}/{i}.sqlite3", env) for i in range(repeat)]
     show("embedded store, jobs per second", [("2 processes", median(runs))])
+
+
+def show_enqueueing(args: argparse.Namespace, env: dict[str, str]) -> None:
+    from bench import enqueueing, ours
+    from bench.table import show
+
+    ours.setup()
+    rows = enqueueing.rows([enqueueing.rates(env, 800 if args.quick else 4_000) for _ in range(args.repeat)])
+    show("ways to enqueue, one process", rows)
 
 
 def show_controls(args: argparse.Namespace, env: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "django_jobs",
-    "bench.marking",
+    "bench.console",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -37,7 +37,7 @@ TEMPLATES = [
         },
     }
 ]
-ROOT_URLCONF = "bench.console_urls"
+ROOT_URLCONF = "bench.console.urls"
 STATIC_URL = "/static/"
 ALLOWED_HOSTS = ["*"]
 QUEUES = {"q0": {}} | {f"tenant-{i:03}": {} for i in range(499)}

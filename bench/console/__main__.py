@@ -52,7 +52,7 @@ def main() -> None:
     with open(marks, "wb") as file:
         file.truncate(args.jobs)
     with redis_server() as url:
-        told = {"BENCH_STORE": url, "BENCH_MARKS": marks, "DJANGO_SETTINGS_MODULE": "bench.console_settings"}
+        told = {"BENCH_STORE": url, "BENCH_MARKS": marks, "DJANGO_SETTINGS_MODULE": "bench.console.settings"}
         os.environ.update(told)
         run(args, marks)
 

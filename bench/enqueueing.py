@@ -1,0 +1,141 @@
+"""Ways to enqueue in one process, and the same number of commands of redis-py and of a bare socket beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from unittest import mock
+
+import hiredis
+import redis
+import redis.asyncio
+
+from bench.measures import Numbers
+
+PAYLOAD = b"x" * 100
+THREADS = 8
+
+Seconds = dict[str, float]
+
+
+def rates(env: dict[str, str], number: int = 4_000) -> Seconds:
+    """Return calls per second of each way, in one run."""
+    from bench.jobs import noop, once, single, timed
+
+    url = env["BENCH_STORE"]
+    client = redis.Redis.from_url(url)
+    noop.enqueue(0)  # it connects, and makes the queue known
+    ways: dict[str, Callable[[], float]] = {
+        "SET": lambda: _one_by_one(lambda i: client.set(f"k{i}", PAYLOAD), number),
+        "enqueue": lambda: _one_by_one(noop.enqueue, number),
+        "enqueue, with a time limit": lambda: _one_by_one(timed.enqueue, number),
+        "enqueue, at most once": lambda: _one_by_one(once.enqueue, number),
+        "enqueue, unique": lambda: _one_by_one(single.enqueue, number),
+        "what enqueue sends, by a bare socket": lambda: _bare(noop.enqueue, url, number, 0.0),
+        "the same, 11 µs after each reply": lambda: _bare(noop.enqueue, url, number, 0.000_011),
+        f"SET, {THREADS} threads": lambda: _in_threads(lambda i: client.set(f"k{i}", PAYLOAD), number),
+        f"enqueue, {THREADS} threads": lambda: _in_threads(noop.enqueue, number),
+        "async SET": lambda: asyncio.run(_async_set(url, number)),
+        "aenqueue": lambda: asyncio.run(_awaited(noop.aenqueue, number)),
+        "enqueue_many, a list": lambda: _at_once(lambda calls: noop.enqueue_many(list(calls)), 10 * number),
+        "enqueue_many, an iterator": lambda: _at_once(noop.enqueue_many, 10 * number),
+    }
+    found = {}
+    for name, way in ways.items():
+        client.flushall()
+        found[name] = way()
+    client.flushall()
+    return found
+
+
+def _one_by_one(call: Callable[[int], object], number: int) -> float:
+    started = time.perf_counter()
+    for i in range(number):
+        call(i)
+    return number / (time.perf_counter() - started)
+
+
+def _at_once(call: Callable[[Any], object], number: int) -> float:
+    started = time.perf_counter()
+    call((i,) for i in range(number))
+    return number / (time.perf_counter() - started)
+
+
+def _in_threads(call: Callable[[int], object], number: int) -> float:
+    each = number // THREADS
+
+    def body(first: int) -> None:
+        for i in range(first, first + each):
+            call(i)
+
+    threads = [threading.Thread(target=body, args=(n * each,)) for n in range(THREADS)]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return THREADS * each / (time.perf_counter() - started)
+
+
+async def _awaited(call: Callable[[int], Awaitable[object]], number: int) -> float:
+    await call(-1)
+    started = time.perf_counter()
+    for i in range(number):
+        await call(i)
+    return number / (time.perf_counter() - started)
+
+
+async def _async_set(url: str, number: int) -> float:
+    async with redis.asyncio.Redis.from_url(url) as client:
+        return await _awaited(lambda i: client.set(f"k{i}", PAYLOAD), number)
+
+
+def _bare(call: Callable[[int], object], url: str, number: int, pause: float) -> float:
+    """Send the bytes of so many calls again, to an empty server, by a socket that looks for each reply until it is
+    there: what the machine and the script take if the client does nothing, or computes for `pause` seconds."""
+    from django_jobs.stores.redis.connection.wire import Wire
+
+    requests: list[bytes] = []
+    write = Wire.write
+
+    def noted(wire: Wire, data: bytes) -> None:
+        requests.append(data)
+        write(wire, data)
+
+    with mock.patch.object(Wire, "write", noted):
+        for i in range(number):
+            call(i)
+    client = redis.Redis.from_url(url)
+    client.flushall()
+    where = client.connection_pool.connection_kwargs
+    reader, buffer = hiredis.Reader(), bytearray(65_536)
+    with socket.create_connection((where["host"], where["port"])) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setblocking(False)
+        started = time.perf_counter()
+        for request in requests:
+            until = time.perf_counter() + pause
+            while pause and time.perf_counter() < until:
+                pass
+            sock.sendall(request)
+            reply: Any = False
+            while reply is False:
+                try:
+                    reader.feed(buffer, 0, sock.recv_into(buffer))
+                except BlockingIOError:
+                    continue
+                reply = reader.gets()
+            if reply != b"added":
+                raise SystemExit(f"a bare socket was answered {reply!r}, not b'added'")
+        return number / (time.perf_counter() - started)
+
+
+def rows(runs: Sequence[Seconds]) -> list[tuple[str, Numbers]]:
+    """Return one row per way: the median rate, the microseconds of one call, and its share of the median of SET."""
+    rate = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    return [(name, {"per s": n, "µs": 1e6 / n, "share of SET": n / rate["SET"]}) for name, n in rate.items()]

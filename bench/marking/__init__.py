@@ -1,1 +1,0 @@
-"""An app with the one job of bench.console."""
