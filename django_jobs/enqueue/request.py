@@ -148,6 +148,9 @@ def encode(request: NewJobRequest, settings: Settings, now: int, step: Step | No
     expires_in = None if options.expires_in is None or controls.expires_at else round(options.expires_in * 1000)
     if not meta and (controls is shared or _is_of_workflow_alone(controls)):
         record = codec.shared_head(definition.name, stored, controls) + data
+    elif request.unique is not None and controls.unique and not meta and _is_of_unique_alone(controls, shared):
+        before, after = codec.head_around_digest(definition.name, stored, _of_unique(shared, request.unique))
+        record = b"%b%b%b%b" % (before, controls.unique.encode(), after, data)
     else:
         record = codec.encode(Job(id, request.queue, definition.name, data, 0, stored, controls, meta))
     conflict = request.on_conflict if controls.unique else "skip"
@@ -224,11 +227,9 @@ def _controls(request: NewJobRequest, options: JobOptions, controls: Controls, s
             digest = digest_of_arguments(definition, request.args, request.kwargs, request.unique_on)
         else:
             digest = digest_of_key(definition, request.unique_key)
-        changes["unique"] = digest
-        if isinstance(request.unique, str):
-            changes["unique_mode"] = request.unique
-        else:
-            changes["unique_mode"], changes["unique_for"] = "period", max(1, round(request.unique * 1000))
+        if not changes:
+            return _of_unique(controls, request.unique).with_digest(digest)
+        return replace(_of_unique(controls, request.unique), unique=digest, **changes)
     return replace(controls, **changes) if changes else controls
 
 
@@ -236,6 +237,20 @@ def _is_of_workflow_alone(controls: Controls) -> bool:
     """Are they one object for all jobs of the type in the workflow: does nothing in them depend on the arguments?"""
     own = controls.unique is not None or controls.limit_key is not None or controls.expires_at is not None
     return controls.workflow is not None and not own
+
+
+def _is_of_unique_alone(controls: Controls, shared: Controls) -> bool:
+    """Does nothing but the unique key differ from one job of the type to the next?"""
+    own = controls.limit_key is not None or controls.expires_at is not None or controls.workflow is not None
+    return not own and controls.priority == shared.priority
+
+
+@lru_cache(maxsize=256)
+def _of_unique(controls: Controls, unique: str | float) -> Controls:
+    """Return the same controls with how long the unique key is held: one object for all jobs of a type."""
+    if isinstance(unique, str):
+        return replace(controls, unique_mode=unique)
+    return replace(controls, unique_mode="period", unique_for=max(1, round(unique * 1000)))
 
 
 @lru_cache(maxsize=64)

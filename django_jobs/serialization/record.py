@@ -78,7 +78,18 @@ def _shared(line: bytes) -> Controls:
     return Controls(**_given(line))
 
 
+#: Where the digest is in the line of a job that is unique and has no controls before that, as most unique jobs.
+_BEFORE, _FROM, _TO = b'{"unique":"', 11, 75
+
+
+@lru_cache(maxsize=512)
+def _shared_after(rest: bytes) -> Controls:
+    return _shared(_BEFORE + rest)
+
+
 def _controls(line: bytes) -> Controls:
+    if line[:_FROM] == _BEFORE and line[_TO : _TO + 1] == b'"' and (digest := line[_FROM:_TO]).isalnum():
+        return _shared_after(line[_TO:]).with_digest(digest.decode())
     unique = _DIGEST.search(line)
     if unique is None:
         return _shared(line)
@@ -108,6 +119,15 @@ def _head(name: str, options: Options, controls: Controls, at: int = 0, meta: di
 
 #: The common part of the records of a job type: if a call sets only arguments, they alone follow.
 shared_head = lru_cache(maxsize=1024)(_head)
+
+
+@lru_cache(maxsize=1024)
+def head_around_digest(name: str, options: Options, controls: Controls) -> tuple[bytes, bytes]:
+    """Return what comes before and after the digest, for a job type whose records differ only in that before their
+    arguments."""
+    digest = "0" * 64
+    before, _, after = _head(name, options, controls.with_digest(digest)).rpartition(digest.encode())
+    return before, after
 
 
 def _flag(controls: Controls) -> str:

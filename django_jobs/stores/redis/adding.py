@@ -25,7 +25,7 @@ class RedisAdding(RedisPart):
             return []
         try:
             name, args, call = self._call_of_enqueue(queue, jobs, max_length)
-            return [_ADDED[word] for word in self._run_once(name, queue, *args, call=call)]
+            return _words(self._run_once(name, queue, *args, call=call))
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
 
@@ -38,7 +38,7 @@ class RedisAdding(RedisPart):
 
         def wait() -> list[Added]:
             try:
-                return [_ADDED[word] for word in answer()]
+                return _words(answer())
             except StoreUnavailable as error:
                 raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
 
@@ -56,6 +56,8 @@ class RedisAdding(RedisPart):
             # By ids alone: after an error, the caller sends the same job again under its id, but in a new record.
             return "enqueue", queue, tuple(job.id for job in jobs)
 
+        if len(jobs) == 1 and not max_length and (one := _arguments_of_one(jobs[0])) is not None:
+            return "enqueue_one", [self.options.idempotency, *one], call
         if (all(map(_is_plain, jobs)) or _are_plain_steps(jobs)) and _distinct(jobs):
             args.append(jobs[0].digest)
             for job in jobs:
@@ -74,6 +76,10 @@ class RedisAdding(RedisPart):
         self._known_queues |= {queue}
 
 
+def _words(answer: bytes | list[bytes]) -> list[Added]:
+    return [_ADDED[answer]] if isinstance(answer, bytes) else [_ADDED[word] for word in answer]
+
+
 def _is_plain(job: NewJob) -> bool:
     plain = job.controls is PLAIN or job.controls == PLAIN
     return plain and not (job.run_at or job.schedule_run or job.digest) and job.run_in is None
@@ -87,16 +93,36 @@ def _are_plain_steps(jobs: Sequence[NewJob]) -> bool:
     return True
 
 
+def _arguments_of_one(job: NewJob) -> list[Argument] | None:
+    """Return the arguments of lua/enqueue_one.lua for this job; None: it cannot add this one."""
+    id, record, controls, run_at, on_conflict, schedule_run, run_in, expires_in, digest = job
+    if run_at or schedule_run or run_in is not None or expires_in is not None:
+        return None
+    args: list[Argument] = [id, *_halves(record), digest]
+    if controls is not PLAIN:
+        if controls.unique is not None and on_conflict not in ("skip", "raise"):
+            return None
+        lane = "alone" if controls.alone or controls.at_most_once else "shared"
+        locked = controls.unique_for if controls.unique_mode == "period" else ""
+        args += (lane, _base_score(controls.priority), controls.unique or "", locked)
+    return args
+
+
+def _base_score(priority: int) -> int:
+    """Return the score of jobs of this priority before a number is added (base_score in lua/lib/ready.lua)."""
+    return (201 - 2 * max(-100, min(100, priority))) << 44
+
+
 def _halves(record: bytes) -> tuple[bytes, bytes]:
     """Split the record around the enqueue time, if the store is to insert that; otherwise return all and nothing."""
-    at = record.find(b"\n\n0\n")
-    if at >= 0 and record.count(b"\n", 0, at) == 2:
-        return record[: at + 2], record[at + 3 :]
-    if at < 0 and is_plain_step(record):
-        at = record.find(b"\n0\n")  # the fifth line, unless the name is "0"
-        if at < 0 or record.count(b"\n", 0, at) != 3:
-            return record, b""
-        return record[: at + 1], record[at + 2 :]
+    at = record.find(b"\n0\n")
+    while at >= 0:
+        line = record.count(b"\n", 0, at)
+        if line == 3:  # the fifth
+            return record[: at + 1], record[at + 2 :]
+        if line > 3:
+            break
+        at = record.find(b"\n0\n", at + 1)  # a name may be "0" too
     return record, b""
 
 

@@ -69,7 +69,8 @@ def test_a_job_is_enqueued_in_one_round_trip(redis_store: RedisStore, make_job: 
     calls.clear()
     redis_store.enqueue("default", [make_job()])
     redis_store.enqueue("default", [make_job(priority=5, unique="digest")])
-    assert calls == ["enqueue_plain", "enqueue"]
+    redis_store.enqueue("default", [make_job(run_in=1000)])
+    assert calls == ["enqueue_one", "enqueue_one", "enqueue"]
 
 
 @pytest.mark.accepts("K30")

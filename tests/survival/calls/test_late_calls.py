@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.core.values import Added, Claim, Done, Job, NewJob, State
+from django_jobs.core.values import Added, Claim, Controls, Done, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
 from django_jobs.stores.contract.store import StoreOptions
@@ -142,7 +142,7 @@ def test_a_claim_that_comes_when_its_worker_has_claimed_again_takes_nothing(stor
 
 
 def test_an_enqueue_that_comes_when_its_job_has_run_and_gone_adds_no_second(store: RedisStore) -> None:
-    given_up = late(store, "enqueue_plain", lambda: store.enqueue(QUEUE, [new("a")]))
+    given_up = late(store, "enqueue_one", lambda: store.enqueue(QUEUE, [new("a")]))
     assert store.enqueue(QUEUE, [new("a")]) == [Added.ADDED]
     assert run(store) == ["a"]
     store.transport.deliver(given_up)  # type: ignore[union-attr]
@@ -150,11 +150,27 @@ def test_an_enqueue_that_comes_when_its_job_has_run_and_gone_adds_no_second(stor
 
 
 def test_an_enqueue_made_again_after_its_job_has_come_and_gone_is_told_so(store: RedisStore) -> None:
-    given_up = late(store, "enqueue_plain", lambda: store.enqueue(QUEUE, [new("a")]))
+    given_up = late(store, "enqueue_one", lambda: store.enqueue(QUEUE, [new("a")]))
     store.transport.deliver(given_up)  # type: ignore[union-attr]
     assert run(store) == ["a"]
     assert store.enqueue(QUEUE, [new("a")]) == [Added.ADDED]
     assert run(store) == []
+
+
+def test_a_duplicate_that_comes_when_the_unique_key_is_free_adds_nothing(
+    store: RedisStore, quiet_server: RedisServer
+) -> None:
+    controls = Controls(unique="0" * 64)
+    jobs = [Job(id, QUEUE, "shop.work", b"[[],{}]", 1, controls=controls) for id in "ab"]
+    holder, twin = (NewJob(job.id, encode(job), controls) for job in jobs)
+    worker = RedisStore.from_setting(quiet_server.url)
+    assert worker.enqueue(QUEUE, [holder]) == [Added.ADDED]
+    given_up = late(store, "enqueue_one", lambda: store.enqueue(QUEUE, [twin]))
+    assert store.enqueue(QUEUE, [twin]) == [Added.DUPLICATE]
+    assert run(worker) == ["a"]
+    store.transport.deliver(given_up)  # type: ignore[union-attr]
+    assert run(worker) == []
+    worker.close()
 
 
 def test_a_revive_that_comes_when_its_job_is_dead_again_leaves_it_there(store: RedisStore) -> None:

@@ -31,9 +31,9 @@ PAUSE = 0.05
 #: Seconds that the answer to a blocking command may take beyond the command's own timeout.
 PATIENCE = 1.0
 #: The calls for which a caller other than a worker waits: enqueueing, and what comes before the first enqueue.
-URGENT = frozenset({"enqueue", "enqueue_plain", "SADD"})
+URGENT = frozenset({"enqueue", "enqueue_one", "enqueue_plain", "SADD"})
 #: The scripts whose answer a process waits for and has nothing else to do.
-QUICK = frozenset({"enqueue", "enqueue_plain"})
+QUICK = frozenset({"enqueue", "enqueue_one", "enqueue_plain"})
 
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 

@@ -1,6 +1,6 @@
 -- Which job holds a unique key and is still covered by it.
 --! keys jobs
---! use places unique
+--! use ended unique
 
 local function covered(holder, ends)
     if ends > now then

@@ -1,9 +1,8 @@
 -- Where a job is, and how to take it out of the place where it waits.
---! keys jobs queued alone scheduled retry claims succeeded kept dead cancelled expired
---! use record blocked failed
+--! keys jobs queued alone scheduled retry claims
+--! use record blocked failed ended
 
 local WAITING = {{'queued', queued}, {'queued', alone}, {'scheduled', scheduled}, {'retry', retry}}
-local ENDED = {{'succeeded', succeeded}, {'succeeded', kept}, {'dead', dead}, {'cancelled', cancelled}, {'expired', expired}}
 
 local function unblock(id)
     local member = redis.call('HGET', waits, id)
@@ -40,30 +39,6 @@ local function leave_waiting(id)
         end
     end
     return unblock(id) and 'blocked' or nil
-end
-
-local function leave_ended(id)
-    for _, place in ipairs(ENDED) do
-        local at = place[1] == 'dead' and redis.call('ZSCORE', dead, id)
-        if redis.call('ZREM', place[2], id) == 1 then
-            if at then
-                failed.leave('dead', id, at)
-            end
-            return place[1]
-        end
-    end
-    return nil
-end
-
--- The state in which the job ended, and when (ms); for a job in `kept`, until when it is kept.
-local function ended_state(id)
-    for _, place in ipairs(ENDED) do
-        local at = redis.call('ZSCORE', place[2], id)
-        if at then
-            return place[1], tonumber(at)
-        end
-    end
-    return nil
 end
 
 local function waiting_state(id)

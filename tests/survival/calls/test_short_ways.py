@@ -1,0 +1,101 @@
+"""The scripts that add the usual jobs quickly leave every key as the script that can add any job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from django_jobs.core.values import PLAIN, Controls, Done, Job, Lane, NewJob
+from django_jobs.serialization.record import encode
+from django_jobs.stores.redis import RedisStore, adding
+from tests.support.dose import dose
+from tests.support.faults.dumps import dump
+from tests.support.faults.walking import QUEUE
+from tests.survival.conftest import Clock
+
+pytestmark = [pytest.mark.redis, pytest.mark.survival]
+
+LONG_WAY = {
+    "_arguments_of_one": lambda job: None,
+    "_is_plain": lambda job: False,
+    "_are_plain_steps": lambda jobs: False,
+}
+KEYS = ["a" * 64, "b" * 64]
+CONTROLS = st.builds(
+    Controls,
+    priority=st.sampled_from([0, 0, -100, -7, 100]),
+    alone=st.booleans(),
+    at_most_once=st.booleans(),
+    expires_at=st.sampled_from([None, None, 1]),
+    unique=st.sampled_from([None, *KEYS]),
+    unique_mode=st.sampled_from(["queued", "running", "success", "period"]),
+    unique_for=st.just(500),
+    limit_key=st.sampled_from([None, None, "k"]),
+    limit=st.just(1),
+    workflow=st.sampled_from([None, None, "w"]),
+)
+
+
+@st.composite
+def new_jobs(draw: Any) -> NewJob:
+    controls = draw(st.sampled_from([PLAIN]) | CONTROLS)
+    id = draw(st.sampled_from("abcdef"))
+    args = draw(st.sampled_from([b"[[],{}]", b'[["\\n0\\n"],{}]']))
+    enqueued_at = draw(st.sampled_from([0, 0, 7]))
+    record = encode(Job(id, QUEUE, draw(st.sampled_from(["shop.work", "0"])), args, enqueued_at, controls=controls))
+    policy = draw(st.sampled_from(["skip", "raise"]))
+    return NewJob(id, record, controls, on_conflict=policy, digest=draw(st.sampled_from(["", "", "c" * 64])))
+
+
+STEPS = st.lists(
+    st.tuples(st.just("enqueue"), st.lists(new_jobs(), min_size=1, max_size=3))
+    | st.tuples(st.just("enqueue"), st.lists(new_jobs(), min_size=1, max_size=1))
+    | st.tuples(st.sampled_from(["claim", "complete"]), st.sampled_from(Lane))
+    | st.tuples(st.just("wait"), st.sampled_from([1, 499, 120_000])),
+    min_size=1,
+    max_size=12,
+)
+
+
+def walk(store: RedisStore, clock: Clock, steps: Sequence[tuple[str, Any]]) -> list[Any]:
+    """Return after each step what it answered and what every key then has."""
+    store.transport.client.flushall()
+    clock.now = 1_790_000_000_000
+    held, seen = [], []
+    for verb, what in steps:
+        answer: Any = None
+        if verb == "enqueue":
+            answer = store.enqueue(QUEUE, what)
+        elif verb == "claim":
+            claims = store.claim(QUEUE, "worker", 2, lane=what, lease=10**9).claims
+            held += claims
+            answer = [claim.id for claim in claims]
+        elif verb == "complete":
+            answer, held = store.complete(QUEUE, [Done(claim) for claim in held]), []
+        else:
+            clock.now += what
+        keys = dump(store.transport.client, f"{{jobs:{QUEUE}}}:*")
+        keys.pop(b"{jobs:%b}:answers" % QUEUE.encode(), None)  # a call has another number in each walk
+        seen.append((answer, keys))
+    return seen
+
+
+@pytest.mark.accepts("K08")
+@settings(
+    max_examples=dose(100, ci=400, long=5000),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+@given(steps=STEPS)
+def test_the_short_way_and_the_long_way_lead_to_the_same_place(
+    law_store: RedisStore, virtual: Clock, steps: Sequence[tuple[str, Any]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, never in LONG_WAY.items():
+            patch.setattr(adding, name, never)
+        long = walk(law_store, virtual, steps)
+    assert walk(law_store, virtual, steps) == long
