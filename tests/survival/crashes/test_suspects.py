@@ -62,6 +62,35 @@ def test_many_jobs_that_kill_the_whole_worker_bury_nobody_beside_them(site: Site
         assert 1 <= starts[poison] <= 3, "what was not counted had not begun"
 
 
+def test_what_a_machine_held_runs_one_at_a_time_though_another_process_is_free(site: Site) -> None:
+    """So if many long jobs are lost with a machine, they take as long as all of them together."""
+    site.jobs_settings["LEASE"] = 1
+    producer, dies = site.producer(), site.pool()
+    gates = {f"lost-{n}": site.folder / f"gate-{n}" for n in range(4)}
+    for id, gate in gates.items():
+        producer.ask("held", [id], str(gate))
+        producer.answer()
+    site.ledger.wait("start", len(gates))
+    dies.kill_all()
+    lives = site.pool()
+
+    def again() -> list[str]:
+        """What the other machine has begun."""
+        return [e.id for e in site.ledger.read() if e.kind == "start" and e.id in gates and e.pid not in dies.seen]
+
+    for turn in range(1, len(gates) + 1):
+        wait_until(lambda n=turn: len(again()) >= n, "one of them runs")
+        # Another process takes this job, from the same lane, where it is behind the rest of them.
+        producer.send("once", 1, prefix=f"beside{turn}")
+        wait_until(lambda n=turn: site.ledger.count("end") == 2 * n - 1 or len(again()) > n, "another process is free")
+        assert len(again()) == turn, "the rest waits"
+        gates[again()[-1]].touch()
+    site.wait_drained()
+    assert lives.stop() == 0
+    assert site.counts()["succeeded"] == 2 * len(gates)
+    assert not site.unexplained()
+
+
 class Waiting:
     """A worker with a job that runs until `end_the_other`, and a suspect with one crash left that waits beside it."""
 
