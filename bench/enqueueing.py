@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import statistics
 import threading
@@ -38,8 +39,8 @@ def rates(env: dict[str, str], number: int = 4_000) -> Seconds:
         "enqueue, unique": lambda: _one_by_one(single.enqueue, number),
         "what enqueue sends, by a bare socket": lambda: _bare(noop.enqueue, url, number, 0.0),
         "the same, 11 µs after each reply": lambda: _bare(noop.enqueue, url, number, 0.000_011),
-        f"SET, {THREADS} threads": lambda: _in_threads(lambda i: client.set(f"k{i}", PAYLOAD), number),
-        f"enqueue, {THREADS} threads": lambda: _in_threads(noop.enqueue, number),
+        f"SET, {THREADS} threads": lambda: _in_threads(lambda i: client.set(f"k{i}", PAYLOAD), 2 * number),
+        f"enqueue, {THREADS} threads": lambda: _in_threads(noop.enqueue, 2 * number),
         "async SET": lambda: asyncio.run(_async_set(url, number)),
         "aenqueue": lambda: asyncio.run(_awaited(noop.aenqueue, number)),
         "enqueue_many, a list": lambda: _at_once(lambda calls: noop.enqueue_many(list(calls)), 10 * number),
@@ -48,6 +49,8 @@ def rates(env: dict[str, str], number: int = 4_000) -> Seconds:
     found = {}
     for name, way in ways.items():
         client.flushall()
+        gc.collect()
+        gc.freeze()  # what the ways before have left is not looked at again
         found[name] = way()
     client.flushall()
     return found
