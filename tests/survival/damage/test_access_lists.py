@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
 
 from django_jobs import Batch, group
-from django_jobs.core.values import Done, State
+from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, NewJob, State
 from django_jobs.enqueue.decorator import JobFunction
-from django_jobs.serialization.record import decode
+from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
@@ -117,6 +118,47 @@ def test_a_producer_may_enqueue_workflows_and_close_batches_and_a_viewer_sees_th
     assert len(reading.steps(viewer, flow.id)) == 3
     for store in (producer, worker, viewer):
         store.close()
+
+
+class InDoubt:
+    """Wraps a transport: each request says that an earlier one of its sender may still be under way."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def run(self, script: Any, keys: Any, args: Any) -> Any:
+        clock, channel, number, *rest = args
+        return self.inner.run(script, keys, (clock, channel, f"{number}+", *rest))
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("digest", ["", "c" * 20])
+@pytest.mark.parametrize(
+    "controls",
+    [PLAIN, Controls(unique="a" * 64), Controls(priority=5, at_most_once=True), Controls(workflow="w")],
+    ids=["plain", "unique", "at most once", "step"],
+)
+def test_a_producer_that_asks_again_after_a_lost_answer_is_told_what_there_is(
+    quiet_server: RedisServer, virtual: Clock, controls: Controls, digest: str, number: int
+) -> None:
+    def new(id: str, args: bytes = b"[[],{}]") -> NewJob:
+        return NewJob(id, encode(Job(id, QUEUE, "shop.work", args, 0, controls=controls)), controls, digest=digest)
+
+    store = store_of(quiet_server, "producer", virtual)
+    store.transport = InDoubt(store.transport)  # type: ignore[assignment]
+    ids = ["a", "b"][:number]
+    first = store.enqueue(QUEUE, [new(id) for id in ids])
+    assert store.enqueue(QUEUE, [new(ids[0])]) == [Added.ADDED]
+    assert store.enqueue(QUEUE, [new(id, b"[[1],{}]") for id in ids]) == [
+        Added.EXISTS if word is Added.ADDED else word for word in first
+    ]
+    assert store.enqueue(QUEUE, [new("c")]) == [Added.DUPLICATE if controls.unique else Added.ADDED]
+    store.close()
 
 
 def step_of_a_producer() -> None:
