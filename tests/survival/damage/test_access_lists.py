@@ -11,6 +11,7 @@ import redis
 from django_jobs import Batch, group
 from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, NewJob, State
 from django_jobs.enqueue.decorator import JobFunction
+from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import StoreOptions
@@ -158,6 +159,18 @@ def test_a_producer_that_asks_again_after_a_lost_answer_is_told_what_there_is(
         Added.EXISTS if word is Added.ADDED else word for word in first
     ]
     assert store.enqueue(QUEUE, [new("c")]) == [Added.DUPLICATE if controls.unique else Added.ADDED]
+    store.close()
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+def test_a_user_is_told_that_a_permission_is_missing(quiet_server: RedisServer, virtual: Clock) -> None:
+    store = store_of(quiet_server, "producer", virtual)
+    store.enqueue(QUEUE, [NewJob("a", encode(Job("a", QUEUE, "shop.work", b"[[],{}]", 0)))])
+    with pytest.raises(StoreMisconfigured, match="lacks a permission"):
+        store.delete(QUEUE, ["a"])
+    with pytest.raises(StoreMisconfigured, match="lacks a permission"):
+        store.claim(QUEUE, "worker", 1, lease=30_000)
     store.close()
 
 

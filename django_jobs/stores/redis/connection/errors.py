@@ -27,6 +27,8 @@ _PASSING_TYPES = (
 _IN_A_SCRIPT = re.compile(r"@user_script: ?\d+: -(?=[A-Z]+ )")
 #: No server listens there: the port refuses connections, or the unix socket does not exist.
 _NOBODY = {errno.ECONNREFUSED, errno.ENOENT}
+#: What the server says if the user may not run a command: alone, and in a script (of Redis 7.0, and of later ones).
+NO_PERMISSION = ("NOPERM", "user executing the script", "ACL failure in script")
 #: What the server says if it was not started as a node of a Cluster.
 NO_CLUSTER = "cluster support disabled"
 #: What the driver says whatever error a node gave when it was asked where the slots are.
@@ -83,7 +85,7 @@ def translate(error: Exception, where: str) -> StoreError:
         return StoreMisconfigured(
             f"Redis at {where} refuses the user or password: {sentence(text)} Correct DJANGO_JOBS['STORE']."
         )
-    if isinstance(error, driver.NoPermissionError) or "NOPERM" in text or "user executing the script" in text:
+    if isinstance(error, driver.NoPermissionError) or any(said in text for said in NO_PERMISSION):
         return StoreMisconfigured(
             f"The Redis user lacks a permission: {sentence(text)} "
             "docs/howto/security.md lists what producers and workers need."
