@@ -31,8 +31,8 @@ from django_jobs.exceptions import CorruptRecord, NewerRecord
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
-#: Matches only in a line of Controls: inside another value its quotes would be escaped.
-_DIGEST = re.compile(rb'"unique":"([0-9a-f]+)"')
+#: Matches at the start of a line of Controls: behind it, a value that only a newer version knows may have such a field.
+_DIGEST = re.compile(rb'\{(?:"(?!unique")\w+":(?:[\w.+-]+|"[^"\\]*"),)*"unique":"([0-9a-f]+)"')
 _EXPIRY = re.compile(rb'"expires_at":\d+')
 #: First bytes of records whose fourth line is not empty.
 _WITH_CONTROLS = (b"+", b"<", b"=")
@@ -90,7 +90,7 @@ def _shared_after(rest: bytes) -> Controls:
 def _controls(line: bytes) -> Controls:
     if line[:_FROM] == _BEFORE and line[_TO : _TO + 1] == b'"' and (digest := line[_FROM:_TO]).isalnum():
         return _shared_after(line[_TO:]).with_digest(digest.decode())
-    unique = _DIGEST.search(line)
+    unique = _DIGEST.match(line)
     if unique is None:
         return _shared(line)
     return _shared(line[: unique.start(1)] + line[unique.end(1) :]).with_digest(unique[1].decode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 import pytest
@@ -58,6 +59,13 @@ class TestARecord:
         job = decode("a", "q", record)
         assert (job.options.max_attempts, job.controls.priority) == (3, 5)
         assert encode(job._replace(args=b"[[1],{}]")) == record.replace(b"[[],{}]", b"[[1],{}]")
+
+    @pytest.mark.parametrize("line", ['{"priority":5,', '{"expires_at":7,"unique":"ab",', '{"unique":"%s",' % ("ab" * 32), "{"])
+    def test_has_no_unique_key_from_a_value_that_only_a_newer_version_knows(self, line):
+        record = b'+\nname\n\n%b"shape":{"unique":"cd"}}\n1\n\n[[],{}]' % line.encode()
+        job = decode("a", "q", record)
+        assert job.controls.unique == json.loads(f'{line}"":0}}').get("unique")
+        assert job.controls.more == '{"shape":{"unique":"cd"}}'
 
     def test_of_a_newer_format_is_not_taken_for_one_that_can_be_read(self):
         record = f"-\nname\t{RECORD_FORMAT + 1}\n\n\n1\n\n[[],{{}}]".encode()
