@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_jobs.core.values import PLAIN, Controls, Done, Job, Lane, NewJob
+from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, Lane, NewJob
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import RedisStore, adding
 from tests.support.dose import dose
@@ -99,3 +99,15 @@ def test_the_short_way_and_the_long_way_lead_to_the_same_place(
             patch.setattr(adding, name, never)
         long = walk(law_store, virtual, steps)
     assert walk(law_store, virtual, steps) == long
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("controls", [PLAIN, Controls(priority=5)], ids=["plain", "other"])
+def test_a_count_that_cannot_be_added_to_begins_again_on_every_way(
+    law_store: RedisStore, controls: Controls, number: int
+) -> None:
+    law_store.transport.client.hset(law_store.keys.of(QUEUE)["totals"], "enqueued:shop.work", b"many")
+    for ids in ("abcd"[:number], "efgh"[:number]):
+        jobs = [NewJob(id, encode(Job(id, QUEUE, "shop.work", b"[[],{}]", 0, controls=controls)), controls) for id in ids]
+        assert law_store.enqueue(QUEUE, jobs) == [Added.ADDED] * number
+    assert law_store.stats([QUEUE])[0].totals["enqueued"] == 2 * number

@@ -87,8 +87,10 @@ elseif type(waiting) == 'table' then -- the key has another type
     call('DEL', list)
     call('RPUSH', list, '1')
 end
--- count() repairs a value that cannot be added to
-redis.pcall('HINCRBY', totals, 'enqueued:' .. (match(record, '^[^\n]*\n([^\n]*)\n') or ''), 1)
+local field = 'enqueued:' .. (match(record, '^[^\n]*\n([^\n]*)\n') or '')
+if type(redis.pcall('HINCRBY', totals, field, 1)) == 'table' then -- as in count()
+    redis.pcall('HSET', totals, field, 1)
+end
 redis.pcall('HINCRBY', minutes, format('%.0f:enqueued', now - now % 60000), 1)
 answer('a')
 return 'added'

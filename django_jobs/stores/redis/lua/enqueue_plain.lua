@@ -106,7 +106,9 @@ elseif type(waiting) == 'table' then -- the key has another type
     call('RPUSH', wake, '1')
 end
 for name, by in pairs(by_name) do
-    redis.pcall('HINCRBY', totals, 'enqueued:' .. name, by) -- count() repairs a value that cannot be added to
+    if type(redis.pcall('HINCRBY', totals, 'enqueued:' .. name, by)) == 'table' then -- as in count()
+        redis.pcall('HSET', totals, 'enqueued:' .. name, by)
+    end
 end
 redis.pcall('HINCRBY', minutes, string.format('%.0f:enqueued', now - now % 60000), n)
 if total == 1 then
