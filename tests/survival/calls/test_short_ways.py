@@ -108,6 +108,8 @@ def test_a_count_that_cannot_be_added_to_begins_again_on_every_way(
 ) -> None:
     law_store.transport.client.hset(law_store.keys.of(QUEUE)["totals"], "enqueued:shop.work", b"many")
     for ids in ("abcd"[:number], "efgh"[:number]):
-        jobs = [NewJob(id, encode(Job(id, QUEUE, "shop.work", b"[[],{}]", 0, controls=controls)), controls) for id in ids]
+        jobs = [
+            NewJob(id, encode(Job(id, QUEUE, "shop.work", b"[[],{}]", 0, controls=controls)), controls) for id in ids
+        ]
         assert law_store.enqueue(QUEUE, jobs) == [Added.ADDED] * number
     assert law_store.stats([QUEUE])[0].totals["enqueued"] == 2 * number

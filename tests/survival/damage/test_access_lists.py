@@ -11,7 +11,7 @@ import redis
 from django_jobs import Batch, group
 from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, NewJob, State
 from django_jobs.enqueue.decorator import JobFunction
-from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.exceptions import StoreFull, StoreMisconfigured
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import StoreOptions
@@ -160,6 +160,31 @@ def test_a_producer_that_asks_again_after_a_lost_answer_is_told_what_there_is(
     ]
     assert store.enqueue(QUEUE, [new("c")]) == [Added.DUPLICATE if controls.unique else Added.ADDED]
     store.close()
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("users")
+def test_in_a_full_redis_a_producer_that_asks_again_is_told_so_and_a_worker_is_told_what_there_is(
+    quiet_server: RedisServer, virtual: Clock
+) -> None:
+    controls = Controls(unique="a" * 64)
+    held, new = (NewJob(id, encode(Job(id, QUEUE, "n", b"[[],{}]", 0, controls=controls)), controls) for id in "ab")
+    producer, worker = (store_of(quiet_server, user, virtual) for user in ("producer", "worker"))
+    producer.enqueue(QUEUE, [held])
+    worker.enqueue(QUEUE, [held])  # each names the queue once, which needs room
+    for store in (producer, worker):
+        store.transport = InDoubt(store.transport)  # type: ignore[assignment]
+    with quiet_server.client() as client:
+        client.config_set("maxmemory", 1)
+        try:
+            with pytest.raises(StoreFull):
+                producer.enqueue(QUEUE, [new])
+            assert worker.enqueue(QUEUE, [new]) == [Added.DUPLICATE]
+            assert worker.enqueue(QUEUE, [held]) == [Added.ADDED]
+        finally:
+            client.config_set("maxmemory", 0)
+    producer.close()
+    worker.close()
 
 
 @pytest.mark.redis

@@ -60,7 +60,9 @@ class TestARecord:
         assert (job.options.max_attempts, job.controls.priority) == (3, 5)
         assert encode(job._replace(args=b"[[1],{}]")) == record.replace(b"[[],{}]", b"[[1],{}]")
 
-    @pytest.mark.parametrize("line", ['{"priority":5,', '{"expires_at":7,"unique":"ab",', '{"unique":"%s",' % ("ab" * 32), "{"])
+    @pytest.mark.parametrize(
+        "line", ['{"priority":5,', '{"expires_at":7,"unique":"ab",', '{"unique":"%s",' % ("ab" * 32), "{"]
+    )
     def test_has_no_unique_key_from_a_value_that_only_a_newer_version_knows(self, line):
         record = b'+\nname\n\n%b"shape":{"unique":"cd"}}\n1\n\n[[],{}]' % line.encode()
         job = decode("a", "q", record)
