@@ -50,6 +50,11 @@ class UpkeepStore(ABC):
         Of several workers that do this at the same time, one has an effect.  Samples disappear eight days after the
         last was taken.  At most 20 queues."""
 
+    def check_turn(self, queue: str, checker: str, lease: int) -> int:
+        """Tell whether this process may call `reconcile` for the queue: 0 if it may, and then no other may for `lease`
+        ms; otherwise after how many ms it should ask again.  Where a check costs next to nothing, all may."""
+        return 0
+
     @abstractmethod
     def reconcile(
         self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None

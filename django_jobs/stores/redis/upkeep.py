@@ -94,6 +94,9 @@ class RedisUpkeep(RedisStats, UpkeepStore, ArchiveStore):
         for some in chunks(gone):
             self.transport.command("HDEL", names["answers"], *some)
 
+    def check_turn(self, queue: str, checker: str, lease: int) -> int:
+        return int(self._run("check_turn", queue, checker, lease))
+
     # -- archive --------------------------------------------------------------
 
     def archive_turns(self, queues: Sequence[str], archiver: str, lease: int) -> list[str]:

@@ -13,6 +13,7 @@ from itertools import cycle
 from math import inf
 from time import monotonic
 from typing import Protocol, runtime_checkable
+from uuid import uuid4
 
 from django_jobs.events.announce import announce_misplaced, announce_recovered
 from django_jobs.events.signal_events import Deliver, send
@@ -31,6 +32,13 @@ RECOVER, PRUNE, RECONCILE = 5.0, 30.0, 10.0
 PRUNE_ANYWAY = 3600.0
 #: The same after a repair found something, or while it is in the middle of a queue.
 SOON = 0.5
+#: The most that checks take of the time of all processes together, and so of the server's: if many large queues change,
+#: each of them is checked less often.
+SHARE = 0.02
+#: But not less often than this, in seconds.
+LONGEST_ROUND = 300.0
+#: Seconds that another process waits for one that should have checked a queue.
+TURN = 20.0
 #: Queues of which one call takes samples.
 SAMPLED = 20
 #: Seconds after which a call to a store that does not answer fails (stores/redis/connection/transport.py: DEADLINE).
@@ -86,6 +94,15 @@ class MaintenanceTasks:
         self._pruned: dict[str, float] = {}
         self._sound: dict[str, str] = {}
         self._walk = cycle(self.queues)
+        #: of all processes that maintain a queue, one checks it: who we are, and when we may ask again (monotonic).
+        self._name = uuid4().hex
+        self._not_before: dict[str, float] = {}
+        #: the queues to be checked, one after the other, with their sizes.
+        self._unchecked: dict[str, str | None] = {}
+        #: how many queues any process should check now, and how many seconds the last check took.
+        self._changed, self._took = 0, 0.0
+        #: is `_check_next` on the heap, and when it may run (monotonic).
+        self._checks, self._next_check = False, 0.0
         if self.queues:
             self._add(self._look_for_lapsed)
             self._add(self._look_for_upkeep)
@@ -93,16 +110,15 @@ class MaintenanceTasks:
             self._add(lambda t=extra_task: _tick(t))  # type: ignore[misc]
         self._pause_until = 0.0
 
-    def _add(self, task: Callable[[], float]) -> None:
+    def _add(self, task: Callable[[], float], at: float = 0.0) -> None:
         self._started += 1
-        heapq.heappush(self._heap, (monotonic(), self._started, task))
+        heapq.heappush(self._heap, (max(at, monotonic()), self._started, task))
 
-    def _once(self, what: str, queue: str, task: Callable[[], float]) -> None:
+    def _once(self, what: str, queue: str, task: Callable[[], float], at: float = 0.0) -> None:
         """Do this in the queue, and go on while the task asks to be called again soon."""
         if (what, queue) in self._waiting:
             return
         self._waiting.add((what, queue))
-        self._started += 1
 
         def work() -> float:
             pause = task()
@@ -111,7 +127,7 @@ class MaintenanceTasks:
             self._waiting.discard((what, queue))
             return inf
 
-        heapq.heappush(self._heap, (monotonic(), self._started, work))
+        self._add(work, at)
 
     @property
     def due(self) -> float:
@@ -161,7 +177,7 @@ class MaintenanceTasks:
         # A queue whose sizes have not changed since it was consistent is not checked again, except one in each look:
         # opposite faults leave the sizes equal.
         anyway = next(self._walk)
-        now = monotonic()
+        self._changed, now = 0, monotonic()
         for queue, (prune, sizes, _) in due.items():
             if sizes == "":
                 continue
@@ -169,8 +185,13 @@ class MaintenanceTasks:
             if now - self._pruned.get(queue, -inf) >= (PRUNE if prune or changed else PRUNE_ANYWAY):
                 self._pruned[queue] = now
                 self._once("prune", queue, partial(self._prune, queue))
-            if changed or queue == anyway:
-                self._once("reconcile", queue, partial(self._reconcile_until_sound, queue, sizes))
+            self._changed += changed
+            walks = ("reconcile", queue) in self._waiting
+            if (changed or queue == anyway) and not walks and now >= self._not_before.get(queue, -inf):
+                self._unchecked[queue] = sizes
+        if self._unchecked and not self._checks:
+            self._checks = True
+            self._add(self._check_next, self._next_check)
         if wanted := [queue for queue, each in due.items() if each.sample and each.sizes != ""]:
             self._once("sample", "", partial(self._sample, wanted))
         return RECONCILE
@@ -184,10 +205,33 @@ class MaintenanceTasks:
             return RECONCILE  # numbers for charts must not hold up what makes room
         return 0.0 if queues else RECONCILE
 
-    def _reconcile_until_sound(self, queue: str, sizes: str | None) -> float:
-        pause = self._reconcile(queue)
-        if pause > SOON and sizes is not None:
-            self._sound[queue] = sizes
+    def _check_next(self) -> float:
+        """Check the next queue.  Returns the seconds until the one after it."""
+        if self._unchecked:
+            queue, sizes = next(iter(self._unchecked.items()))
+            del self._unchecked[queue]
+            began = monotonic()
+            pause = self._check(queue, sizes)
+            now = monotonic()
+            self._next_check = now + min((now - began) / SHARE, RECONCILE)
+            if pause <= SOON:
+                self._once("reconcile", queue, partial(self._check, queue, sizes), now + pause)
+        self._checks = bool(self._unchecked)
+        return self._next_check - monotonic() if self._checks else inf
+
+    def _check(self, queue: str, sizes: str | None) -> float:
+        """Check the queue, unless another process does that.  Returns the seconds until the next step."""
+        began, pause = monotonic(), RECONCILE
+        every = min(max(RECONCILE, self._changed * self._took / SHARE), LONGEST_ROUND)
+        wait = self.store.check_turn(queue, self._name, round((every + TURN) * 1000))
+        if wait:
+            self._not_before[queue] = began + wait / 1000
+        else:
+            pause = self._reconcile(queue)
+            self._took = monotonic() - began
+            self._not_before[queue] = began + every - RECONCILE
+            if pause > SOON and sizes is not None:
+                self._sound[queue] = sizes
         return pause
 
     def _recover(self, queue: str, every: float) -> float:

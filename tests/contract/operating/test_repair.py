@@ -143,3 +143,17 @@ def test_a_look_for_faults_says_when_it_has_not_seen_everything(store, make_job)
         enqueue(store, *[make_job(f"job-{start_at + n}") for n in range(1000)])
     assert store.faults(Q, 1000) == ({}, False)
     assert store.faults(Q, 9000) == ({}, True)
+
+
+def test_one_process_checks_a_queue_for_all_until_it_stops_to(store, clock):
+    waits = isinstance(store, RedisStore)  # elsewhere, a check costs next to nothing
+    assert store.check_turn(Q, "a", 30_000) == 0
+    clock.advance(10_000)
+    assert store.check_turn(Q, "b", 30_000) == (20_000 if waits else 0)
+    assert store.check_turn("other", "b", 30_000) == 0
+    assert store.check_turn(Q, "a", 30_000) == 0, "it may again, and keeps the turn"
+    clock.advance(29_999)
+    assert store.check_turn(Q, "b", 30_000) == (1 if waits else 0)
+    clock.advance(1)
+    assert store.check_turn(Q, "b", 30_000) == 0
+    assert store.check_turn(Q, "a", 30_000) == (30_000 if waits else 0)

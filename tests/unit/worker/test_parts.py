@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
@@ -184,7 +185,7 @@ def test_threads_that_fail_at_the_same_moment_share_one_retry_state(monkeypatch:
 class Quiet:
     """A store with nothing to do, that counts who asks.  It does not know in which queues there is something to do."""
 
-    lapsed, upkeep_due = UpkeepStore.lapsed, UpkeepStore.upkeep_due
+    lapsed, upkeep_due, check_turn = UpkeepStore.lapsed, UpkeepStore.upkeep_due, UpkeepStore.check_turn
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -212,9 +213,10 @@ def run_due(tasks: MaintenanceTasks, steps: int) -> None:
 def test_every_chore_is_done_in_every_queue_one_call_at_a_time() -> None:
     store = Quiet()
     tasks = MaintenanceTasks(store, ["a", "b"], 30_000)  # type: ignore[arg-type]
-    while tasks.due <= monotonic():
+    soon = monotonic() + 1
+    while tasks.due <= soon:
         asked = len(store.asked)
-        tasks.step(monotonic())
+        tasks.step(soon)
         assert len(store.asked) <= asked + 1
 
     assert sorted(store.asked) == sorted([*["recover", "prune", "reconcile"] * 2, "sample"])
@@ -333,6 +335,57 @@ def test_only_queues_with_something_to_do_are_asked(monkeypatch: pytest.MonkeyPa
     store.due = dict.fromkeys(names, UpkeepDue(False, "1"))
     during(11)
     assert len(set(during(1100))) == 100, "in turn, each of them is checked anyway"
+
+
+class Laborious(Informed):
+    """A store of which each check takes 15 ms, and in which one process has the turn."""
+
+    def __init__(self, clock: list[float], queues: list[str]) -> None:
+        super().__init__()
+        self.clock, self.checks = clock, list[tuple[float, str]]()
+        self.turns: dict[str, tuple[float, str]] = {}
+        self.due = dict.fromkeys(queues, UpkeepDue(False, None))
+
+    def check_turn(self, queue: str, checker: str, lease: int) -> int:  # type: ignore[override]
+        ends, holder = self.turns.get(queue, (0.0, checker))
+        if holder != checker and ends > self.clock[0]:
+            return int((ends - self.clock[0]) * 1000) + 1
+        self.turns[queue] = self.clock[0] + lease / 1000, checker
+        return 0
+
+    def reconcile(self, queue: str, **_: Any) -> dict[str, int]:
+        self.checks.append((self.clock[0], queue))
+        self.clock[0] += 0.015
+        return {}
+
+
+@pytest.mark.parametrize(("queues", "processes"), [(1, 1), (1, 6), (5, 6), (100, 1), (100, 6), (500, 3)])
+def test_checks_take_two_percent_of_one_processor_however_many_processes_and_queues(
+    queues: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_000.0]
+    monkeypatch.setattr("django_jobs.worker.maintenance.tasks.monotonic", lambda: clock[0])
+    store = Laborious(clock, [f"q{n}" for n in range(queues)])
+    running = [MaintenanceTasks(store, list(store.due), 30_000) for _ in range(processes)]  # type: ignore[arg-type]
+
+    def during(seconds: float) -> list[tuple[float, str]]:
+        del store.checks[:]
+        until = clock[0] + seconds
+        while clock[0] < until:
+            first = min(running, key=lambda tasks: tasks.due)
+            clock[0] = max(clock[0], first.due)
+            first.step(clock[0])
+        return store.checks
+
+    assert len({queue for _, queue in during(400)}) == queues, "each was checked"
+    again = len(during(1200)) - queues  # the first check of each queue ends a pause of the time before
+    assert 0.015 * again <= max(0.02, queues * 0.015 / 300) * 1200
+    for queue in store.due:
+        times = [at for at, which in store.checks if which == queue]
+        assert max(after - before for before, after in itertools.pairwise(times)) <= 320
+    running.pop()
+    if running:
+        assert len({queue for _, queue in during(640)}) == queues, "the others check what it checked"
 
 
 def test_samples_are_taken_of_twenty_queues_in_a_call_and_hold_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

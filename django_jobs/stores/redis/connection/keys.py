@@ -54,6 +54,7 @@ QUEUE_KEYS = {
     "offer_alone": "list",
     "archive": "list",
     "archiver": "string",
+    "checker": "string",
     "holdings": "hash",
     "waiters": "hash",
     "ends": "stream",

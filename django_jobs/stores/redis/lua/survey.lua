@@ -7,7 +7,7 @@
 --! keys unknown offer offer_alone
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
 --! keys tries attempts results checkins stops unique fired remembered remembered_at returned returned_before result_at trimmed_to paused
---! keys recent recent_before answers totals minutes times timed seq wake wake_alone archive archiver holdings waiters ends notes
+--! keys recent recent_before answers totals minutes times timed seq wake wake_alone archive archiver checker holdings waiters ends notes
 --! keys groups chunks members tags samples
 local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN'}
 local wrong, sizes = {}, {}
