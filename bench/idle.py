@@ -3,10 +3,12 @@
     python -m bench.idle --queues 3 100 1000              # one server
     python -m bench.idle --nodes 3 --queues 5 100         # a Redis Cluster
     python -m bench.idle --workers 5 --queues 5           # several workers: an idle server takes some time, too
+    python -m bench.idle --workers 6 --queues 100 --waiting 1000   # each queue is paused, with so many jobs
 
 Starts its own servers.  Prints for each number of queues: the commands that the workers send per second, divided by
 the number of all processes (those called by scripts are not counted); the processor time of the servers before that;
-and the time from enqueueing to the start of jobs that come one by one, each in a random queue.
+and, unless the queues are paused, the time from enqueueing to the start of jobs that come one by one, each in a random
+queue.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from bench.running import environment, workers
 
 #: Seconds that a worker has to become idle, over which the servers' time is taken, and for which commands are counted.
 CALM, QUIET, COUNTED = 15.0, 20.0, 20.0
+#: Seconds until each large queue was checked once.
+SETTLED = 60.0
 #: Jobs before the first that is timed: the worker has imported everything by then.
 WARM = 5
 #: One parent, two children that run many jobs at a time, one that runs jobs alone, and the maintenance process.
@@ -42,6 +46,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1, choices=(1, 3))
     parser.add_argument("--workers", type=int, default=1, help="workers that idle beside each other (default 1)")
     parser.add_argument("--jobs", type=int, default=60, help="jobs whose start is timed (default 60)")
+    parser.add_argument("--waiting", type=int, default=0, help="jobs that wait in each queue, all of them paused")
     parser.add_argument("--details", action="store_true", help="show which commands were sent")
     parser.add_argument("--store", help=argparse.SUPPRESS)  # measures the worker of a server that runs
     given = parser.parse_args()
@@ -63,6 +68,8 @@ def measure(given: argparse.Namespace) -> None:
 
     django.setup()
     servers = servers_of(given.store)
+    if given.waiting:
+        fill(given.waiting)
     with ExitStack() as stack:
         command = [sys.executable, "-m", "django", "runworkers", "--processes", "2"]
         stack.enter_context(workers([command] * given.workers, dict(os.environ)))
@@ -74,21 +81,35 @@ def measure(given: argparse.Namespace) -> None:
             )
             for where in servers
         ]
-        time.sleep(CALM)
+        time.sleep(SETTLED if given.waiting else CALM)
         busy = sum(map(busy_seconds, clients))
         time.sleep(QUIET)
         busy = sum(map(busy_seconds, clients)) - busy  # before MONITOR, which takes time itself
         sent = sent_by_name(servers, COUNTED)
-        times = pick_up(given.jobs)
+        times = [] if given.waiting else pick_up(given.jobs)
     print(
         f"{len(servers)} server(s), {os.environ['BENCH_QUEUES']:>5} queues: "
         f"{sent.total() / COUNTED / PROCESSES / given.workers:6.2f} commands/s/process, "
-        f"server {busy / QUIET * 1000:6.1f} ms/s, "
-        f"pick-up p50 {median(times) * 1000:6.1f} ms, p99 {quantiles(times, n=100)[98] * 1000:6.1f} ms",
+        f"server {busy / QUIET * 1000:6.1f} ms/s"
+        + (
+            f", pick-up p50 {median(times) * 1000:6.1f} ms, p99 {quantiles(times, n=100)[98] * 1000:6.1f} ms"
+            if times
+            else f", {given.waiting} jobs wait in each"
+        ),
         flush=True,
     )
     if given.details:
         print({name: round(n / COUNTED, 2) for name, n in sent.most_common(12)}, flush=True)
+
+
+def fill(number: int) -> None:
+    """Let so many jobs wait in each queue."""
+    from bench.jobs import noop
+    from django_jobs.stores import get_store
+
+    for n in range(int(os.environ["BENCH_QUEUES"])):
+        noop.using(queue=f"q{n}").enqueue_many((i,) for i in range(number))
+        get_store().pause(f"q{n}")
 
 
 def servers_of(store: str) -> list[tuple[str, int] | str]:
