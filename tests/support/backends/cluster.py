@@ -11,7 +11,7 @@ from pathlib import Path
 
 import redis
 
-from tests.support.backends.redis_process import free_port
+from tests.support.backends.redis_process import free_ports
 from tests.support.backends.servers import guarded, server_program
 from tests.support.backends.tls import Tls
 
@@ -28,7 +28,7 @@ def running_cluster(*options: str, tls: Tls | None = None, replicas: bool = Fals
     """Start three nodes that share the slots, yield the STORE setting, and kill them.  With `tls` they speak only
     TLS, and the setting has its options; with `replicas` each has one."""
     program, folder = server_program(), Path(tempfile.mkdtemp(prefix="djc"))
-    ports = [free_port(BUS) for _ in range(NODES * 2 if replicas else NODES)]
+    ports = free_ports(NODES * 2 if replicas else NODES, BUS)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         for port in ports:

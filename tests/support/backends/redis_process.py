@@ -31,6 +31,17 @@ def free_port(*above: int) -> int:
             return port
 
 
+def free_ports(number: int, *above: int) -> list[int]:
+    """Several such ports, none of which is another, or so far above another."""
+    ports: list[int] = []
+    while len(ports) < number:
+        port = free_port(*above)
+        taken = {each + far for each in ports for far in (0, *above)}
+        if taken.isdisjoint((port, *(port + far for far in above))):
+            ports.append(port)
+    return ports
+
+
 class RedisServer:
     """One server process and its directory."""
 

@@ -225,6 +225,7 @@ class Walk:
 
     def reconcile(self) -> object:
         """And what a second worker does with a key that it saw broken: by now it is sound."""
+        self.store.check_turn(QUEUE, ("one", "other")[self.made % 2], LEASE)
         self.store._set_aside([self.store.keys.of(QUEUE)["wake"]])
         return self.store.reconcile(QUEUE)
 

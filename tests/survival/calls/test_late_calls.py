@@ -238,6 +238,7 @@ def test_a_restore_that_comes_after_the_deletion_brings_nothing_back(store: Redi
 UNNUMBERED = {
     "complete_and_claim": "the numbers of both calls whose answers it keeps",
     "begin": "the token of the claim; the job begins once",
+    "check_turn": "a turn that its process does not know of ends with its lease",
     "checkin": "the token of the claim; an older word of the same attempt stands until the next",
     "transfer": "the token of the claim; the holder is the same whenever it comes",
     "edit": "the record that it replaces: after another edit it changes nothing",

@@ -25,7 +25,7 @@ import pytest
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.fsck import fsck
-from tests.support.backends.redis_process import RedisServer, free_port
+from tests.support.backends.redis_process import RedisServer, free_ports
 from tests.support.dose import dose
 from tests.support.pools import ROOT
 from tests.support.processes import die_with_parent
@@ -57,7 +57,7 @@ class Parts:
 
     def __init__(self, folder: Path, server: RedisServer) -> None:
         self.folder, self.running = folder, dict[str, subprocess.Popen[bytes]]()
-        self.ports = [free_port(), free_port()]
+        self.ports = free_ports(2)
         self.urls = [f"http://127.0.0.1:{port}/jobs" for port in self.ports]
         self.ledger = folder / "ran"
         self.ledger.touch()

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.support.backends.missing import need
-from tests.support.backends.redis_process import free_port
+from tests.support.backends.redis_process import free_ports
 from tests.support.pace import Pace
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -34,7 +34,7 @@ class Site:
 
     def __init__(self, folder: Path, store: str) -> None:
         self.folder = folder
-        self.web_port, self.push_port = free_port(), free_port()
+        self.web_port, self.push_port = free_ports(2)
         self.url = f"http://localhost:{self.web_port}/jobs"
         self.token = ""
         self.running: dict[str, subprocess.Popen[bytes]] = {}
