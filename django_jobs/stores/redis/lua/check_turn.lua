@@ -13,5 +13,5 @@ if ends and holder ~= ARGV[2] and tonumber(ends) > now then
     return tonumber(ends) - now
 end
 redis.call('DEL', checker) -- first write: needs no memory
-redis.call('SET', checker, string.format('%.0f:', now + tonumber(ARGV[3])) .. ARGV[2], 'PX', ARGV[3])
+redis.call('SET', checker, string.format('%.0f:', now + tonumber(ARGV[3])) .. ARGV[2])
 return 0
