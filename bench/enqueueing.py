@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-import statistics
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest import mock
 
 import hiredis
 import redis
 import redis.asyncio
+from asgiref.sync import sync_to_async
 
-from bench.measures import Numbers
+from bench.measures import Numbers, rate
+from bench.table import median
 
 PAYLOAD = b"x" * 100
 THREADS = 8
 
-Seconds = dict[str, float]
 
-
-def rates(env: dict[str, str], number: int = 4_000) -> Seconds:
+def rates(env: dict[str, str], number: int = 4_000) -> Numbers:
     """Return calls per second of each way, in one run."""
     from bench.jobs import noop, once, single, timed
 
@@ -32,16 +31,19 @@ def rates(env: dict[str, str], number: int = 4_000) -> Seconds:
     client = redis.Redis.from_url(url)
     noop.enqueue(0)  # it connects, and makes the queue known
     ways: dict[str, Callable[[], float]] = {
-        "SET": lambda: _one_by_one(lambda i: client.set(f"k{i}", PAYLOAD), number),
-        "enqueue": lambda: _one_by_one(noop.enqueue, number),
-        "enqueue, with a time limit": lambda: _one_by_one(timed.enqueue, number),
-        "enqueue, at most once": lambda: _one_by_one(once.enqueue, number),
-        "enqueue, unique": lambda: _one_by_one(single.enqueue, number),
+        "SET": lambda: rate(lambda i: client.set(f"k{i}", PAYLOAD), number),
+        "enqueue": lambda: rate(noop.enqueue, number),
+        "enqueue, with a time limit": lambda: rate(timed.enqueue, number),
+        "enqueue, at most once": lambda: rate(once.enqueue, number),
+        "enqueue, unique": lambda: rate(single.enqueue, number),
         "what enqueue sends, by a bare socket": lambda: _bare(noop.enqueue, url, number, 0.0),
         "the same, 11 µs after each reply": lambda: _bare(noop.enqueue, url, number, 0.000_011),
         f"SET, {THREADS} threads": lambda: _in_threads(lambda i: client.set(f"k{i}", PAYLOAD), 2 * number),
         f"enqueue, {THREADS} threads": lambda: _in_threads(noop.enqueue, 2 * number),
         "async SET": lambda: asyncio.run(_async_set(url, number)),
+        "nothing, in Django's thread for sync code": lambda: asyncio.run(
+            _awaited(sync_to_async(lambda i: None), number)
+        ),
         "aenqueue": lambda: asyncio.run(_awaited(noop.aenqueue, number)),
         "enqueue_many, a list": lambda: _at_once(lambda calls: noop.enqueue_many(list(calls)), 10 * number),
         "enqueue_many, an iterator": lambda: _at_once(noop.enqueue_many, 10 * number),
@@ -54,13 +56,6 @@ def rates(env: dict[str, str], number: int = 4_000) -> Seconds:
         found[name] = way()
     client.flushall()
     return found
-
-
-def _one_by_one(call: Callable[[int], object], number: int) -> float:
-    started = time.perf_counter()
-    for i in range(number):
-        call(i)
-    return number / (time.perf_counter() - started)
 
 
 def _at_once(call: Callable[[Any], object], number: int) -> float:
@@ -138,7 +133,7 @@ def _bare(call: Callable[[int], object], url: str, number: int, pause: float) ->
         return number / (time.perf_counter() - started)
 
 
-def rows(runs: Sequence[Seconds]) -> list[tuple[str, Numbers]]:
+def rows(runs: list[Numbers]) -> list[tuple[str, Numbers]]:
     """Return one row per way: the median rate, the microseconds of one call, and its share of the median of SET."""
-    rate = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-    return [(name, {"per s": n, "µs": 1e6 / n, "share of SET": n / rate["SET"]}) for name, n in rate.items()]
+    medians = median(runs)
+    return [(name, {"per s": n, "µs": 1e6 / n, "share of SET": n / medians["SET"]}) for name, n in medians.items()]

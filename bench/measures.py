@@ -15,18 +15,23 @@ from bench.subjects.base import Subject
 Numbers = dict[str, float]
 
 
+def rate(call: Callable[[int], object], n: int) -> float:
+    """Return calls per second, one after the other."""
+    started = time.perf_counter()
+    for i in range(n):
+        call(i)
+    return n / (time.perf_counter() - started)
+
+
 def bare(url: str) -> Numbers:
     """Measure redis-py itself, as the reference of the run."""
     client = redis.Redis.from_url(url)
     payload = b"x" * 100
 
-    def rate(call: Callable[[int], object], n: int = 5000) -> float:
-        started = time.perf_counter()
-        for i in range(n):
-            call(i)
-        return n / (time.perf_counter() - started)
-
-    numbers = {"SET loop": rate(lambda i: client.set(f"k{i}", payload)), "PING loop": rate(lambda i: client.ping())}
+    numbers = {
+        "SET loop": rate(lambda i: client.set(f"k{i}", payload), 5000),
+        "PING loop": rate(lambda i: client.ping(), 5000),
+    }
     client.flushall()
     return numbers
 

@@ -104,13 +104,8 @@ def _arguments_of_one(job: NewJob) -> list[Argument] | None:
             return None
         lane = "alone" if controls.alone or controls.at_most_once else "shared"
         locked = controls.unique_for if controls.unique_mode == "period" else ""
-        args += (lane, _base_score(controls.priority), controls.unique or "", locked)
+        args += (lane, controls.priority, controls.unique or "", locked)
     return args
-
-
-def _base_score(priority: int) -> int:
-    """Return the score of jobs of this priority before a number is added (base_score in lua/lib/ready.lua)."""
-    return (201 - 2 * max(-100, min(100, priority))) << 44
 
 
 def _halves(record: bytes) -> tuple[bytes, bytes]:

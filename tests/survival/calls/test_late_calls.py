@@ -18,6 +18,7 @@ from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.transport import Transport
+from django_jobs.stores.redis.connection.transport import _in_doubt as in_doubt
 from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
 from tests.support.faults.dumps import difference, dump
@@ -69,10 +70,7 @@ class Doubtful(Network):
         self.dice, self.client = random.Random(seed), server.client()
 
     def run(self, script: scripts.Script, keys: Any, args: Any) -> Any:
-        if script.numbered:
-            clock, channel, number, *rest = args
-            args = (clock, channel, f"{number}+", *rest)
-        reply = super().run(script, keys, args)
+        reply = super().run(*in_doubt((script, keys, args)))
         if self.copies and self.dice.random() < 0.5:
             late = self.dice.choice(self.copies)
             before = dump(self.client)

@@ -16,6 +16,7 @@ from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection.transport import _in_doubt as in_doubt
 from django_jobs.workflows import engine, reading
 from tests.docs.pages import ROOT, blocks
 from tests.support.backends.redis_process import RedisServer
@@ -131,8 +132,7 @@ class InDoubt:
         return getattr(self.inner, name)
 
     def run(self, script: Any, keys: Any, args: Any) -> Any:
-        clock, channel, number, *rest = args
-        return self.inner.run(script, keys, (clock, channel, f"{number}+", *rest))
+        return self.inner.run(*in_doubt((script, keys, args)))
 
 
 @pytest.mark.redis

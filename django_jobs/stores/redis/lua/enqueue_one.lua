@@ -5,7 +5,7 @@
 -- ARGV  1 clock   2 channel   3 number   4 ids are remembered for (ms)
 --       5 id   6 record up to the enqueue time   7 record after it ("" if the first part is the whole record)
 --       8 digest with which the id is remembered, "" = it is not
---       of a job with controls: 9 lane   10 score of its priority   11 digest of its unique key, "" = none
+--       of a job with controls: 9 lane   10 priority   11 digest of its unique key, "" = none
 --       12 ms for which the key is locked, "" = as long as the job is covered
 --
 -- Returns the word of values.Added.  If another job has the unique key, nothing changes, whatever `on_conflict` is.
@@ -14,9 +14,9 @@
 local call, match, sub, format = redis.call, string.match, string.sub, string.format
 local id, record, rest, remember_as = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local digest = ARGV[11] ~= '' and ARGV[11]
-local place, list, score = queued, wake, 100.5 * 2 ^ 45 -- of priority 0
+local place, list, score = queued, wake, 100.5 * 2 ^ 45 -- as in base_score, with priority 0
 if ARGV[9] then
-    score = tonumber(ARGV[10])
+    score = score - math.max(-100, math.min(100, tonumber(ARGV[10]))) * 2 ^ 45
     if ARGV[9] == 'alone' then
         place, list = alone, wake_alone
     end
@@ -30,11 +30,7 @@ if before then
     return word_of(before)
 end
 local function unchanged(letter)
-    -- Unlike answer_in_doubt: a user that may only add has no HDEL, so it is called only in a full Redis.
-    if in_doubt and not pcall(answer, letter) then
-        redis.pcall('HDEL', answers, '')
-        answer(letter)
-    end
+    answer_in_doubt(letter)
     return word_of(letter)
 end
 

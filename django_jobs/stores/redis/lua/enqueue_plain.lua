@@ -1,5 +1,5 @@
--- enqueue_plain: → queued, for jobs without controls, time or schedule.  This is the common case, and kept short: the
--- script's own work costs more than its commands (every call creates each function of a library again).
+-- enqueue_plain: → queued, for jobs without controls, time or schedule: most calls of enqueue_many().  It is kept short:
+-- the script's own work costs more than its commands (every call creates each function of a library again).
 --
 -- ARGV  1 clock   2 channel   3 number   4 max length (0 = none)   5 ids are remembered for (ms)
 --       6 digest with which all these ids are remembered, "" = they are not
@@ -111,9 +111,5 @@ for name, by in pairs(by_name) do
     end
 end
 redis.pcall('HINCRBY', minutes, string.format('%.0f:enqueued', now - now % 60000), n)
-if total == 1 then
-    answer('a')
-else
-    answer(letters())
-end
+answer(letters())
 return result

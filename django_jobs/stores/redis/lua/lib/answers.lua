@@ -30,8 +30,8 @@ end
 -- The same for a call that had no effect, if its answer must be kept nevertheless: a copy of the call may arrive
 -- later, when there would be something to do.
 local function answer_in_doubt(text)
-    if in_doubt then
-        redis.call('HDEL', answers, '') -- first write: needs no memory
+    if in_doubt and not pcall(answer, text) then
+        redis.pcall('HDEL', answers, '') -- first write: needs no memory; a user that may only add has no HDEL
         answer(text)
     end
 end
