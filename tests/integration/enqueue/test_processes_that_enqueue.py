@@ -27,3 +27,30 @@ def test_parent_and_children_enqueue_at_the_same_time(site: WorkerSite, method: 
     assert [len(batch) for batch in batches] == [JOBS] * 4
     assert len({id for batch in batches for id in batch}) == JOBS * 4
     assert site.counts()["queued"] == JOBS * 4
+
+
+#: What a server with preloaded code does before it forks.  Python then ends the interpreter in another order: modules are
+#: gone before the connection is.
+PROGRAM = """
+import gc
+import django
+django.setup()
+from django_jobs.stores.redis.connection import wire
+from tests.integration.worker_project.jobs import add
+
+def serve():
+    gc.freeze()
+    add.enqueue(1, 1)
+
+add.enqueue(1, 1)
+serve()
+"""
+
+
+def test_a_process_that_has_enqueued_ends_without_a_word(site: WorkerSite) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM],
+        env=site.environment(), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert site.counts()["queued"] == 2
