@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 from time import monotonic
 from typing import Any
 
@@ -20,6 +20,7 @@ from django_jobs.exceptions import InvalidArguments, StoreCorrupt, StoreUnavaila
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.connection.wire import Held, Wire
 from tests.support.backends.redis_process import RedisServer
 
@@ -116,19 +117,32 @@ def test_a_refusal_is_told_when_the_answer_is_wanted_and_to_nobody_else(store: R
 
 def test_a_thread_that_ends_leaves_no_answer_for_the_next_one(store: RedisStore, make_job: Any) -> None:
     """Its connection goes back to the pool, and another thread takes it before the answer comes."""
-    store.enqueue("default", [make_job("first")])
+    store.enqueue("default", [make_job("first"), make_job("one more")])  # from here on, the server knows the script
     answers: list[list[Added]] = []
+    both_have_one = Barrier(2, timeout=60)
 
     def leave() -> None:
         store.enqueue("default", [make_job("second")])
         store.transport.client.client_pause(300)
         store.enqueue_ahead("default", [make_job(f"left{n}") for n in range(3)])
 
-    for do in (leave, lambda: answers.append(store.enqueue("default", [make_job("own")]))):
-        thread = Thread(target=do)
+    def go_on(id: str) -> None:
+        transport._held()
+        both_have_one.wait()
+        answers.append(store.enqueue("default", [make_job(f"{id}1"), make_job(f"{id}2")]))
+
+    transport = store.transport
+    assert isinstance(transport, Transport)
+    leaving = Thread(target=leave)
+    leaving.start()
+    leaving.join(60)
+    # Of these two threads, each takes one connection: that of the thread which has ended, and that which paused.
+    threads = [Thread(target=go_on, args=(id,)) for id in "pq"]
+    for thread in threads:
         thread.start()
+    for thread in threads:
         thread.join(60)
-    assert answers == [[Added.ADDED]]
+    assert answers == [[Added.ADDED] * 2] * 2
 
 
 def test_a_copy_of_the_process_leaves_the_answer_and_the_channel_to_its_parent(

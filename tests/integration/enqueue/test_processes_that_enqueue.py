@@ -29,8 +29,8 @@ def test_parent_and_children_enqueue_at_the_same_time(site: WorkerSite, method: 
     assert site.counts()["queued"] == JOBS * 4
 
 
-#: What a server with preloaded code does before it forks.  Python then ends the interpreter in another order: modules are
-#: gone before the connection is.
+#: What a server with preloaded code does before it forks.  Python then ends the interpreter in another order: modules
+#: may be gone before the connection is.
 PROGRAM = """
 import gc
 import django

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import time
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from django_jobs.exceptions import StoreCorrupt, StoreFull, StoreMisconfigured, 
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.errors import is_passing, translate
+from django_jobs.stores.redis.connection.transport import Transport
 from tests.support.backends.redis_process import free_port
 from tests.support.backends.servers import running_redis
 from tests.support.pace import Pace
@@ -84,6 +89,46 @@ def test_a_key_of_another_type_is_named_as_damage_and_nothing_is_half_written(
     info = redis_store.get("default", "a")
     assert info is not None
     assert info.state is State.QUEUED
+
+
+def _is_refused(store: RedisStore, job: Any) -> None:
+    with suppress(StoreCorrupt):
+        store.enqueue("default", [job])
+
+
+def _is_refused_ahead(store: RedisStore, job: Any) -> None:
+    with suppress(StoreCorrupt):
+        store.enqueue_ahead("default", [job])()
+
+
+def _is_refused_among_others(store: RedisStore, job: Any) -> None:
+    assert isinstance(store.renew(["default"], ["w"], 1000)["default"], StoreCorrupt)
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("call", [_is_refused, _is_refused_ahead, _is_refused_among_others])
+def test_an_error_keeps_no_connection(
+    redis_store: RedisStore, make_job: Any, call: Callable[[RedisStore, Any], None]
+) -> None:
+    """When its thread ends, it returns to the pool at once, not with the next run of the garbage collector."""
+    for name in ("jobs", "claims", "leases"):
+        redis_store.transport.command("SET", redis_store.keys.of("default")[name], "rubbish")
+    held: list[weakref.ref[Any]] = []
+
+    def in_a_thread() -> None:
+        assert isinstance(redis_store.transport, Transport)
+        call(redis_store, make_job("a"))
+        held.append(weakref.ref(redis_store.transport._held()))
+
+    gc.collect()
+    gc.disable()
+    try:
+        thread = Thread(target=in_a_thread)
+        thread.start()
+        thread.join(60)
+        assert [ref() for ref in held] == [None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.redis

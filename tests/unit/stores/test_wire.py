@@ -17,7 +17,7 @@ from redis import exceptions as driver
 
 from django_jobs.stores.redis.connection import wire as module
 from django_jobs.stores.redis.connection.transport import Transport
-from django_jobs.stores.redis.connection.wire import FIRST_SKIPPED, MOST_SKIPPED, Looking, Wire
+from django_jobs.stores.redis.connection.wire import FIRST_SKIPPED, MOST_SKIPPED, Held, Looking, Wire
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 
@@ -305,3 +305,22 @@ def test_a_copy_of_the_process_does_not_count_the_waiting_threads_of_its_parent(
     monkeypatch.setattr(os, "getpid", lambda: in_parent.pid + 1)
     assert transport._held() is not in_parent
     assert not transport._looking.waiting
+
+
+def test_when_the_interpreter_ends_a_connection_is_left_to_it(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules may be gone by then."""
+
+    class Pool:
+        released = 0
+
+        def release(self, connection: redis.Connection) -> None:
+            self.released += 1
+
+    pool: Any = Pool()
+    held = Held(pool, ends[0], Looking())
+    with monkeypatch.context() as late:
+        late.setattr(module, "os", None)
+        held.__del__(lambda: True)
+    assert pool.released == 0
+    held.__del__(lambda: False)
+    assert pool.released == 1

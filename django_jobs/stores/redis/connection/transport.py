@@ -152,7 +152,10 @@ class Transport:
                 raise self._closed()
             if isinstance(sent.error, driver.ResponseError) and is_passing(sent.error):
                 held.drop()
-            raise sent.error
+            try:
+                raise sent.error
+            finally:
+                sent.error = None  # as in Wire.receive
         return sent.reply
 
     def _command(self, args: Sequence[Argument], wait: float = 0.0) -> Any:
@@ -200,7 +203,10 @@ class Transport:
                 replies[i] = self._run(*calls[i])
             elif isinstance(reply, Exception) and is_passing(reply):
                 held.drop()
-                raise reply
+                try:
+                    raise reply
+                finally:
+                    del reply, replies  # as in Wire.receive
         return replies
 
     def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
@@ -244,7 +250,7 @@ def _reply(wire: Wire) -> Any:
     try:
         return wire.receive()
     except driver.ResponseError as error:
-        return error
+        return error.with_traceback(None)  # the caller's frame knows the error
 
 
 # -- sending again -----------------------------------------------------------------

@@ -32,8 +32,8 @@ with suppress(ImportError):
 
 #: Bytes that are read at once, as in redis-py.
 READ = 65_536
-#: For so many seconds a call looks whether its reply is there before it sleeps.  A server on the same machine takes 40 to
-#: 90 µs for one job, as fast as the machine is.  On a slow one, 100 µs cost 30 % more than any bound of 200 to 500 µs.
+#: For so many seconds a call looks whether its reply is there before it sleeps.  A server on the same machine takes 40
+#: to 90 µs for one job.  Where it takes 90, 100 µs here cost 30 % more than any bound of 200 to 500.
 LONGEST_LOOK = 0.000_3
 #: After a look in vain, this many calls do not look; after each further one twice as many, up to MOST_SKIPPED.
 FIRST_SKIPPED, MOST_SKIPPED = 4, 1024
@@ -47,10 +47,10 @@ Poll = Callable[[int], Any]
 class Looking:
     """Decides whether a call looks for its reply before it sleeps until the reply is there.  One per process and store.
 
-    On a virtual machine, falling asleep and being woken takes 35 to 70 µs.  That is as long as a server on the same machine
-    takes for the reply, and costs as much processor time as looking for it.  A server that is far away or busy answers
-    later, and so does one that needs the only processor: looking is then left out for more and more calls.  It is also
-    left out while other threads wait for replies, because they need the interpreter."""
+    On a virtual machine, falling asleep and being woken takes 35 to 70 µs.  That is as long as a server on the same
+    machine takes for the reply, and costs as much processor time as looking for it.  A server that is far away or busy
+    answers later, and so does one that needs the only processor: looking is then left out for more and more calls.  It
+    is also left out while other threads wait for replies, because they need the interpreter."""
 
     __slots__ = ("_skip", "_skipped_before", "pid", "waiting")
 
@@ -92,7 +92,8 @@ class Pending:
 
     def came(self, reply: Any, error: Exception | None) -> None:
         """The reply was read, or this error came instead of it."""
-        self.reply, self.error = reply, error
+        # Without the frames in which it was raised: one of them knows this object.
+        self.reply, self.error = reply, error and error.with_traceback(None)
 
 
 class Held:
@@ -215,7 +216,10 @@ class Wire:
                 waiting.discard(self)
         self.owed -= 1
         if isinstance(reply, Exception):
-            raise reply
+            try:
+                raise reply
+            finally:
+                del reply  # an error knows this frame: if the frame knew the error, both would keep the connection
         return reply
 
     def _read_by_redis_py(self) -> Any:
