@@ -73,6 +73,33 @@ def test_a_job_is_enqueued_in_one_round_trip(redis_store: RedisStore, make_job: 
     assert calls == ["enqueue_one", "enqueue_one", "enqueue"]
 
 
+@pytest.mark.accepts("R01")
+@pytest.mark.parametrize("at_once", [1, 30, 500])
+def test_claims_and_locks_of_many_jobs_are_tables(
+    redis_store: RedisStore, redis_server: str, make_job: Any, at_once: int
+) -> None:
+    """Redis looks for each field of a list of up to 512, from its beginning on: half of the time of a job."""
+    few, many = 10, max(30, at_once)
+    keys = redis_store.keys.of("default")
+
+    def shapes(jobs: int) -> list[str]:
+        for first in range(0, jobs, at_once):
+            digests = [f"{n:064}" for n in range(first, min(first + at_once, jobs))]
+            redis_store.enqueue("default", [make_job(unique=each, unique_mode="running") for each in digests])
+        for _ in range(0, jobs, at_once):
+            redis_store.claim("default", "w", at_once, lease=30_000)
+        with redis.Redis.from_url(redis_server, decode_responses=True) as client:
+            sizes = {client.hlen(keys[name]) for name in ("claims", "unique")}
+            assert sizes == {jobs}
+            return [str(client.object("encoding", keys[name])) for name in ("claims", "unique")]
+
+    if at_once < few:
+        assert "hashtable" not in shapes(few)
+        with redis.Redis.from_url(redis_server) as client:
+            client.delete(*client.keys(f"*{redis_store.options.namespace}*"))
+    assert shapes(many) == ["hashtable", "hashtable"]
+
+
 @pytest.mark.accepts("K30")
 def test_enqueue_many_takes_one_round_trip_per_thousand(redis_store: RedisStore, calls: list[str]) -> None:
     use_store(redis_store)

@@ -123,6 +123,18 @@ def test_a_producer_enqueues_in_every_way_and_looks(
     assert [state_of(store, id) for id in ("now", "later", "limited")] == ["queued", "scheduled", "queued"]
 
 
+@pytest.mark.parametrize("at_once", [1, 40])
+def test_a_producer_adds_many_unique_jobs(
+    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob], at_once: int
+) -> None:
+    """It may not remove anything, not even what its own script has just written."""
+    store = store_of("producer")
+    jobs = [make_job(f"job-{n}", unique=f"{n:064}") for n in range(40)]
+    added = [store.enqueue(Q, jobs[first : first + at_once]) for first in range(0, 40, at_once)]
+    assert {word for some in added for word in some} == {Added.ADDED}
+    assert store.transport.command("HLEN", store.keys.of(Q)["unique"]) == 40
+
+
 def test_a_producer_that_debounces_needs_one_permission_more(
     server: Servers, store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
 ) -> None:

@@ -17,7 +17,7 @@
 --          tries (empty if no job of the queue has any), result of others_wait, ms when they were claimed,
 --          result of since_of (or empty), rank to continue at or -1}
 --! use clock answers record count due blocked unique pauses finish log arrived holdings unknown meet since claimed bytes wait_to_begin
---! use chosen recent one_by_one
+--! use chosen recent one_by_one as_table
 --! keys claims leases jobs tries
 local worker, limit, lease, lane = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local max_running, each, archiving = tonumber(ARGV[8]), ARGV[9] == 'each', tonumber(ARGV[10])
@@ -41,9 +41,10 @@ local function jobs_left()
     return lane == 'clear' and redis.call('ZCOUNT', place, lowest, '+inf') or redis.call('ZCARD', place)
 end
 
+local suspects = 0 -- how many stand before the jobs that `first_of` returned
 local function first_of(want)
-    return lane == 'clear' and redis.call('ZRANGEBYSCORE', place, lowest, '+inf', 'LIMIT', 0, want)
-        or redis.call('ZRANGE', place, 0, want - 1)
+    suspects = lane == 'clear' and redis.call('ZCOUNT', place, '-inf', '(' .. lowest) or 0
+    return redis.call('ZRANGE', place, suspects, suspects + want - 1)
 end
 
 -- ms until a job is due or a pause ends
@@ -263,10 +264,10 @@ do
             break -- the jobs so far run; the next call begins with the rest
         end
         looked_at = looked_at + #batch
-        if ARGV[14] ~= '' or up_to or lane == 'clear' then
+        if ARGV[14] ~= '' or up_to then
             redis.call('ZREM', place, unpack(batch))
-        else
-            redis.call('ZREMRANGEBYRANK', place, 0, #batch - 1)
+        else -- many times shorter in the append-only file and for replicas
+            redis.call('ZREMRANGEBYRANK', place, suspects, suspects + #batch - 1)
         end
         local n = #ids
         for i = 1, #batch do
@@ -303,7 +304,11 @@ if #ids > 0 then
             redis.call('ZADD', leases, now + lease, worker .. ':' .. id)
         end
     end
-    redis.call('HSET', claims, unpack(held))
+    if becomes_long(running, #ids) then
+        set_in_table(claims, held)
+    else
+        redis.call('HSET', claims, unpack(held))
+    end
     if lane == 'alone' and not each then wait_to_begin(ids, tried, tonumber(ARGV[13])) end
     if not each then
         redis.call('ZADD', leases, now + lease, worker)

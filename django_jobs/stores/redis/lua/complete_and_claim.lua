@@ -88,9 +88,9 @@ for _, list in pairs(has_room) do
         wake_up(list)
     end
 end
-count('succeeded:' .. ARGV[9], 1)
+count('succeeded:' .. ARGV[9], '1')
 count_times(ARGV[13])
-count_minute('succeeded', 1)
+count_minute('succeeded', '1')
 for event, ms in pairs({run_ms = ARGV[11], wait_ms = ARGV[12]}) do
     if ms ~= '0' then
         count_minute(event, ms)
@@ -101,7 +101,7 @@ end
 redis.call('ZREM', alone, next_id)
 local token = string.format('%d', next_number(1))
 redis.call('HSET', claims, next_id, token .. ':' .. at .. ':' .. worker)
-redis.call('ZADD', leases, now + tonumber(ARGV[15]), worker)
+redis.call('ZADD', leases, string.format('%d', now + tonumber(ARGV[15])), worker)
 if before > 0 then
     redis.pcall('HDEL', ended_holdings, worker)
 end

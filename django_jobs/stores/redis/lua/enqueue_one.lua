@@ -55,7 +55,7 @@ if place == alone then
     call('ZCARD', alone) -- an error does not undo earlier writes: see that it has the right type
 end
 -- First write: refused when Redis is full, before anything has changed.
-if stored or call('HSETNX', jobs, id, rest == '' and record or record .. format('%.0f', now) .. rest) == 0 then
+if stored or call('HSETNX', jobs, id, rest == '' and record or record .. format('%d', now) .. rest) == 0 then
     -- same bytes except for the time: this call was repeated; other bytes: the id exists
     stored = stored or call('HGET', jobs, id)
     local size = #record
@@ -84,9 +84,9 @@ elseif type(waiting) == 'table' then -- the key has another type
     call('RPUSH', list, '1')
 end
 local field = 'enqueued:' .. (match(record, '^[^\n]*\n([^\n]*)\n') or '')
-if type(redis.pcall('HINCRBY', totals, field, 1)) == 'table' then -- as in count()
+if type(redis.pcall('HINCRBY', totals, field, '1')) == 'table' then -- as in count()
     redis.pcall('HSET', totals, field, 1)
 end
-redis.pcall('HINCRBY', minutes, format('%.0f:enqueued', now - now % 60000), 1)
+redis.pcall('HINCRBY', minutes, format('%d:enqueued', now - now % 60000), '1')
 answer('a')
 return 'added'

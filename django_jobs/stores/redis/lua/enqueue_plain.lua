@@ -24,7 +24,7 @@ if before then
 end
 
 local result, ids, fields, members, names, by_name = {}, {}, {}, {}, {}, {}
-local time = format('%.0f', now)
+local time = format('%d', now)
 for i = 1, total do
     ids[i] = ARGV[FIRST + 3 * i - 3]
 end
@@ -110,6 +110,6 @@ for name, by in pairs(by_name) do
         redis.pcall('HSET', totals, 'enqueued:' .. name, by)
     end
 end
-redis.pcall('HINCRBY', minutes, string.format('%.0f:enqueued', now - now % 60000), n)
+redis.pcall('HINCRBY', minutes, format('%d:enqueued', now - now % 60000), n)
 answer(letters())
 return result

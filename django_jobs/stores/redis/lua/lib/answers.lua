@@ -11,11 +11,11 @@ local function answered()
     if not last then
         return nil
     end
-    local latest, from = string.match(last, '^(%d+):[^:]*:()')
+    local latest = string.sub(last, 1, (string.find(last, ':', 1, true) or 1) - 1)
     if latest == number then
-        return string.sub(last, from)
+        return string.match(last, '^%d+:[^:]*:(.*)$')
     end
-    if latest and tonumber(latest) > tonumber(number) then
+    if (tonumber(latest) or 0) > tonumber(number) then
         error('LATE: call ' .. number .. ' came after call ' .. latest)
     end
     return nil
@@ -24,7 +24,7 @@ end
 -- Keep the answer (a string).  Must come after a write that needs no memory: at maxmemory, Redis refuses a script whose
 -- first write is HSET.
 local function answer(text)
-    redis.call('HSET', answers, channel, number .. ':' .. now .. ':' .. text)
+    redis.call('HSET', answers, channel, number .. string.format(':%d:', now) .. text)
 end
 
 -- The same for a call that had no effect, if its answer must be kept nevertheless: a copy of the call may arrive

@@ -1,6 +1,6 @@
 -- Totals: since the beginning, and per minute.
 --! keys totals minutes
-local minute = string.format('%.0f:', now - now % 60000)
+local minute = string.format('%d:', now - now % 60000) -- '%.0f' takes three times as long
 
 -- A number for charts must not stop work: a value that cannot be added to is replaced.
 local function add(key, field, by)

@@ -10,7 +10,7 @@ separate.cut = function(batch, records, held)
     local tried = #batch > 0 and redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(batch)) or {}
     for i = 1, #batch do
         local controls = controls_of(records[i])
-        if has_crashed(tried[i]) or (controls and controls.at_most_once) then
+        if (tried[i] and has_crashed(tried[i])) or (controls and controls.at_most_once) then
             for n = #batch, (i == 1 and held == 0) and 2 or i, -1 do
                 batch[n] = nil
             end

@@ -7,11 +7,11 @@ local start, same = '', nil -- the first four lines of the last record, and the 
 -- The controls as a table, which must not be changed; nil if there are none or they cannot be read (the worker that
 -- gets the job will report it).
 local function controls_of(record)
+    if same and record and string.sub(record, 1, #start) == start then
+        return same
+    end
     if not record or not string.find(record, '^[+=<]') then
         return nil
-    end
-    if same and string.sub(record, 1, #start) == start then
-        return same
     end
     local head, line = string.match(record, '^([+=<][^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)\n)')
     line = line or ''

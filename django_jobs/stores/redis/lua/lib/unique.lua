@@ -1,6 +1,7 @@
 -- Unique locks: digest → "until:id"; until 0 = as long as the job is covered.  A job frees only its own lock.
 --! on demand
 --! keys unique
+--! use as_table
 
 local function digest_of(controls)
     return controls and type(controls.unique) == 'string' and controls.unique or nil
@@ -24,7 +25,12 @@ local function lock(id, controls)
     if controls.unique_mode == 'period' then
         ends = now + (tonumber(controls.unique_for) or 0)
     end
-    redis.call('HSET', unique, controls.unique, string.format('%.0f:', ends) .. id)
+    local entry = {controls.unique, string.format('%.0f:', ends) .. id}
+    if becomes_long(redis.call('HLEN', unique), 1) then
+        set_in_table(unique, entry)
+    else
+        redis.call('HSET', unique, unpack(entry))
+    end
 end
 
 -- The job waits or runs again: take the lock if it is free, or its period is over.
