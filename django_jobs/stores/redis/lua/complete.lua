@@ -183,7 +183,10 @@ if total > 0 then
         redis.call('SET', result_at, at_now)
     end
     local excess = redis.call('ZCARD', succeeded) - history
-    local oldest = excess > 0 and too_many(excess) or {}
+    local oldest, from_first = {}, false
+    if excess > 0 then
+        oldest, from_first = too_many(excess)
+    end
     if #oldest > 0 then
         local more = redis.call('EXISTS', tries, attempts, since, remembered) > 0
         local gone_at = more and redis.call('ZMSCORE', succeeded, unpack(oldest))
@@ -191,7 +194,11 @@ if total > 0 then
         if #returned_none > 0 then
             note_returned(returned_none)
         end
-        redis.call('ZREM', succeeded, unpack(oldest))
+        if from_first then -- many times shorter in the append-only file and for replicas
+            redis.call('ZREMRANGEBYRANK', succeeded, 0, #oldest - 1)
+        else
+            redis.call('ZREM', succeeded, unpack(oldest))
+        end
         redis.call('HDEL', jobs, unpack(oldest))
         redis.call('HDEL', results, unpack(oldest))
         if more then

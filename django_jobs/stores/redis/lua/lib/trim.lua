@@ -33,12 +33,13 @@ local function young_without_result(ids)
     return nothing
 end
 
--- Up to a thousand of the jobs to delete, oldest first.  `excess`: how many there are too many.
+-- Up to a thousand of the jobs to delete, oldest first, and whether they are the oldest of all.  `excess`: how many there
+-- are too many.
 local function too_many(excess)
     local limit = math.min(excess, 1000)
     local last = tonumber(redis.pcall('GET', result_at) or 0)
     if not last or last + STAYS < now or excess > MOST_STAYING then
-        return redis.call('ZRANGE', succeeded, 0, limit - 1)
+        return redis.call('ZRANGE', succeeded, 0, limit - 1), true
     end
     local young = now - STAYS
     local ids = redis.call('ZRANGEBYSCORE', succeeded, '-inf', string.format('(%.0f', young), 'LIMIT', 0, limit)
