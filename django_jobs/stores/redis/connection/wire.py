@@ -33,7 +33,7 @@ with suppress(ImportError):
 #: Bytes that are read at once, as in redis-py.
 READ = 65_536
 #: For so many seconds a call looks whether its reply is there before it sleeps.  A server on the same machine takes 40
-#: to 90 µs for one job.  Where it takes 90, 100 µs here cost 30 % more than any bound of 200 to 500.
+#: to 90 µs for one job.  Where it takes 90, a bound of 100 µs costs a call 10 to 30 % more than one of 200 to 500.
 LONGEST_LOOK = 0.000_3
 #: After a look in vain, this many calls do not look; after each further one twice as many, up to MOST_SKIPPED.
 FIRST_SKIPPED, MOST_SKIPPED = 4, 1024
