@@ -304,11 +304,7 @@ if #ids > 0 then
             redis.call('ZADD', leases, now + lease, worker .. ':' .. id)
         end
     end
-    if becomes_long(running, #ids) then
-        set_in_table(claims, held)
-    else
-        redis.call('HSET', claims, unpack(held))
-    end
+    set_fields(claims, running, held)
     if lane == 'alone' and not each then wait_to_begin(ids, tried, tonumber(ARGV[13])) end
     if not each then
         redis.call('ZADD', leases, now + lease, worker)

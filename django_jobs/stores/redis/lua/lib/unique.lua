@@ -25,12 +25,7 @@ local function lock(id, controls)
     if controls.unique_mode == 'period' then
         ends = now + (tonumber(controls.unique_for) or 0)
     end
-    local entry = {controls.unique, string.format('%.0f:', ends) .. id}
-    if becomes_long(redis.call('HLEN', unique), 1) then
-        set_in_table(unique, entry)
-    else
-        redis.call('HSET', unique, unpack(entry))
-    end
+    set_fields(unique, redis.call('HLEN', unique), {controls.unique, string.format('%.0f:', ends) .. id})
 end
 
 -- The job waits or runs again: take the lock if it is free, or its period is over.
