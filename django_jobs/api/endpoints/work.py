@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
+from math import inf
 from time import monotonic, sleep
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -44,6 +45,8 @@ router = Router(tags=["work"])
 MAX_MESSAGE = 1024
 #: Seconds between two tries to claim while a worker waits for work.
 LOOK_EVERY = 2.0
+#: Seconds between two tries where jobs are due at once, and none can be claimed.
+SHORTEST_PAUSE = 0.02
 #: Seconds between two notes that a queue was asked for work.
 ASKED_EVERY = 10.0
 _noted: WeakKeyDictionary[Store, dict[str, float]] = WeakKeyDictionary()
@@ -67,14 +70,15 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
     names = fetched_from(name, principal)
     note_asked(name)
     deadline = monotonic() + body.wait
-    taken = take(name, names, body)
+    taken, due = take(name, names, body)
     while not taken and (left := deadline - monotonic()) > 0:
+        pause = min(left, max(due, SHORTEST_PAUSE), LOOK_EVERY)
         if name in pull_queues():
             # Wake-ups can be missed, so try again after a while even without one.
-            get_store().wait_for_work([name], min(left, LOOK_EVERY))
+            get_store().wait_for_work([name], pause, lane=None)
         else:
-            sleep(min(left, LOOK_EVERY / 2))  # the wake-ups of this queue are for Django's workers, too
-        taken = take(name, names, body)
+            sleep(min(pause, LOOK_EVERY / 2))  # the wake-ups of this queue are for Django's workers, too
+        taken, due = take(name, names, body)
     return JsonResponse({"jobs": taken})
 
 
@@ -105,9 +109,11 @@ def fetched_from(queue: str, principal: Principal) -> list[str]:
     return sorted(allowed)
 
 
-def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> list[dict[str, Any]]:
-    """Claim jobs of these names now, and describe them."""
-    taken, began = list[dict[str, Any]](), monotonic()
+def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> tuple[list[dict[str, Any]], float]:
+    """Claim jobs of these names now, and describe them.
+
+    Returns also the seconds until a job of the queue is due or a pause ends; infinite if neither will happen."""
+    taken, due, began = list[dict[str, Any]](), inf, monotonic()
     for lane in (Lane.SHARED, Lane.ALONE):  # jobs delivered at most once wait in the lane "alone"
         rank = 0
         while len(taken) < body.limit and monotonic() - began < LONGEST_LOOK:
@@ -115,12 +121,12 @@ def take(queue: str, names: Sequence[str], body: schemas.ClaimRequest) -> list[d
             described = [job for each in claimed.claims if (job := describe(each, body)) is not None]
             lengthen(queue, claimed.claims, described, shortest(names, body))
             taken += described
-            rank = claimed.rank
+            rank, due = claimed.rank, inf if claimed.next_due is None else claimed.next_due / 1000
             if taken and body.request_id:
-                return taken  # the request is answered: the store gives it no other jobs
+                return taken, due  # the request is answered: the store gives it no other jobs
             if not rank and (described or not claimed.claims):
                 break
-    return taken
+    return taken, due
 
 
 def _claim(queue: str, names: Sequence[str], lane: Lane, rank: int, body: schemas.ClaimRequest, limit: int) -> Claimed:

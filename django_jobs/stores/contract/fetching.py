@@ -36,9 +36,14 @@ class FetchingStore(ABC):
 
     @abstractmethod
     def wait_for_work(
-        self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED, passed_over: Collection[str] = ()
+        self,
+        queues: Sequence[str],
+        timeout: float,
+        *,
+        lane: Lane | None = Lane.SHARED,
+        passed_over: Collection[str] = (),
     ) -> str | None:
-        """Block up to `timeout` seconds until there may be a job to claim.
+        """Block up to `timeout` seconds until there may be a job to claim in this lane; None: in any lane.
 
         Parked jobs in the queues `passed_over` do not end the wait: this worker has just looked at them.
 

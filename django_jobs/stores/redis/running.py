@@ -27,6 +27,8 @@ from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.settling import call_of_complete
 
+#: Seconds that a wait for work takes at most.  A worker that waits for less knows of something that is due then.
+FULL_WAIT = 2.0
 #: So many jobs more than HISTORY says may be kept while jobs run one after the other: they are deleted together.
 MOST_OVER = 20
 
@@ -178,16 +180,22 @@ class RedisRunning(RedisAdding, RunningStore, FetchingStore):
         return int(self._run("waiting", queue, up_to))
 
     def wait_for_work(
-        self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED, passed_over: Collection[str] = ()
+        self,
+        queues: Sequence[str],
+        timeout: float,
+        *,
+        lane: Lane | None = Lane.SHARED,
+        passed_over: Collection[str] = (),
     ) -> str | None:
-        timeout = max(0.01, min(timeout, 2.0))
-        wake, offer = ("wake", "offer") if lane is Lane.SHARED else ("wake_alone", "offer_alone")
-        keys = {self.keys.of(queue)[wake].encode(): queue for queue in queues}
-        keys |= {self.keys.of(queue)[offer].encode(): queue for queue in queues if queue not in passed_over}
+        timeout = max(0.01, min(timeout, FULL_WAIT))
+        keys: dict[bytes, str] = {}
+        for end in ("", "_alone") if lane is None else ("",) if lane is Lane.SHARED else ("_alone",):
+            keys |= {self.keys.of(queue)[f"wake{end}"].encode(): queue for queue in queues}
+            keys |= {self.keys.of(queue)[f"offer{end}"].encode(): queue for queue in queues if queue not in passed_over}
         return self._wait(keys, timeout)
 
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
-        told = self.transport.blocking(timeout, "BLPOP", *keys, timeout)
+        told = self.transport.blocking(timeout, "BLPOP", *keys, timeout, exact=timeout < FULL_WAIT)
         return None if told is None else keys[told[0]]
 
     def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:

@@ -21,7 +21,7 @@ from django_jobs.stores.redis.ends import RedisEnds
 from django_jobs.stores.redis.lists import RedisLists
 from django_jobs.stores.redis.operating import RedisOperating
 from django_jobs.stores.redis.reconciling import RedisReconciling
-from django_jobs.stores.redis.running import RedisRunning
+from django_jobs.stores.redis.running import FULL_WAIT, RedisRunning
 from django_jobs.stores.redis.settling import RedisSettling
 from django_jobs.stores.redis.standing import RedisStanding
 from django_jobs.stores.redis.upkeep import RedisUpkeep
@@ -83,13 +83,14 @@ class RedisClusterStore(RedisStore):
 
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
         queues = list(dict.fromkeys(keys.values()))
-        if len(queues) == 1:
-            return super()._wait(keys, timeout)
-        if monotonic() >= self._blocks_until:
+        # A blocking command ends some time after its timeout (waits.py); here, only the client's own wait is exact.
+        if (len(queues) > 1 or timeout < FULL_WAIT) and monotonic() >= self._blocks_until:
             try:
                 return self._wait_for_change(keys, timeout)
             except Refused:
                 self._blocks_until = monotonic() + self.REFUSED
+        if len(queues) == 1:
+            return super()._wait(keys, timeout)
         chosen = random.choice(queues)
         one = {key: queue for key, queue in keys.items() if queue == chosen}
         return super()._wait(one, min(timeout, self.LONGEST_WAIT))

@@ -39,7 +39,12 @@ class SqliteWaiting(SqlitePart, FetchingStore):
     _seen: threading.local
 
     def wait_for_work(
-        self, queues: Sequence[str], timeout: float, *, lane: Lane = Lane.SHARED, passed_over: Collection[str] = ()
+        self,
+        queues: Sequence[str],
+        timeout: float,
+        *,
+        lane: Lane | None = Lane.SHARED,
+        passed_over: Collection[str] = (),
     ) -> str | None:
         deadline = time.monotonic() + timeout
         seen = self._seen.__dict__
@@ -60,19 +65,20 @@ class SqliteWaiting(SqlitePart, FetchingStore):
     def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
         """Do nothing: each waiting worker sees changes by itself."""
 
-    def _look(self, queues: Sequence[str], lane: Lane, passed_over: Collection[str]) -> _View:
+    def _look(self, queues: Sequence[str], lane: Lane | None, passed_over: Collection[str]) -> _View:
         changes, ready, due, parked_in = 0, False, None, ""
         with self.database.read() as connection:
             for queue in queues:
                 view = self.reading(queue, connection)
                 changes += view.value("SELECT sum(changes) FROM counts WHERE queue = ?", queue) or 0
-                left, ms = outlook_of(view, lane)
-                if left > 0:
-                    parked_in = ""
-                ready = ready or left > 0
-                if queue not in passed_over and not ready:
-                    ready = "" not in view.pauses() and is_parked(view, lane_parts(lane))
-                    parked_in = queue if ready else ""
-                if ms is not None:
-                    due = ms / 1000 if due is None else min(due, ms / 1000)
+                for each in (Lane.SHARED, Lane.ALONE) if lane is None else (lane,):
+                    left, ms = outlook_of(view, each)
+                    if left > 0:
+                        parked_in = ""
+                    ready = ready or left > 0
+                    if queue not in passed_over and not ready:
+                        ready = "" not in view.pauses() and is_parked(view, lane_parts(each))
+                        parked_in = queue if ready else ""
+                    if ms is not None:
+                        due = ms / 1000 if due is None else min(due, ms / 1000)
         return _View(changes, ready, due, parked_in)

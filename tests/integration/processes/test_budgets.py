@@ -43,15 +43,18 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     run: Callable[..., Any] = Transport._run
     run_ahead: Callable[..., Any] = Transport.run_ahead
-    command: Callable[..., Any] = Transport._command
+    plain: dict[str, Callable[..., Any]] = {name: getattr(Transport, name) for name in ("_command", "_blocking")}
 
     def running(self: Transport, script: Any, keys: Any, args: Any) -> Any:
         made.append(script.name)
         return run(self, script, keys, args)
 
-    def commanding(self: Transport, args: Any, *wait: Any) -> Any:
-        made.append(str(args[0]))
-        return command(self, args, *wait)
+    def sending_plain(name: str) -> Callable[..., Any]:
+        def commanding(self: Transport, args: Any, *wait: Any) -> Any:
+            made.append(str(args[0]))
+            return plain[name](self, args, *wait)
+
+        return commanding
 
     def sending(self: Transport, script: Any, keys: Any, args: Any) -> Any:
         made.append(script.name)
@@ -59,7 +62,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Transport, "_run", running)
     monkeypatch.setattr(Transport, "run_ahead", sending)
-    monkeypatch.setattr(Transport, "_command", commanding)
+    for name in plain:
+        monkeypatch.setattr(Transport, name, sending_plain(name))
     return made
 
 

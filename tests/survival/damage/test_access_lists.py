@@ -33,6 +33,7 @@ def users(quiet_server: RedisServer) -> Iterator[None]:
     block, _ = [b for b in blocks(ROOT / "docs" / "howto" / "security.md", "") if "ACL" in b.code]
     with quiet_server.client() as client:
         client.flushall()
+        client.acl_log_reset()
         for line in block.code.splitlines():
             client.execute_command(*line.split())
         yield
@@ -51,11 +52,14 @@ def test_a_worker_may_do_all_of_its_work(quiet_server: RedisServer, virtual: Clo
     walk = Walk(store, virtual, seed=2)
     for _ in range(400):
         walk.step()
-    store.wait_for_work([QUEUE], 0.01)
+    for _ in range(2):
+        store.wait_for_work([QUEUE], 0.01)
     store.describe()
     store.update_document("schedules", {"a": 1})
     assert store.get_document("schedules") == {"a": 1}
     store.close()
+    with quiet_server.client() as client:
+        assert client.acl_log() == []
 
 
 @pytest.mark.redis

@@ -107,8 +107,10 @@ class ClusterTransport:
         except driver.NoScriptError:
             return self.client.execute_command("EVAL", script.source, len(keys), *keys, *args)
 
-    def blocking(self, timeout: float, *args: Argument) -> Any:
-        """See Transport.blocking; CLUSTER_TIMEOUT is longer than the longest wait."""
+    def blocking(self, timeout: float, *args: Argument, exact: bool = False) -> Any:
+        """See Transport.blocking; CLUSTER_TIMEOUT is longer than the longest wait.
+
+        `exact` has no effect: only a worker without the right to CLIENT TRACKING asks for it."""
         return self.command(*args)
 
     def command(self, *args: Argument) -> Any:

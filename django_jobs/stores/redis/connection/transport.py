@@ -21,6 +21,7 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
 from django_jobs.stores.redis.connection.replies import Argument, abandon, in_order
 from django_jobs.stores.redis.connection.scripts import Script
+from django_jobs.stores.redis.connection.waits import Waits
 from django_jobs.stores.redis.connection.wire import Held, Looking, Pending, Wire, packed, packed_whole
 
 #: Seconds after which a call has ended, with or without success: no try starts later than LAST_TRY.
@@ -28,8 +29,6 @@ DEADLINE = 5.0
 LAST_TRY = 1.8
 #: Seconds between tries: a server that restarts on the same machine is back by then.
 PAUSE = 0.05
-#: Seconds that the answer to a blocking command may take beyond the command's own timeout.
-PATIENCE = 1.0
 #: The calls for which a caller other than a worker waits: enqueueing, and what comes before the first enqueue.
 URGENT = frozenset({"enqueue", "enqueue_one", "enqueue_plain", "SADD"})
 #: The scripts whose answer a process waits for and has nothing else to do.
@@ -55,6 +54,7 @@ class Transport:
         self.where = where
         self._slot = _Slot()
         self._looking = Looking()
+        self._waits = Waits(pool)
         self._client: redis.Redis | None = None
         # Behind Sentinel, a server that is gone is replaced within moments.
         self._urgent = frozenset() if isinstance(pool, SentinelConnectionPool) else URGENT
@@ -94,9 +94,10 @@ class Transport:
         """Run one plain command that may be sent twice."""
         return persist(self.where, self._command, args, urgent=args[0] in self._urgent)
 
-    def blocking(self, timeout: float, *args: Argument) -> Any:
-        """Run a command that a server that is up answers after `timeout` seconds at the latest."""
-        return persist(self.where, self._command, args, timeout + PATIENCE)
+    def blocking(self, timeout: float, *args: Argument, exact: bool = False) -> Any:
+        """Run a command that waits on the server for `timeout` seconds at most.  `exact`: no tenth of a second longer
+        (waits.py)."""
+        return persist(self.where, self._blocking, args, timeout, exact)
 
     def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         # Kept for the whole call: `close` must not give its connection to another thread.
@@ -158,16 +159,21 @@ class Transport:
                 sent.error = None  # as in Wire.receive
         return sent.reply
 
-    def _command(self, args: Sequence[Argument], wait: float = 0.0) -> Any:
+    def _command(self, args: Sequence[Argument]) -> Any:
         slot, held = self._slot, self._held()
-        connection = held.connection
         try:
             held.make_ready()
-            connection.send_command(*args)
-            # A timeout of its own: that of all other reads may be shorter (`?socket_timeout=1`).
-            if wait and not connection.can_read(wait):
-                raise driver.TimeoutError(f"no answer after {wait:g} s")
-            return connection.read_response()
+            held.connection.send_command(*args)
+            return held.connection.read_response()
+        except BaseException as error:
+            self._failed(held, slot, error)
+            raise
+
+    def _blocking(self, args: Sequence[Argument], timeout: float, exact: bool) -> Any:
+        slot, held = self._slot, self._held()
+        try:
+            held.make_ready()
+            return self._waits.run(held, args, timeout, exact)
         except BaseException as error:
             self._failed(held, slot, error)
             raise

@@ -107,6 +107,8 @@ class Held:
         self.pending: Pending | None = None
         #: the hashes of scripts that the server at the other end knows.
         self.known: set[bytes] = set()
+        #: the number that the server has given to this connection, if it was asked.
+        self.number: int | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -149,6 +151,7 @@ class Held:
             self.pending.came(None, driver.ConnectionError("The connection was closed before the reply."))
             self.pending = None
         self.known.clear()
+        self.number = None
         self.connection.disconnect()
         self.wire.owed = 0
 
