@@ -46,6 +46,8 @@ SHORT = [
     "tests/integration/console/pages/test_host_settings.py",
     "tests/docs/test_tutorial.py",
 ]
+#: Continuous integration makes more random examples than a laptop does: once, with the whole suite.
+DOSE = {"DOSE": os.environ.get("DOSE") or "usual"}
 
 
 def add_pyenv() -> None:
@@ -83,7 +85,7 @@ def tests(session: nox.Session, django: str, redis_py: str) -> None:
 @nox.session(python="3.11")
 def oldest(session: nox.Session) -> None:
     """What talks to a server, on the oldest of everything; each worker is a new interpreter."""
-    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=5.4.0", chosen=OLDEST, NEW_INTERPRETERS="1")
+    run(session, "5.2", "6", "croniter~=6.0.0", "django-redis~=5.4.0", chosen=OLDEST, NEW_INTERPRETERS="1", **DOSE)
 
 
 @nox.session(python=NEWEST)
@@ -91,4 +93,4 @@ def newest(session: nox.Session) -> None:
     """A short run on the newest Python of this machine, with the newest Django and redis-py."""
     if NEWEST is None or "6.1" not in PYTHONS[NEWEST]:
         session.skip(f"Django 6.1 needs Python 3.12; the newest here is {NEWEST}.")
-    run(session, "6.1", "8", chosen=SHORT)
+    run(session, "6.1", "8", chosen=SHORT, **DOSE)

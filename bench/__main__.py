@@ -120,6 +120,7 @@ def details(args: argparse.Namespace, env: dict[str, str]) -> None:
     repeat = args.repeat
     sizes = (1_000, 100_000) if args.quick else (1_000, 100_000, 1_000_000)
     show("pick-up latency", [(f"{n} idle", median([ours.latency(n, env) for _ in range(repeat)])) for n in (1, 8)])
+    show("from due to start", [(f"{n} idle", median([ours.lateness(n, env) for _ in range(repeat)])) for n in (1, 8)])
     show("idle cost", [(f"{n} processes", ours.idle(n, env)) for n in (1, 4)])
     show("growth", [("claim + complete, batches of 100", median([ours.growth(sizes, env) for _ in range(repeat)]))])
     show("no-ops among 1 ms and 50 ms jobs", [("2 processes", median([ours.mixed(env) for _ in range(repeat)]))])

@@ -32,6 +32,20 @@ def latency(processes: int, env: dict[str, str], samples: int = 300) -> Numbers:
     return spread(waits)
 
 
+def lateness(processes: int, env: dict[str, str], samples: int = 50) -> Numbers:
+    """Measure the time from when a scheduled job is due to the start of the function, while nothing else happens."""
+    from bench.jobs import stamp
+
+    with workers(our_workers(processes), env):
+        stamp.enqueue(time.time()).wait(30)
+        time.sleep(1)
+        waits = []
+        for sample in range(samples):
+            seconds = 0.2 + 0.0037 * sample
+            waits.append(stamp.enqueue_in(seconds, time.time() + seconds).wait(30))
+    return spread(waits)
+
+
 def idle(processes: int, env: dict[str, str], seconds: float = 10) -> Numbers:
     """Return idle Redis commands per second and process; includes the parent and maintenance process."""
     from bench.jobs import stamp

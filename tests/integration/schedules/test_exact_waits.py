@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from time import monotonic
 from typing import Any
 
@@ -19,7 +19,7 @@ from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis import RedisStore
 from django_jobs.stores.redis.connection.replies import in_order
 from django_jobs.stores.redis.connection.transport import DEADLINE
-from django_jobs.stores.redis.connection.waits import PATIENCE
+from django_jobs.stores.redis.connection.waits import PATIENCE, Waits
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from tests.support.backends.cluster import running_cluster
@@ -138,6 +138,30 @@ def test_a_user_who_may_not_learn_the_number_of_a_connection_waits_for_the_serve
             for _ in range(3):
                 assert store.wait_for_work([Q], 0.05) is None
             assert [entry["count"] for entry in client.acl_log()] == [1]
+
+
+def test_a_wait_that_ends_while_the_server_is_busy_is_not_the_last_that_is_exact(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: list[str] = []
+    refused = Waits._refused
+    monkeypatch.setattr(Waits, "_refused", lambda self, error: (refusals.append(str(error)), refused(self, error)))
+    with closing(store_of(server)) as store, server.client() as client, server.client() as other:
+        client.config_set("lua-time-limit", 10)
+        store.wait_for_work([Q], 0.05)
+        acts = [Timer(0.1, run_until_killed, [client]), Timer(0.8, other.script_kill)]
+        for act in acts:
+            act.start()
+        assert store.wait_for_work([Q], 0.4) is None
+        for act in acts:
+            act.join()
+        assert "BUSY" in "".join(refusals)
+        assert store.transport._waits._may_end
+
+
+def run_until_killed(client: redis.Redis) -> None:
+    with pytest.raises(redis.ResponseError, match=r"(?i)killed"):
+        client.eval("while true do end", 0)
 
 
 def test_a_wake_up_at_the_end_of_a_wait_is_not_lost(server: RedisServer) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import redis
 from redis import exceptions as driver
 
-from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS
+from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing
 from django_jobs.stores.redis.connection.replies import Argument, in_order
 from django_jobs.stores.redis.connection.wire import Held
 
@@ -51,9 +51,14 @@ class Waits:
         if self._may_end and held.number is None:
             try:
                 (held.number,) = in_order(held.connection, [("CLIENT", "ID")])
-            except driver.ResponseError:
-                self._may_end = False
-        return self._may_end
+            except driver.ResponseError as error:
+                self._refused(error)
+        return self._may_end and held.number is not None
+
+    def _refused(self, error: driver.ResponseError) -> None:
+        """The server has not run CLIENT ID or CLIENT UNBLOCK.  If it is only busy, the next wait asks again."""
+        if not is_passing(error):
+            self._may_end = False
 
     def _end(self, held: Held) -> bool:
         """End the wait of this connection.  Return whether its reply came in time: if the wait could not be ended, the
@@ -70,25 +75,26 @@ class Waits:
                     owes = True
                     other.send_command("CLIENT", "UNBLOCK", held.number)
             came = held.connection.can_read(PATIENCE)
-            with suppress(*DRIVER_ERRORS):
-                if owes and came and other.can_read(PATIENCE):
-                    self._may_end = not isinstance(_reply(other), driver.ResponseError)
-                    owes = False
+            owes = owes and not (came and self._read_answer(other))
         finally:
             if owes:
                 other.disconnect()  # the reply may still come, and the next call must not read it
             self._pool.release(other)
         return came
 
+    def _read_answer(self, other: redis.Connection) -> bool:
+        """Read the answer to CLIENT UNBLOCK.  Return whether it came."""
+        try:
+            if not other.can_read(PATIENCE):
+                return False
+            other.read_response()
+        except driver.ResponseError as error:
+            self._refused(error)
+        except DRIVER_ERRORS:
+            return False
+        return True
+
 
 def _server(connection: Any) -> Any:
     """Return the address at the other end of the socket.  Raises OSError."""
     return connection._sock.getpeername()
-
-
-def _reply(connection: redis.Connection) -> Any:
-    """Return the next reply, which may be an error."""
-    try:
-        return connection.read_response()
-    except driver.ResponseError as error:
-        return error.with_traceback(None)
