@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 from asgiref.sync import sync_to_async
 
@@ -12,12 +12,33 @@ from django_jobs.exceptions import InvalidWorkflow
 from django_jobs.workflows.graph import Step, Workflow, has_previous, with_previous
 from django_jobs.workflows.handle import WorkflowHandle
 
+#: The last steps of a part: of a signature its step, of a group a list with those of each of its parts.
+_Last: TypeAlias = "Step | list[_Last]"
 
-class _Ends(NamedTuple):
-    """The last steps of a part, and what PREVIOUS is after it."""
 
-    steps: list[Step]
-    value: Any
+class _Before:
+    """What a part comes after."""
+
+    def __init__(self, last: _Last) -> None:
+        self._last = last
+        self.steps = list(_steps(last))
+
+    @property
+    def value(self) -> Any:
+        """What PREVIOUS is."""
+        return _results(self._last)
+
+
+def _steps(last: _Last) -> Iterator[Step]:
+    if isinstance(last, Step):
+        yield last
+    else:
+        for each in last:
+            yield from _steps(each)
+
+
+def _results(last: _Last) -> Any:
+    return last.result if isinstance(last, Step) else [_results(each) for each in last]
 
 
 class Canvas:
@@ -41,7 +62,7 @@ class Canvas:
         """Return a chain of this and these parts: they start when all of it has succeeded."""
         return Chain((self, *parts))
 
-    def _add_to(self, flow: Workflow, before: _Ends | None) -> _Ends:
+    def _add_to(self, flow: Workflow, before: _Before | None) -> _Last:
         raise NotImplementedError
 
 
@@ -57,11 +78,12 @@ class Chain(Canvas):
     def __repr__(self) -> str:
         return f"chain({', '.join(map(repr, self.parts))})"
 
-    def _add_to(self, flow: Workflow, before: _Ends | None) -> _Ends:
+    def _add_to(self, flow: Workflow, before: _Before | None) -> _Last:
+        last: _Last = []
         for part in self.parts:
-            before = _add(flow, part, before)
-        assert before is not None
-        return before
+            last = _add(flow, part, before)
+            before = _Before(last)
+        return last
 
 
 class Group(Canvas):
@@ -74,9 +96,8 @@ class Group(Canvas):
         shown = ", ".join(map(repr, self.parts[:3]))
         return f"group({shown}{', …' if len(self.parts) > 3 else ''})"
 
-    def _add_to(self, flow: Workflow, before: _Ends | None) -> _Ends:
-        ends = [_add(flow, part, before) for part in self.parts]
-        return _Ends([step for end in ends for step in end.steps], [end.value for end in ends])
+    def _add_to(self, flow: Workflow, before: _Before | None) -> _Last:
+        return [_add(flow, part, before) for part in self.parts]
 
 
 def chain(*parts: Part) -> Chain:
@@ -105,7 +126,7 @@ def _checked(what: str, parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _add(flow: Workflow, part: Part, before: _Ends | None) -> _Ends:
+def _add(flow: Workflow, part: Part, before: _Before | None) -> _Last:
     if isinstance(part, Canvas):
         return part._add_to(flow, before)
     if part.names_results:
@@ -113,5 +134,4 @@ def _add(flow: Workflow, part: Part, before: _Ends | None) -> _Ends:
             raise InvalidWorkflow(f"{part!r} is the first: there is no result before it for PREVIOUS.")
         if before is not None:
             part = with_previous(part, before.value)
-    step = flow.add(part, after=() if before is None else before.steps)
-    return _Ends([step], step.result)
+    return flow.add(part, after=() if before is None else before.steps)

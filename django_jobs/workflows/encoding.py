@@ -41,19 +41,19 @@ def fields_of(id: str, name: str, plan: Sequence[Planned]) -> tuple[dict[str, by
     last = [number for number, after in enumerate(followers) if not after]
     # `wait()` returns what the last step returned, if there is only one.
     noted = {*users, *(last if len(last) == 1 else ())}
-    made = encoded(id, id, ((str(number), step.signature, number in noted) for number, step in enumerate(plan)))
+    types, starts = encoded(id, id, ((str(n), step.signature, n in noted) for n, step in enumerate(plan)))
 
     def row(number: int) -> list[Any]:
-        step, (request, start) = plan[number], made[number]
-        return [step.name, request.name, start.queue, step.after, step.if_dead]
+        step = plan[number]
+        return [step.name, types[number], starts[number].queue, step.after, step.if_dead]
 
-    first = [start for step, (_, start) in zip(plan, made, strict=True) if not step.after]
+    first = [start for step, start in zip(plan, starts, strict=True) if not step.after]
     fields: dict[str, bytes | int] = {"kind": b"workflow", **_common(name), "total": len(plan), "live": len(first)}
     # The rows of one chunk at a time: all at once make Python's garbage collector look through all of them.
     fields |= {f"o{i}": _text(list(map(row, some))) for i, some in chunks(range(len(plan)))}
     packed = {f"f{i}": pack(some) for i, some in chunks(first)}
     fields |= {"waiting": len(plan) - len(first), **packed, "firsts": len(packed), **_edges(followers)}
-    for number, (step, (_, start)) in enumerate(zip(plan, made, strict=True)):
+    for number, (step, start) in enumerate(zip(plan, starts, strict=True)):
         if step.after:
             fields[f"l:{number}"] = f"{len(step.after)}:0:{POLICIES[step.if_dead]}".encode()
             fields[f"d:{number}"] = pack([start])
@@ -69,9 +69,9 @@ def fields_of(id: str, name: str, plan: Sequence[Planned]) -> tuple[dict[str, by
 
 def fields_of_batch(id: str, name: str, callbacks: Sequence[tuple[str, Signature]]) -> dict[str, bytes | int]:
     """Return the fields of a new batch without jobs.  Raises the errors of its callbacks."""
-    made = encoded(id, None, ((callback, signature, False) for callback, signature in callbacks))
-    defined = {f"d:{start.step}": pack([start]) for _, start in made}
-    rows = [["", request.name, start.queue, [], "wait"] for request, start in made]
+    types, starts = encoded(id, None, ((callback, signature, False) for callback, signature in callbacks))
+    defined = {f"d:{start.step}": pack([start]) for start in starts}
+    rows = [["", name, start.queue, [], "wait"] for name, start in zip(types, starts, strict=True)]
     return {"kind": b"batch", **_common(name), "total": 0, "live": 0, "o0": _text(rows), **defined}
 
 
@@ -81,12 +81,13 @@ def _common(name: str) -> dict[str, bytes | int]:
 
 def encoded(
     id: str, workflow: str | None, steps: Iterable[tuple[str, Signature, bool]]
-) -> list[tuple[NewJobRequest, Start]]:
-    """Return (request, what is enqueued) of steps: (step, its signature, whether its result is noted).  Every step goes
-    through the enqueue middleware."""
+) -> tuple[list[str], list[Start]]:
+    """Return the job types of steps, and what is enqueued: (step, its signature, whether its result is noted).  Every
+    step goes through the enqueue middleware."""
     settings = get_settings()
     middleware = settings.enqueue_middleware
-    made: list[tuple[NewJobRequest, Start]] = []
+    # Two lists: Python's garbage collector looks through each of ten thousand pairs, again and again.
+    types, starts = list[str](), list[Start]()
     with allowed():
         for step, signature, noted in steps:
             place = Step(f"{id}.{step}", workflow, noted)
@@ -95,8 +96,9 @@ def encoded(
             else:
                 request = signature.request
                 new = _encoded(request, settings, place)
-            made.append((request, Start(step, request.queue, new)))
-    return made
+            types.append(request.name)
+            starts.append(Start(step, request.queue, new))
+    return types, starts
 
 
 def _through(
