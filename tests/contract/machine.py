@@ -108,7 +108,7 @@ class StoreMachine(CheckedMachine):
         for id, record, _ in answer.expired:
             entry = self.model.jobs[id]
             assert entry.record == record
-            assert entry.state is State.QUEUED
+            assert entry.state in {State.QUEUED, State.BLOCKED}
             assert entry.controls.expires_at <= self.now
             assert not entry.begun
             self.model.move(id, State.EXPIRED)
@@ -163,7 +163,7 @@ class StoreMachine(CheckedMachine):
         }[verb]  # fmt: skip
         if stopped and verb in {"retry", "snooze", "release", "park"}:
             state = State.CANCELLED
-        begun = entry.begun or verb != "release"
+        begun = entry.begun or verb not in {"release", "park"}
         self.model.move(claimed.id, state, failures=failures, due=self.now + 300, begun=begun)
         self._see_blocked()
 
@@ -189,8 +189,8 @@ class StoreMachine(CheckedMachine):
             if entry.stop and verb in {"retry", "snooze", "park"}:
                 state = State.CANCELLED
             expected.append(state)
-            failures = entry.failures + (verb in {"retry", "bury"})
-            self.model.move(claimed.id, state, failures=failures, due=self.now + 300, begun=True)
+            failures, begun = entry.failures + (verb in {"retry", "bury"}), entry.begun or verb != "park"
+            self.model.move(claimed.id, state, failures=failures, due=self.now + 300, begun=begun)
         ended = [
             Ended(claimed, verb, FAILED if verb in {"retry", "bury", "discard"} else None, 300, "old")
             for claimed, verb in zip(by_id.values(), verbs, strict=True)
