@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import socket
 from collections import Counter
+from contextlib import suppress
 from email import message_from_bytes
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import SystemRandom
 from threading import Lock, Thread
 from typing import Any
 
@@ -15,10 +17,14 @@ from aiosmtpd.controller import Controller
 
 
 def free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port of this machine that nobody listens on.
+
+    It is none of those that the system gives to connections (from 32768): one of them could take it first."""
+    while True:
+        port = SystemRandom().randrange(10_000, 32_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class MailSink:
