@@ -21,28 +21,26 @@ def setup() -> None:
 
 def latency(processes: int, env: dict[str, str], samples: int = 300) -> Numbers:
     """Measure the time from enqueue to the start of the function, with that many idle worker processes."""
+    return _started(processes, env, [0.0] * samples)
+
+
+def lateness(processes: int, env: dict[str, str], samples: int = 50) -> Numbers:
+    """Measure the time from when a scheduled job is due to the start of the function, while nothing else happens."""
+    return _started(processes, env, [0.2 + 0.0037 * sample for sample in range(samples)])
+
+
+def _started(processes: int, env: dict[str, str], delays: list[float]) -> Numbers:
+    """Enqueue a job for each of these delays (seconds; 0: at once), one after the other, and measure how long after its
+    time it starts."""
     from bench.jobs import stamp
 
     with workers(our_workers(processes), env):
         stamp.enqueue(time.time()).wait(30)
         time.sleep(1)  # the first process runs jobs while the others still start
         waits = []
-        for _ in range(samples):
-            waits.append(stamp.enqueue(time.time()).wait(30))
-    return spread(waits)
-
-
-def lateness(processes: int, env: dict[str, str], samples: int = 50) -> Numbers:
-    """Measure the time from when a scheduled job is due to the start of the function, while nothing else happens."""
-    from bench.jobs import stamp
-
-    with workers(our_workers(processes), env):
-        stamp.enqueue(time.time()).wait(30)
-        time.sleep(1)
-        waits = []
-        for sample in range(samples):
-            seconds = 0.2 + 0.0037 * sample
-            waits.append(stamp.enqueue_in(seconds, time.time() + seconds).wait(30))
+        for delay in delays:
+            due = time.time() + delay
+            waits.append((stamp.enqueue_in(delay, due) if delay else stamp.enqueue(due)).wait(30))
     return spread(waits)
 
 

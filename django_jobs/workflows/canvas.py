@@ -79,10 +79,10 @@ class Chain(Canvas):
         return f"chain({', '.join(map(repr, self.parts))})"
 
     def _add_to(self, flow: Workflow, before: _Before | None) -> _Last:
-        last: _Last = []
-        for part in self.parts:
-            last = _add(flow, part, before)
-            before = _Before(last)
+        first, *others = self.parts
+        last = _add(flow, first, before)
+        for part in others:
+            last = _add(flow, part, _Before(last))
         return last
 
 

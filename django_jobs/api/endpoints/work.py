@@ -38,13 +38,12 @@ from django_jobs.serialization.holders import confirmed, is_remote, remote_holde
 from django_jobs.serialization.payloads import meta_of
 from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
+from django_jobs.stores.contract.fetching import LONGEST_WAIT
 from django_jobs.stores.contract.store import Store
 
 router = Router(tags=["work"])
 #: A check-in message is cut after this many bytes.
 MAX_MESSAGE = 1024
-#: Seconds between two tries to claim while a worker waits for work.
-LOOK_EVERY = 2.0
 #: Seconds between two tries where jobs are due at once, and none can be claimed.
 SHORTEST_PAUSE = 0.02
 #: Seconds between two notes that a queue was asked for work.
@@ -72,12 +71,12 @@ def claim(request: HttpRequest, name: Name, body: schemas.ClaimRequest) -> JsonR
     deadline = monotonic() + body.wait
     taken, due = take(name, names, body)
     while not taken and (left := deadline - monotonic()) > 0:
-        pause = min(left, max(due, SHORTEST_PAUSE), LOOK_EVERY)
+        pause = min(left, max(due, SHORTEST_PAUSE), LONGEST_WAIT)
         if name in pull_queues():
             # Wake-ups can be missed, so try again after a while even without one.
             get_store().wait_for_work([name], pause, lane=None)
         else:
-            sleep(min(pause, LOOK_EVERY / 2))  # the wake-ups of this queue are for Django's workers, too
+            sleep(min(pause, LONGEST_WAIT / 2))  # the wake-ups of this queue are for Django's workers, too
         taken, due = take(name, names, body)
     return JsonResponse({"jobs": taken})
 

@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 from django_jobs.core.values import Lane
 
+#: Seconds that a worker waits for work at most: a lost wake-up delays a job by no more than this.  Whoever waits for
+#: less knows of something that is due then, and the store ends that wait on time.
+LONGEST_WAIT = 2.0
+
 
 class Outlook(NamedTuple):
     """What `outlook` found in one queue."""
@@ -49,7 +53,7 @@ class FetchingStore(ABC):
 
         Returns the queue to look into, "" if that is not known (look into all), None when the time is over.
 
-        Workers must not rely on it: they check their queues at least every 2 s in any case."""
+        Workers must not rely on it: they check their queues at least every LONGEST_WAIT in any case."""
 
     @abstractmethod
     def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:

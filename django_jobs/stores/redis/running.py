@@ -9,7 +9,7 @@ from typing import Any
 
 from django_jobs.core.values import Claim, Claimed, Completion, Expired, Killed, Lane
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.contract.fetching import FetchingStore, Outlook
+from django_jobs.stores.contract.fetching import LONGEST_WAIT, FetchingStore, Outlook
 from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
 from django_jobs.stores.redis.adding import RedisAdding
 from django_jobs.stores.redis.connection.entries import (
@@ -27,8 +27,6 @@ from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.settling import call_of_complete
 
-#: Seconds that a wait for work takes at most.  A worker that waits for less knows of something that is due then.
-FULL_WAIT = 2.0
 #: So many jobs more than HISTORY says may be kept while jobs run one after the other: they are deleted together.
 MOST_OVER = 20
 
@@ -187,7 +185,7 @@ class RedisRunning(RedisAdding, RunningStore, FetchingStore):
         lane: Lane | None = Lane.SHARED,
         passed_over: Collection[str] = (),
     ) -> str | None:
-        timeout = max(0.01, min(timeout, FULL_WAIT))
+        timeout = max(0.01, min(timeout, LONGEST_WAIT))
         keys: dict[bytes, str] = {}
         for end in ("", "_alone") if lane is None else ("",) if lane is Lane.SHARED else ("_alone",):
             keys |= {self.keys.of(queue)[f"wake{end}"].encode(): queue for queue in queues}
@@ -195,7 +193,7 @@ class RedisRunning(RedisAdding, RunningStore, FetchingStore):
         return self._wait(keys, timeout)
 
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
-        told = self.transport.blocking(timeout, "BLPOP", *keys, timeout, exact=timeout < FULL_WAIT)
+        told = self.transport.blocking(timeout, "BLPOP", *keys, timeout, exact=timeout < LONGEST_WAIT)
         return None if told is None else keys[told[0]]
 
     def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
+from django_jobs.stores.contract.fetching import LONGEST_WAIT
 from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis.connection.addresses import cluster_from_setting, pool_from_setting, redacted
 from django_jobs.stores.redis.connection.cluster import ClusterTransport
@@ -21,7 +22,7 @@ from django_jobs.stores.redis.ends import RedisEnds
 from django_jobs.stores.redis.lists import RedisLists
 from django_jobs.stores.redis.operating import RedisOperating
 from django_jobs.stores.redis.reconciling import RedisReconciling
-from django_jobs.stores.redis.running import FULL_WAIT, RedisRunning
+from django_jobs.stores.redis.running import RedisRunning
 from django_jobs.stores.redis.settling import RedisSettling
 from django_jobs.stores.redis.standing import RedisStanding
 from django_jobs.stores.redis.upkeep import RedisUpkeep
@@ -62,7 +63,7 @@ class RedisClusterStore(RedisStore):
     """A store whose queues are on several nodes: a command over several queues is split."""
 
     #: Seconds.  Where a server does not track keys for us: wait on one queue, then look into all.
-    LONGEST_WAIT = 0.25
+    LONGEST_BLOCK = 0.25
     #: Seconds until a server that refused something is asked for it again: to track keys; to read several queues.
     REFUSED, REFUSED_READ = 60.0, 5.0
 
@@ -84,7 +85,7 @@ class RedisClusterStore(RedisStore):
     def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
         queues = list(dict.fromkeys(keys.values()))
         # A blocking command ends some time after its timeout (waits.py); here, only the client's own wait is exact.
-        if (len(queues) > 1 or timeout < FULL_WAIT) and monotonic() >= self._blocks_until:
+        if (len(queues) > 1 or timeout < LONGEST_WAIT) and monotonic() >= self._blocks_until:
             try:
                 return self._wait_for_change(keys, timeout)
             except Refused:
@@ -93,7 +94,7 @@ class RedisClusterStore(RedisStore):
             return super()._wait(keys, timeout)
         chosen = random.choice(queues)
         one = {key: queue for key, queue in keys.items() if queue == chosen}
-        return super()._wait(one, min(timeout, self.LONGEST_WAIT))
+        return super()._wait(one, min(timeout, self.LONGEST_BLOCK))
 
     def _wait_for_change(self, keys: dict[bytes, str], timeout: float) -> str | None:
         """Wait on all nodes.  Raises Refused."""

@@ -16,14 +16,13 @@ from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreCorrupt, StoreError
 from django_jobs.remote import theirs
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
+from django_jobs.stores.contract.fetching import LONGEST_WAIT
 from django_jobs.stores.contract.store import Store
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.holdings import Holding
 from django_jobs.worker.child.queue_selector import QueuePicker
 from django_jobs.worker.shared_memory import SharedMemory
 
-#: Longest wait in seconds: a lost wake-up delays a job by no more than this.
-LONGEST_WAIT = 2.0
 #: Seconds between two checks of all queues by a free thread.  If the only worker that knew of a job, or was woken for
 #: it, dies, the job waits no longer than this and LONGEST_WAIT together.
 LOOK_ROUND = 1.0

@@ -198,10 +198,9 @@ def test_no_wait_is_ended_on_another_server(server: RedisServer, second: RedisSe
     with closing(store_of(server)) as store, second.client() as others:
         store.wait_for_work([Q], 0.01)
         number = store.transport._held().number
-        while (stranger := others.connection_pool.make_connection()) and in_order(stranger, [("CLIENT", "ID")]) < [
-            number
-        ]:
-            pass
+        stranger = others.connection_pool.make_connection()
+        while in_order(stranger, [("CLIENT", "ID")]) < [number]:
+            stranger = others.connection_pool.make_connection()
         assert in_order(stranger, [("CLIENT", "ID")]) == [number]
         stranger.send_command("BLPOP", "theirs", 60)
         store.transport.pool.connection_kwargs["port"] = second.port

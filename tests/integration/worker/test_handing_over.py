@@ -14,9 +14,10 @@ import pytest
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Lane
+from django_jobs.stores.contract.fetching import LONGEST_WAIT
 from django_jobs.stores.contract.store import Store
 from django_jobs.stores.redis import RedisStore
-from django_jobs.worker.child.fetcher import LONGEST_WAIT, LOOK_ROUND, Fetcher, StoreClock
+from django_jobs.worker.child.fetcher import LOOK_ROUND, Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from tests.integration.workers import WorkerSite
 from tests.support.pace import Pace
