@@ -23,7 +23,7 @@ from bench.measures import Numbers
 from django_jobs import group
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.child.settler import Settler
 
 

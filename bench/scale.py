@@ -86,11 +86,11 @@ def clients_of(store: str) -> Iterator[list[redis.Redis]]:
 def memory(given: argparse.Namespace) -> None:
     """Print the bytes per job in each state, with small arguments."""
     from django_jobs.core.values import Attempt, Claim, Done
-    from django_jobs.stores.contract.store import StoreOptions
-    from django_jobs.stores.redis import RedisStore
+    from django_jobs.stores.redis import Store
+    from django_jobs.stores.values.options import StoreOptions
 
     number = given.jobs
-    store = RedisStore.from_setting(given.store, options=StoreOptions(history=2 * number, dead=2 * number))
+    store = Store.from_setting(given.store, options=StoreOptions(history=2 * number, dead=2 * number))
 
     def finish(claims: list[Claim]) -> None:
         store.complete("q0", [Done(claim, b"", 1, "bench.jobs.noop") for claim in claims])

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 import redis
 from django.db.backends.signals import connection_created
+from django_jobs.stores.sqlite import SqliteStore
 from hypothesis import HealthCheck, settings
 
 from django_jobs.core import registry
 from django_jobs.core.values import Controls, Job, NewJob, Options
 from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store, StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from django_jobs.worker.retry import cut_off
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import running_redis
@@ -182,14 +182,14 @@ def redis_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def make_redis_store(redis_server: str, clock: Clock) -> Iterator[Callable[..., RedisStore]]:
-    """Make a RedisStore in a namespace of this test; keyword arguments are fields of StoreOptions."""
+def make_redis_store(redis_server: str, clock: Clock) -> Iterator[Callable[..., Store]]:
+    """Make a Store in a namespace of this test; keyword arguments are fields of StoreOptions."""
     namespace = f"t{uuid.uuid4().hex[:12]}"
-    made: list[RedisStore] = []
+    made: list[Store] = []
 
-    def make(**options: Any) -> RedisStore:
+    def make(**options: Any) -> Store:
         made.append(
-            RedisStore.from_setting(
+            Store.from_setting(
                 redis_server, options=StoreOptions(**{"namespace": namespace, "clock": clock, **options})
             )
         )
@@ -211,14 +211,14 @@ def redis_cluster() -> Iterator[str]:
 
 
 @pytest.fixture
-def make_cluster_store(redis_cluster: str, clock: Clock) -> Iterator[Callable[..., RedisStore]]:
-    """Make a RedisStore on the cluster, in a namespace of this test; keyword arguments are fields of StoreOptions."""
+def make_cluster_store(redis_cluster: str, clock: Clock) -> Iterator[Callable[..., Store]]:
+    """Make a Store on the cluster, in a namespace of this test; keyword arguments are fields of StoreOptions."""
     namespace = f"t{uuid.uuid4().hex[:12]}"
-    made: list[RedisStore] = []
+    made: list[Store] = []
 
-    def make(**given: Any) -> RedisStore:
+    def make(**given: Any) -> Store:
         options = StoreOptions(**{"namespace": namespace, "clock": clock, **given})
-        made.append(RedisStore.from_setting(redis_cluster, options=options))
+        made.append(Store.from_setting(redis_cluster, options=options))
         return made[-1]
 
     yield make
@@ -230,7 +230,7 @@ def make_cluster_store(redis_cluster: str, clock: Clock) -> Iterator[Callable[..
 
 
 @pytest.fixture
-def cluster_store(make_cluster_store: Callable[..., RedisStore]) -> RedisStore:
+def cluster_store(make_cluster_store: Callable[..., Store]) -> Store:
     return make_cluster_store()
 
 
@@ -290,7 +290,7 @@ def sqlite_store(memory_store: SqliteStore) -> SqliteStore:
 
 
 @pytest.fixture
-def redis_store(make_redis_store: Callable[..., RedisStore]) -> RedisStore:
+def redis_store(make_redis_store: Callable[..., Store]) -> Store:
     return make_redis_store()
 
 

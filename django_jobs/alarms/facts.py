@@ -25,7 +25,7 @@ from django_jobs.schedules.cron import latest_runs
 from django_jobs.schedules.entry import Entry, check_entry
 from django_jobs.schedules.missed import STILL_IN_TIME
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.queues import ParkedName
+from django_jobs.stores.values.answers import ParkedName
 
 #: At most this many schedules are checked: the last scheduled time of each must be computed.
 SCHEDULES = 200

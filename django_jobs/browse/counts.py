@@ -13,8 +13,8 @@ from django_jobs.core.queue_stats import read_pause, signed
 from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.documents import BROKEN
-from django_jobs.stores.contract.lists import OTHER_TAGS
+from django_jobs.stores.values.documents import BROKEN
+from django_jobs.stores.values.lists import OTHER_TAGS
 
 #: Up to this many queues are counted in the store.  With more, the snapshot that workers publish is used, so that a
 #: page costs the same for 500 queues as for 20.

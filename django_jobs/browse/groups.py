@@ -14,7 +14,7 @@ from django_jobs.core.values import FINISHED, Attempt, JobInfo, State
 from django_jobs.serialization.masking import is_open, masked
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import GROUPED, OTHER_TAGS, Bars, FailureGroup, FailureKind, Span, add_up
+from django_jobs.stores.values.lists import GROUPED, OTHER_TAGS, Bars, FailureGroup, FailureKind, Span, add_up
 
 __all__ = [
     "GROUPED",

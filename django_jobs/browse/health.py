@@ -7,7 +7,7 @@ from typing import Any
 from django_jobs.browse.counts import LIVE_QUEUES, JobCounts
 from django_jobs.core.values import State, WorkerInfo
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.queues import ParkedName
+from django_jobs.stores.values.answers import ParkedName
 
 
 def unknown_names(counted: JobCounts, workers: list[WorkerInfo]) -> list[ParkedName]:

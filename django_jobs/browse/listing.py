@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django_jobs.browse.pages import read_mark, write_mark
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import FailureGroup, Span
+from django_jobs.stores.values.lists import FailureGroup, Span
 
 #: About so many jobs are checked for one page.
 SCAN = 2_000

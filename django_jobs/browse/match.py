@@ -12,7 +12,7 @@ from django_jobs.core.signature import signature
 from django_jobs.core.values import JobInfo
 from django_jobs.serialization import payloads
 from django_jobs.serialization.record import name_of, tags_of
-from django_jobs.stores.contract.lists import Span
+from django_jobs.stores.values.lists import Span
 
 #: Length of the key of an error.
 KEY = 16

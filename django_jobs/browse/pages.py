@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django_jobs.browse.counts import JobCounts, job_counts, queue_names
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import FailureGroup, Mark, Span
+from django_jobs.stores.values.lists import FailureGroup, Mark, Span
 
 __all__ = ["PAGE", "Page", "newest_first", "page", "page_after", "queue_names"]
 

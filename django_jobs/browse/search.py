@@ -12,9 +12,8 @@ from django_jobs.browse.match import Match
 from django_jobs.browse.pages import Page, newest_first, page_after, read_mark, write_mark
 from django_jobs.core.values import JobInfo, State
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
-from django_jobs.stores.contract.lists import FailureGroup
-from django_jobs.stores.contract.running import MAX_BATCH
+from django_jobs.stores.values.lists import FailureGroup
+from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, READ_MORE
 
 __all__ = ["MOST_FOUND", "Search", "find", "go_on", "is_exact", "selected"]
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import WorkflowNotFound
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.batches import MAX_BATCH
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.contract.workflows import MOST_JOBS
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_BATCH
+from django_jobs.stores.values.workflows import MOST_JOBS
 from django_jobs.workflows import reading
 from django_jobs.workflows.reading import STEP_STATES, STOPPING, StepInfo, WorkflowInfo
 

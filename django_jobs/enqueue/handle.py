@@ -19,7 +19,7 @@ from django_jobs.exceptions import JobFailed, JobNotFound
 from django_jobs.serialization.record import tags_of
 from django_jobs.serialization.results import MissingResult, load_result
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.ends import End
+from django_jobs.stores.values.answers import End
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

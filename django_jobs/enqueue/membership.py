@@ -14,7 +14,7 @@ from django_jobs.enqueue.request import Batch, Ready
 from django_jobs.exceptions import BatchClosed, TooManySteps
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.workflows import MOST_JOBS
+from django_jobs.stores.values.workflows import MOST_JOBS
 
 #: The batch that jobs join which are enqueued here; None = none.
 current: ContextVar[Batch | None] = ContextVar("django_jobs_batch", default=None)

@@ -40,8 +40,8 @@ from django_jobs.exceptions import (
 )
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.batches import ADDED_BYTES, MAX_BATCH
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import ADDED_BYTES, MAX_BATCH
 
 #: Shortest and longest pause between two tries at a full queue, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25

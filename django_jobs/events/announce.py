@@ -17,7 +17,7 @@ from django_jobs.core.values import Expired, Recovered, State
 from django_jobs.events.signal_events import Deliver, SignalEvent, is_wanted, send
 from django_jobs.logs import Ended
 from django_jobs.serialization.record import name_of, tags_of, waited_ms
-from django_jobs.stores.contract.upkeep import MISPLACED
+from django_jobs.stores.values.answers import MISPLACED
 
 logger = logging.getLogger("django_jobs.worker")
 

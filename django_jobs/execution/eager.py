@@ -10,7 +10,7 @@ from django_jobs.core.values import Claim, Lane, NewJob, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import make_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
 from django_jobs.workflows.packing import Start
 

@@ -38,7 +38,7 @@ from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
 from django_jobs.signals import job_started, job_succeeded
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs.worker")
 #: Names of job types for which this process has logged that their results cannot be kept.

@@ -25,8 +25,8 @@ from django_jobs.serialization.holders import is_unconfirmed
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.serialization.results import dump_result
-from django_jobs.stores.contract.batches import in_batches
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import in_batches
 
 logger = logging.getLogger("django_jobs.remote")
 

@@ -9,7 +9,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core.values import Claim
 from django_jobs.exceptions import StoreError
 from django_jobs.formatting import counted
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs.worker")
 

@@ -30,8 +30,8 @@ from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.holders import shown
 from django_jobs.serialization.masking import scrub_for
 from django_jobs.serialization.record import decode, name_of
-from django_jobs.stores.contract.batches import MAX_LOG, SETTLED_AT_ONCE, SETTLED_BYTES, in_batches
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_LOG, SETTLED_AT_ONCE, SETTLED_BYTES, in_batches
 from django_jobs.workflows import engine
 
 logger = logging.getLogger("django_jobs.worker")

@@ -27,8 +27,8 @@ from django_jobs.browse.pages import read_mark, write_mark
 from django_jobs.browse.search import number_in
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
-from django_jobs.stores.contract.documents import BROKEN
+from django_jobs.stores.values.documents import BROKEN
+from django_jobs.stores.values.sizes import FIRST_READ, MAX_BYTES, READ_MORE
 
 DOCUMENT = "bulk"
 #: A driver that has not reported for this long (ms) is considered dead; another one continues after its last batch.

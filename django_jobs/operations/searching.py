@@ -20,7 +20,7 @@ from django_jobs.browse.search import Search, begin, go_on
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.documents import BROKEN
+from django_jobs.stores.values.documents import BROKEN
 
 DOCUMENT = "searches"
 #: A search runs this long (s) in the request that starts it: most end before the page is shown, and are not stored.

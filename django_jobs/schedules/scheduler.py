@@ -19,7 +19,7 @@ from django_jobs.schedules.rows import ScheduleRows
 from django_jobs.schedules.sources import code_entries
 from django_jobs.schedules.state import ScheduleState
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs.worker")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_jobs.schedules.entry import Entry
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 DOCUMENT = "schedules"
 

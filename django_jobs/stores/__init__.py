@@ -11,7 +11,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_jobs.conf import Settings, get_settings, in_test_run, store_in_use
-from django_jobs.stores.contract.store import BACKLOG, Store, StoreOptions
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import BACKLOG, StoreOptions
 
 _lock = Lock()
 _current: Store | None = None
@@ -57,9 +58,9 @@ def maker_of(settings: Settings) -> Callable[[StoreOptions], Store] | None:
 
         return lambda options: SqliteStore.from_setting(settings.store, base_dir=settings.base_dir, options=options)
     if kind == "cache" or "://" in settings.store:
-        from django_jobs.stores.redis import RedisStore
+        from django_jobs.stores.redis import Store
 
-        return lambda options: RedisStore.from_setting(settings.store, options=options)
+        return lambda options: Store.from_setting(settings.store, options=options)
     return None
 
 

@@ -21,8 +21,8 @@ from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.methods import Calls
 from django_jobs.formatting import counted
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.in_tests import MemoryStore
+from django_jobs.stores.values.options import StoreOptions
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
 from django_jobs.testing.running import Running, definition_of
 from django_jobs.testing.seen import EnqueuedJob, call_text, same_call, seen

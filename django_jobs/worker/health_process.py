@@ -27,7 +27,7 @@ from django_jobs.core.queue_stats import QueueStats
 from django_jobs.exceptions import StoreError
 from django_jobs.remote import theirs
 from django_jobs.runtime import forks
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.os_signals import STOPS, die_with_parent
 
 logger = logging.getLogger("django_jobs.worker")

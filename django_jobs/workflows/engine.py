@@ -21,18 +21,9 @@ from django_jobs.exceptions import CorruptRecord, StoreCorrupt, StoreMisconfigur
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.signals import job_enqueued
-from django_jobs.stores.contract.batches import MAX_BATCH, in_batches
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.contract.workflows import (
-    DELETED,
-    ENDS_AT_ONCE,
-    LIVE,
-    NOTES_AT_ONCE,
-    End,
-    Followed,
-    Note,
-    Ready,
-)
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_BATCH, in_batches
+from django_jobs.stores.values.workflows import DELETED, ENDS_AT_ONCE, LIVE, NOTES_AT_ONCE, End, Followed, Note, Ready
 from django_jobs.workflows.packing import Start, unpack, with_results
 from django_jobs.workflows.reading import outline
 

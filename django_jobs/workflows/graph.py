@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django_jobs.core.placeholders import PREVIOUS, StepResult
 from django_jobs.enqueue.signature import Signature
 from django_jobs.exceptions import InvalidWorkflow, TooManySteps
-from django_jobs.stores.contract.workflows import MOST_STEPS
+from django_jobs.stores.values.workflows import MOST_STEPS
 from django_jobs.workflows.encoding import Planned
 from django_jobs.workflows.handle import WorkflowHandle
 from django_jobs.workflows.packing import POLICIES

@@ -13,7 +13,7 @@ from django_jobs.enqueue.handle import DEFERRED
 from django_jobs.exceptions import JobFailed, WorkflowNotFound
 from django_jobs.serialization.results import load_result
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine, reading
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
 from django_jobs.workflows.watching import Watch

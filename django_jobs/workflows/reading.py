@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.contract.workflows import LIVE, MOST_JOBS
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.workflows import LIVE, MOST_JOBS
 from django_jobs.workflows.packing import CHUNK
 
 #: What a step or a batch's job may be: "waiting" for steps before it; "live": its job waits or runs in its queue; then

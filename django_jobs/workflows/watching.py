@@ -8,9 +8,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from django_jobs.exceptions import WorkflowNotFound
-from django_jobs.stores.contract.ends import End
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.contract.workflows import LIVE
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.answers import End
+from django_jobs.stores.values.workflows import LIVE
 from django_jobs.workflows import reading
 from django_jobs.workflows.packing import CHUNK
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from django_jobs.stores import use_store
-from django_jobs.stores.sqlite import SqliteStore
 from tests.support.backends.missing import chromium
 from tests.support.console_data import shop_jobs
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs.core.values import Controls, Lane
 from django_jobs.models import SavedFilter
-from django_jobs.stores.sqlite import SqliteStore
 from tests.browser.test_console_pages import PATHS, typical
 from tests.support.backends.missing import missing
 from tests.support.console_data import Filler

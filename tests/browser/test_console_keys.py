@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
-from django_jobs.stores.sqlite import SqliteStore
 from tests.browser.test_console_axe import program, violations
 from tests.support.console_data import Filler
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
-from django_jobs.stores.sqlite import SqliteStore
 from tests.support.console_data import Filler
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
 from django_jobs.operations import searching
-from django_jobs.stores.sqlite import SqliteStore
 from tests.support.console_data import Filler, search_in_small_steps
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

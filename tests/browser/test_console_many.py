@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import Job, NewJob, Options
 from django_jobs.serialization.record import encode
-from django_jobs.stores.sqlite import SqliteStore
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

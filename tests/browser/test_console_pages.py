@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.utils import quote
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs import browse
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.operations import bulk
-from django_jobs.stores.sqlite import SqliteStore
 from tests.support.console_data import (
     MARKUP,
     Filler,

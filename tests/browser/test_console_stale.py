@@ -14,8 +14,8 @@ from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.redis_process import RedisServer
 from tests.support.console_data import Filler, shop_jobs, worker_info
@@ -37,8 +37,8 @@ def redis_of_its_own(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def console_store(redis_of_its_own: RedisServer) -> Iterator[RedisStore]:
-    store = RedisStore.from_setting(redis_of_its_own.url, options=StoreOptions())
+def console_store(redis_of_its_own: RedisServer) -> Iterator[Store]:
+    store = Store.from_setting(redis_of_its_own.url, options=StoreOptions())
     store.publish_worker("web-1:4711", worker_info(), 600_000)
     use_store(store)
     with shop_jobs():
@@ -57,7 +57,7 @@ def expected_errors(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("expected_errors")
 @pytest.mark.parametrize("path", ["", "jobs/dead/"])
 def test_within_5_s_after_redis_was_killed_an_open_page_says_so(
-    path: str, open_page: Callable[..., Page], redis_of_its_own: RedisServer, console_store: RedisStore, pace: Pace
+    path: str, open_page: Callable[..., Page], redis_of_its_own: RedisServer, console_store: Store, pace: Pace
 ) -> None:
     Filler(console_store).make(State.DEAD)
     page = open_page(path)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
-from django_jobs.stores.sqlite import SqliteStore
 from tests.support.console_data import Filler, fill_typical
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs.browse import Match
@@ -15,7 +16,6 @@ from django_jobs.core.values import State
 from django_jobs.models import Schedule
 from django_jobs.models.audit import Act, Actor, Kind, Source, record
 from django_jobs.operations import bulk
-from django_jobs.stores.sqlite import SqliteStore
 from tests.support.console_data import Filler, fill_typical, send_receipt, worker_info
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs import Batch, Workflow, job
-from django_jobs.stores.sqlite import SqliteStore
 from tests.browser.test_console_axe import COLOURS, RULES, program, violations
 from tests.contract.workflows.steps import DEAD, ENDS, act, run
 from tests.integration.console.workflows import flows

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs import Batch, Workflow, browse, job
 from django_jobs.core.values import Attempt, Controls, Done, State
 from django_jobs.stores import use_store
-from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.workflows import engine
 from tests.browser.conftest import MachineClock
 from tests.contract.workflows.steps import run

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from django_jobs.core.values import State
 from django_jobs.models.audit import Act, Actor, Kind, Source, record
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.worker.test_worker_ends import started
 from tests.integration.workers import WorkerSite
 from tests.support.console_data import Filler, fill_typical, shop_jobs

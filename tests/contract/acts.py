@@ -7,7 +7,7 @@ from typing import Any
 
 from django_jobs.core.values import Added, Attempt, Claim, Done, JobInfo, Lane, NewJob, State
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 Q = "default"
 LEASE = 30_000

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from django_jobs.core.signature import signature
 from django_jobs.core.values import State
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.contract.modelled import Model
 
 Q = "default"

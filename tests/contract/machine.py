@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 import redis
+from django_jobs.stores.sqlite import SqliteStore
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
@@ -24,9 +25,8 @@ from django_jobs.core.values import (
     State,
 )
 from django_jobs.serialization.record import encode
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.contract.invariants import IDS, CheckedMachine, Q
 from tests.contract.modelled import Entry, Model
 
@@ -331,15 +331,15 @@ def run_on_redis(machine, settings, url):
     """Run this machine on the Redis of that address, each example in a namespace of its own, and clear them away."""
     namespaces = []
 
-    class RedisMachine(machine):
+    class Machine(machine):
         @staticmethod
         def make(options):
             namespaces.append(f"m{uuid.uuid4().hex[:12]}")
             options = StoreOptions(clock=options.clock, max_crashes=options.max_crashes, namespace=namespaces[-1])
-            return RedisStore.from_setting(url, options=options)
+            return Store.from_setting(url, options=options)
 
     try:
-        run_state_machine_as_test(RedisMachine, settings=settings)
+        run_state_machine_as_test(Machine, settings=settings)
     finally:
         with redis.Redis.from_url(url) as client:
             # One look at all keys, whatever the number of examples.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django_jobs.core.values import Claim
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.contract.acts import FAILED, Q
 
 

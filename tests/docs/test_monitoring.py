@@ -14,7 +14,7 @@ import pytest
 
 from django_jobs.metrics import JobsCollector
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.docs.pages import ROOT
 
 yaml = pytest.importorskip("yaml")

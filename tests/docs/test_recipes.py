@@ -18,7 +18,7 @@ from django_jobs.api.common.principal import Principal
 from django_jobs.execution.executor import Executor
 from django_jobs.remote import type_cache
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.docs.pages import ROOT, blocks, module_of
 
 sentry_sdk = pytest.importorskip("sentry_sdk")

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.values import Controls, Job, JobInfo, NewJob, Options, State
 from django_jobs.serialization.record import encode
-from django_jobs.stores.contract.store import Store, StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.pools import Pool, Site
 from tests.support.waiting import wait_until
 
@@ -37,12 +37,12 @@ class WorkerSite(Site):
             if kind == "embedded":
                 self._any = SqliteStore(path, self.options)
             else:
-                self._any = RedisStore.from_setting(self.store_setting, options=self.options)
+                self._any = Store.from_setting(self.store_setting, options=self.options)
         return self._any
 
     def direct_any(self, url: str) -> None:
         """Let the test itself look past the proxy."""
-        self._any = RedisStore.from_setting(url, options=self.options)
+        self._any = Store.from_setting(url, options=self.options)
 
     def environment(self, **extra: str) -> dict[str, str]:
         return {

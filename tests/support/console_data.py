@@ -17,7 +17,7 @@ from django_jobs.operations import searching
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.serialization.record import encode
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/shop/jobs.py", line 41, in send_receipt

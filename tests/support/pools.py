@@ -15,10 +15,10 @@ from threading import Thread
 from time import monotonic_ns
 from typing import Any
 
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.checker import Verdict, judge
+from tests.support.fsck import fsck
 from tests.support.ledger import Ledger
 from tests.support.prepared import Process, start
 from tests.support.processes import catches, children_of, die_with_parent, is_alive, send_signal
@@ -81,18 +81,18 @@ class Site:
         self.producers: list[Producer] = []
         #: pid → when it was killed (monotonic ns).
         self.deaths: dict[int, int] = {}
-        self._store: RedisStore | None = None
+        self._store: Store | None = None
 
     @property
-    def store(self) -> RedisStore:
+    def store(self) -> Store:
         """The same store, seen from the test: use `direct` where the setting leads through a proxy."""
         if self._store is None:
-            self._store = RedisStore.from_setting(self.store_setting, options=StoreOptions(history=200_000))
+            self._store = Store.from_setting(self.store_setting, options=StoreOptions(history=200_000))
         return self._store
 
     def direct(self, url: str) -> None:
         """Let the test itself look past the proxy."""
-        self._store = RedisStore.from_setting(url, options=StoreOptions(history=200_000))
+        self._store = Store.from_setting(url, options=StoreOptions(history=200_000))
 
     def environment(self, **extra: str) -> dict[str, str]:
         return {

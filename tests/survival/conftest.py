@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import RedisServer
 from tests.support.pools import Site
 
@@ -54,11 +54,11 @@ def virtual() -> Clock:
 
 
 @pytest.fixture
-def law_store(quiet_server: RedisServer, virtual: Clock) -> Iterator[RedisStore]:
+def law_store(quiet_server: RedisServer, virtual: Clock) -> Iterator[Store]:
     """A store on the quiet server, emptied, with a virtual clock and a small history."""
     with quiet_server.client() as client:
         client.flushall()
     options = StoreOptions(clock=virtual, history=20, dead=20, archive=True)
-    store = RedisStore.from_setting(quiet_server.url, options=options)
+    store = Store.from_setting(quiet_server.url, options=options)
     yield store
     store.close()

@@ -20,7 +20,7 @@ from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
 from django_jobs.models import Dashboard, audit
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import FailureGroup, FailureKind
+from django_jobs.stores.values.lists import FailureGroup, FailureKind
 
 #: Tabs whose pages need only the database.
 WITHOUT_STORE = frozenset({"history"})

@@ -16,7 +16,7 @@ from django_jobs.admin.common.console import Console
 from django_jobs.admin.common.sorting import Column
 from django_jobs.browse import Match
 from django_jobs.core.values import State
-from django_jobs.stores.contract.lists import TIMED
+from django_jobs.stores.values.lists import TIMED
 
 #: Maximum length of a filter: a name has up to 200 characters, and so has an id.
 FILTER_LENGTH = 300

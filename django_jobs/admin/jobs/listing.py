@@ -18,7 +18,7 @@ from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, JobInfo, State
 from django_jobs.operations import searching
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import MOST_TAGS
+from django_jobs.stores.values.lists import MOST_TAGS
 
 #: Maximum length of a place in a list, as it is in an address.
 MARK_LENGTH = 2_000

@@ -30,7 +30,7 @@ from django_jobs.core.values import QueueStats, State
 from django_jobs.formatting import duration, number
 from django_jobs.serialization import payloads
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import FailureGroup
+from django_jobs.stores.values.lists import FailureGroup
 
 #: Queues on one page: the totals and times of each are read.  A link shows each of the others alone.
 QUEUES = 5

@@ -38,7 +38,7 @@ from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.arguments import canonical, load
 from django_jobs.serialization.record import decode, encode, name_of, tags_of
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.lists import TIMED, Span
+from django_jobs.stores.values.lists import TIMED, Span
 
 router = Router(tags=["jobs"])
 #: What the two parameters of a stretch of time say.

@@ -38,8 +38,8 @@ from django_jobs.serialization.holders import confirmed, is_remote, remote_holde
 from django_jobs.serialization.payloads import meta_of
 from django_jobs.serialization.record import decode
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.fetching import LONGEST_WAIT
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.answers import LONGEST_WAIT
 
 router = Router(tags=["work"])
 #: A check-in message is cut after this many bytes.

@@ -22,7 +22,7 @@ from django_jobs.core import registry
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from django_jobs.formatting import counted
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance.agenda import tasks_for
 from django_jobs.worker.parent.burst import waiting_now
@@ -132,7 +132,7 @@ def _reach(settings: Settings) -> tuple[Store, str]:
         which = "STORE" if settings.store == "memory" else "TEST_STORE"
         raise CommandError(
             f"DJANGO_JOBS['{which}'] is 'memory': a worker cannot see the jobs of other processes. "
-            "Use a URL, or 'embedded' (a file)."
+            "Use a URL, or 'embedded'."
         )
     try:
         store = get_store()

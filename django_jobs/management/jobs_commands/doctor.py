@@ -24,7 +24,7 @@ from django_jobs.management.jobs_commands.strangers import strangers
 from django_jobs.serialization.payloads import iso
 from django_jobs.serialization.record import name_of
 from django_jobs.stores import get_store
-from django_jobs.stores.contract.store import MAX_BATCH
+from django_jobs.stores.values.sizes import MAX_BATCH
 
 #: Maximum jobs checked per queue and state.
 LOOK = 500

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.operations import check_queue
-from django_jobs.stores.contract.lists import TIMED
+from django_jobs.stores.values.lists import TIMED
 
 #: The help of `--from`.
 FROM = "only jobs that are due (scheduled, retry) or ended at this time or later; ISO 8601, in TIME_ZONE if no offset"

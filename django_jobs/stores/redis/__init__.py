@@ -1,5 +1,5 @@
 """The store on Redis: for production, from one server to a cluster."""
 
-from django_jobs.stores.redis.store import RedisStore
+from django_jobs.stores.redis.store import Store
 
-__all__ = ["RedisStore"]
+__all__ = ["Store"]

@@ -1,4 +1,4 @@
-"""RedisStore: how jobs are enqueued."""
+"""How jobs are enqueued."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ from collections.abc import Callable, Hashable, Sequence
 from django_jobs.core.values import PLAIN, Added, NewJob
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import is_plain_step
-from django_jobs.stores.contract.running import MAX_BATCH
-from django_jobs.stores.redis.connection.part import Name, RedisPart
+from django_jobs.stores.redis.connection.part import Name, Part
 from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.values.sizes import MAX_BATCH
 
 _ADDED = {word.value.encode(): word for word in Added}
 _IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."
 
 
-class RedisAdding(RedisPart):
-    """See stores/contract/running.py for the contract of each method."""
+class Adding(Part):
+    """How jobs are enqueued."""
 
     _known_queues: frozenset[str] = frozenset()
 
     def enqueue(self, queue: str, jobs: Sequence[NewJob], *, max_length: int = 0) -> list[Added]:
+        """→ queued or scheduled.  One answer per job, in order.  Raises ValueError for more than MAX_BATCH jobs.
+
+        With `max_length`: when queued + blocked + the jobs of this call that would be queued exceed it, each of these
+        jobs is FULL and none of them is added.  A job that is not added needs no free place; neither does a job for a
+        later time.  A job goes to lane `alone` if controls.alone or at_most_once is set.  If another job holds the
+        unique key and is still covered by it, the new job is DUPLICATE ("skip", "raise") or REPLACED: "replace" gives
+        the waiting holder the new arguments, "debounce" also the new run time.  If the holder is gone or no longer
+        covered, the new job takes over the lock.  An id that is already there is EXISTS, unless the stored record is
+        byte for byte the one sent: then the call was repeated, and the answer is ADDED again."""
         if not jobs:
             return []
         try:
@@ -30,6 +39,9 @@ class RedisAdding(RedisPart):
             raise StoreUnavailable(f"{error} {_IN_DOUBT}") from error.__cause__
 
     def enqueue_ahead(self, queue: str, jobs: Sequence[NewJob]) -> Callable[[], list[Added]]:
+        """Begin `enqueue`, and return a function that waits for its answers: meanwhile, the caller can make the next
+        jobs.  Call it once.  Each of the two raises what `enqueue` raises; then the jobs may be stored, or be stored
+        later."""
         try:
             name, args, call = self._call_of_enqueue(queue, jobs, 0)
             answer = self._run_once_ahead(name, queue, *args, call=call)

@@ -1,4 +1,4 @@
-"""RedisStore: the methods for viewing jobs, by plain reads only."""
+"""The methods for viewing jobs, by plain reads only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 from django_jobs.core.values import FINISHED, NOT_READY, JobInfo, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.browsing import BrowsingStore, Remembered
-from django_jobs.stores.contract.queues import ParkedName, QueueStore
 from django_jobs.stores.redis.connection.entries import read_attempts, read_claim, read_number, read_tries, texts
-from django_jobs.stores.redis.stats import PLACES, RedisStats
+from django_jobs.stores.redis.stats import PLACES, Stats
+from django_jobs.stores.values.answers import ParkedName
 
 #: A page of running jobs is sorted after reading; no more running jobs than this are read for it.
 MOST_RUNNING = 10_000
@@ -35,14 +34,16 @@ PREVIEW = 1024
 MOST_NAMES = 100
 
 
-class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
-    """See stores/contract/browsing.py and queues.py for the contract of each method."""
+class Browsing(Stats):
+    """Views jobs.  Every method only reads (a viewer may have no right to write), and costs O(what it returns)."""
 
     def get(self, queue: str, id: str) -> JobInfo | None:
+        """Return all that is known about one job, or None."""
         found = self._look_up(queue, [id], whole=True)
         return found[0] if found else None
 
     def get_many(self, queue: str, ids: Sequence[str]) -> list[JobInfo]:
+        """Return the jobs that exist, in the order of `ids`, each as in `page`.  At most MAX_BATCH ids."""
         return self._look_up(queue, ids, whole=False)
 
     def _look_up(self, queue: str, ids: Sequence[str], *, whole: bool) -> list[JobInfo]:
@@ -75,6 +76,7 @@ class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
         return [infos[id] for id in ids if id in infos]
 
     def parked(self, queue: str) -> list[ParkedName]:
+        """Return the names whose jobs wait for a worker that knows them (see `park`), at most a hundred."""
         flat, fields = self._run("parked", queue, MOST_NAMES)
         met: dict[str, set[str]] = {}
         for digest, _, name in (field.decode(errors="replace").partition("\0") for field in fields):
@@ -85,6 +87,7 @@ class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
         return [ParkedName(queue, name, number, frozenset(met.get(name, ()))) for name, number in jobs.items()]
 
     def find(self, queues: Sequence[str], id: str) -> JobInfo | None:
+        """Find a job whose queue is not known: one round trip over all queues, then `get`."""
         for queue, found in zip(queues, self._holding(queues, id), strict=True):
             if found and (info := self.get(queue, id)):
                 return info
@@ -93,7 +96,13 @@ class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
     def walk(
         self, queue: str, state: State, cursor: str = "", limit: int = 100, *, until: int = 0
     ) -> tuple[list[str], str]:
-        """The cursor is `place:score:member` of the last job; for running jobs (no sorted set), the last id."""
+        """Return at most `limit` ids in one state, and the cursor for the next call ("" = the end).
+
+        A job that stays in this state is returned exactly once, whatever comes and goes between the calls.  With
+        `until` (ms), finished jobs that ended later are left out, so that a walk ends even if the jobs that it returns
+        finish again.  Raises ValueError for a cursor that does not belong to this walk.
+
+        The cursor is `place:score:member` of the last job; for running jobs (no sorted set), the last id."""
         if state is State.RUNNING:
             claims = sorted(texts(self.transport.command("HKEYS", self.keys.of(queue)["claims"])))
             ids = [id for id in claims if id > cursor][:limit]
@@ -117,29 +126,15 @@ class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
             score, member = "", b""
         return ids, ""
 
-    def reported(self, queue: str, id: str) -> str:
-        names = self.keys.of(queue)
-        found = self.transport.pipeline([("HGET", names[key], f"report:{id}") for key in ("recent", "recent_before")])
-        return next((text.decode() for text in found if text), "")
-
-    def remembered(self, queue: str, id: str) -> Remembered | None:
-        names = self.keys.of(queue)
-        value, at = self.transport.pipeline([("HGET", names["remembered"], id), ("ZSCORE", names["remembered_at"], id)])
-        if value is None or at is None:
-            return None
-        digest, _, state = value.decode(errors="replace").partition(":")
-        if state and read_number(at) + self.options.idempotency <= self.now():
-            return None
-        return Remembered(digest, State(state) if state in FINISHED else None, read_number(at))
-
-    def has_returned_none(self, queue: str, id: str) -> bool:
-        names = self.keys.of(queue)
-        texts = self.transport.pipeline([("GET", names[key]) for key in ("returned", "returned_before")])
-        return any(f"\n{id}\n".encode() in (text or b"") for text in texts)
-
     def page(
         self, queue: str, state: State, offset: int = 0, limit: int = 50, *, reverse: bool = False
     ) -> list[JobInfo]:
+        """Return a page of jobs in one state: with only the last attempt of each log, at most 1 kB of a result, and
+        perhaps without `since`.
+
+        Order: queued in the order they will run (lane shared, then alone); scheduled and retry by due time; running by
+        claim time; blocked by key; finished by end time.  `reverse` reverses the order (newest first for finished
+        jobs)."""
         kept: set[str] = set()
         found = self._slice(queue, state, offset, limit, reverse, kept)
         return self._describe(queue, state, found, whole=False, but="since", kept=kept)
@@ -247,9 +242,11 @@ class RedisBrowsing(RedisStats, BrowsingStore, QueueStore):
         )
 
     def queues(self) -> list[str]:
+        """Return the name of every queue that ever got a job, configured or not."""
         return sorted(texts(self.transport.command("SMEMBERS", self.keys.fleet("queues"))))
 
     def last_runs(self, queue: str) -> dict[str, int]:
+        """Return schedule id → the scheduled time of its last run, ms."""
         flat = self.transport.command("HGETALL", self.keys.of(queue)["fired"])
         return {flat[i].decode(errors="replace"): read_number(flat[i + 1]) for i in range(0, len(flat), 2)}
 

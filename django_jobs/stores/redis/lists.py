@@ -1,4 +1,4 @@
-"""RedisStore: lists over several queues together."""
+"""Lists over several queues together."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from django_jobs.core.values import JobInfo, State
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.contract.lists import FailureGroup, Mark, Span, check_span
 from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
 from django_jobs.stores.redis.connection.entries import chunks, read_number
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.redis.failures.groups import letter_of, text_of
-from django_jobs.stores.redis.plain_lists import Entry, RedisPlainLists, order_of
+from django_jobs.stores.redis.plain_lists import Entry, PlainLists, order_of
+from django_jobs.stores.values.lists import FailureGroup, Mark, Span, check_span
 
 #: Queues in one call: each takes at most some tenths of a millisecond of the server's time.
 QUEUES = 100
@@ -26,8 +26,8 @@ FILTERED, LOOKED_AT = 100, 1000
 ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins")
 
 
-class RedisLists(RedisPlainLists):
-    """See stores/contract/lists.py for the contract of each method."""
+class Lists(PlainLists):
+    """Lists over several queues.  They only read, and cost O(number of queues and of what they return)."""
 
     def listed(
         self,
@@ -40,6 +40,16 @@ class RedisLists(RedisPlainLists):
         reverse: bool = False,
         span: Span | None = None,
     ) -> tuple[list[JobInfo], Mark | None]:
+        """Return at most `limit` jobs in one state, of all these queues together, each as in `page`, and where the list
+        goes on (None: these were the last).
+
+        Sorted by the time of the state; queued jobs by priority, then arrival; blocked jobs in any stable order.
+        `groups`: only jobs of these groups; of each queue only one group by tags.  A job that stays where it is is
+        returned exactly once, whatever comes and goes between the calls.  Raises ValueError for a mark that does not
+        belong to this list.
+
+        `span`: only jobs whose time of the state belongs to it; found by an index.  Succeeded jobs with `keep_result`
+        are left out then, because no index has the time of their end.  Raises ValueError for a state without a time."""
         numbers = None if groups is None else _numbers(queues, state, groups)
         queues = queues if numbers is None else list(numbers)
         if after is not None:

@@ -1,4 +1,4 @@
-"""RedisStore: the methods by which people change jobs."""
+"""The methods by which people change jobs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from itertools import chain
 from typing import Any
 
 from django_jobs.core.queue_stats import signed
-from django_jobs.core.values import Edited, State, WorkerInfo
-from django_jobs.stores.contract.documents import DocumentStore, read_entry, read_worker
-from django_jobs.stores.contract.fleet import FleetStore
-from django_jobs.stores.contract.operating import OperatingStore, check_finished
-from django_jobs.stores.contract.queues import QueueStore
+from django_jobs.core.values import FINISHED, Edited, State, WorkerInfo
 from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_line
-from django_jobs.stores.redis.connection.part import RedisPart
+from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.values.documents import read_entry, read_worker
 
 #: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.
 WALKED = {
@@ -32,10 +29,16 @@ WALKED = {
 }
 
 
-class RedisOperating(RedisPart, OperatingStore, QueueStore, FleetStore, DocumentStore):
-    """See stores/contract/operating.py, queues.py, fleet.py and documents.py for the contract of each method."""
+class Operating(Part):
+    """The methods by which users change jobs and queues, the reports of `runworkers` parents, and documents.
+
+    An id that does not exist, or is in a state not allowed, is ignored.  A method that takes several ids handles all of
+    them in one atomic step."""
 
     def cancel(self, queue: str, ids: Sequence[str]) -> dict[str, State]:
+        """waiting → cancelled.  A running job is asked to stop (`ctx.should_stop`), and becomes cancelled unless it
+        succeeds or is dead.  Returns id → state after the call (CANCELLED, RUNNING, or unchanged) for the ids that
+        exist."""
         flat = texts(self._run_once("cancel", queue, self._archiving, *ids)) if ids else []
         return {flat[i]: State(flat[i + 1]) for i in range(0, len(flat), 2)}
 
@@ -48,36 +51,67 @@ class RedisOperating(RedisPart, OperatingStore, QueueStore, FleetStore, Document
         at: int | None = None,
         start_again: bool = True,
     ) -> list[str]:
+        """scheduled, retry, blocked, dead, cancelled, expired → queued, to run now.
+
+        For a finished job, failures and crashes start again at 0 (the log stays).  With `record` (one id only), the
+        record is replaced in the same step (a person edited the arguments); a unique key that the new record lacks is
+        freed.  The lock is taken if it is free, except a lock for a period.  A job that was killed while it ran is
+        blocked until that attempt has ended.  With `at` (ms, one id only), the job moves only if `JobInfo.at` still
+        has that value, so that a repeated call does not revive the job after a later end.  With
+        `start_again` False, a dead or cancelled job that is delivered at most once stays: it may have been started.
+        Returns the ids that moved.  Raises ValueError for `record` or `at` with more or fewer ids than one."""
         if (record is not None or at is not None) and len(ids) != 1:
             raise ValueError(f"A new record or a time goes with one job, not {len(ids)}.")
         seen, again = "" if at is None else at, "again" if start_again else ""
         return texts(self._run_once("revive", queue, record or b"", seen, again, *ids)) if ids else []
 
     def edit(self, queue: str, id: str, record: bytes, *, was: bytes) -> Edited:
+        """scheduled, queued, retry, blocked: replace the record `was` where the job waits; its turn and its time stay.
+
+        The lock moves to a new unique key, with the rest of its period.  A job that waits for a limit, and now has
+        another limit key, is queued again in its turn.  If the job's record is already `record`, the answer is EDITED,
+        whatever the job's state."""
         return Edited(self._run("edit", queue, id, was, record).decode())
 
     def delete(self, queue: str, ids: Sequence[str]) -> list[str]:
+        """any state but running → deleted, with locks, log and result.  A job that was killed while it ran stays until
+        that attempt has ended.  Returns the ids that were deleted."""
         return texts(self._run_once("delete", queue, *ids)) if ids else []
 
     def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
+        """waiting or running → dead, with a line "killed" in the log, numbered 0 if no attempt ended with it.
+
+        A running job loses its claim at once.  If the claim's holder has a lease, `extend` tells it to end the
+        attempt, and the attempt keeps its slot until it has ended (see `extend`).  Returns the ids that moved."""
         line = unsigned_line("killed", reason)
         return texts(self._run_once("kill", queue, line, self._archiving, *ids)) if ids else []
 
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
+        """scheduled, retry, queued, blocked → scheduled (retry stays retry) at `run_at` ms.  Returns the moved ids."""
         return texts(self._run_once("reschedule", queue, run_at, *ids)) if ids else []
 
     def pause(self, queue: str, *, name: str | None = None, reason: str = "", until: int = 0, by: str = "") -> None:
+        """Pause the queue, or one job type in it, until `until` (ms; 0 = until it is resumed).  Running jobs finish.
+        `by`: the user who pauses it, shown with the reason."""
         self._run_once("pause", queue, name or "", until, signed(reason, by))
 
     def resume(self, queue: str, *, name: str | None = None) -> None:
+        """End the pause.  Blocked jobs of a type come back in batches, by this call and by later claims."""
         self._run_once("resume", queue, name or "")
 
     def restore(self, queue: str, id: str, record: bytes, state: State) -> bool:
+        """Put a finished job back as it was (to undo a delete; for tests).  False if the id exists.  Raises ValueError
+        if the state is not a finished one: the job would run, without what `enqueue` checks."""
         check_finished(state)
         return bool(self._run_once("restore", queue, id, record, state.value))
 
     def ids(self, queue: str, state: State, cursor: str = "", limit: int = 1000) -> tuple[list[str], str]:
-        """The cursor is `key:redis cursor`.  SCAN returns every id that stays, and some twice if the key is resized
+        """Walk through the ids in one state, in batches.  Jobs that enter or leave the state meanwhile may be missed;
+        no other job is.  An id may come twice, in two batches, if the number of jobs in the state changes much
+        meanwhile: a caller counts the jobs that it changed, not the ids.  Returns ids and the next cursor ("" = the
+        end).  Raises ValueError for a cursor that it cannot read.
+
+        The cursor is `key:redis cursor`.  SCAN returns every id that stays, and some twice if the key is resized
         between two calls.  (A walk in the order of scores would miss a job whose score changes.)"""
         keys = WALKED[state]
         name, _, position = (cursor or f"{keys[0]}:0").partition(":")
@@ -94,22 +128,28 @@ class RedisOperating(RedisPart, OperatingStore, QueueStore, FleetStore, Document
     # -- workers and shared documents ----------------------------------------
 
     def publish_worker(self, name: str, info: Mapping[str, Any], ttl: int) -> list[str]:
+        """Record that this `runworkers` parent process is alive (for `ttl` ms) and what it does.  Returns the commands
+        that were sent to it since the last call ("stop", "quiet"), each once."""
         script, _ = self._script("publish_worker", "")
         keys = [self.keys.fleet(key) for key in ("workers", "seen", f"commands:{name}")]
         args = (self._clock(), name, json.dumps(dict(info)), ttl, os.urandom(9).hex())
         return texts(self.transport.run(script, keys, args))
 
     def forget_worker(self, name: str) -> None:
+        """Remove the entry of a parent process that has ended."""
         self.transport.command("HDEL", self.keys.fleet("workers"), name)
         self.transport.command("ZREM", self.keys.fleet("seen"), name)
         self.transport.command("DEL", self.keys.fleet(f"commands:{name}"))
 
     def command_worker(self, name: str, command: str) -> bool:
+        """Send "stop" or "quiet" to a parent process, to be read at its next heartbeat.  False if there is no such
+        worker."""
         script, _ = self._script("command_worker", "")
         keys = [self.keys.fleet(key) for key in ("seen", f"commands:{name}")]
         return bool(self.transport.run(script, keys, (self._clock(), name, command)))
 
     def workers(self) -> list[WorkerInfo]:
+        """Return the `runworkers` parent processes that are alive."""
         flat = self.transport.command("HGETALL", self.keys.fleet("workers"))
         now, out = self.now(), []
         alive = set(texts(self.transport.command("ZRANGEBYSCORE", self.keys.fleet("seen"), f"({now}", "+inf")))
@@ -122,12 +162,19 @@ class RedisOperating(RedisPart, OperatingStore, QueueStore, FleetStore, Document
         return sorted(out)
 
     def get_document(self, key: str) -> dict[str, Any]:
+        """Return a small JSON object that all workers share (paused schedules, bulk operations, the version of remote
+        types …); {} if there is none.  The value of an entry that cannot be read is None."""
         flat = self.transport.command("HGETALL", self.keys.fleet(f"document:{key}"))
         return {flat[i].decode(errors="replace"): read_entry(flat[i + 1]) for i in range(0, len(flat), 2)}
 
     def update_document(
         self, key: str, changes: Mapping[str, Any], *, expected: Mapping[str, Any] | None = None
     ) -> bool:
+        """Set some entries of the object, each atomically; the value None removes the entry.
+
+        With `expected`, change nothing unless these entries have these values, as `get_document` returned them (None:
+        there is no such entry).  The check and all changes are then one atomic step.  Returns whether it was done.  If
+        the answer to a first call was lost, the call is repeated, and may return False for what it has done itself."""
         script, _ = self._script("update_document", "")
         wanted = [(field, "" if value is None else json.dumps(value)) for field, value in (expected or {}).items()]
         changed = [(field, json.dumps(value)) for field, value in changes.items() if value is not None]
@@ -135,3 +182,9 @@ class RedisOperating(RedisPart, OperatingStore, QueueStore, FleetStore, Document
         args: list[Argument] = [self._clock(), len(wanted), *chain.from_iterable(wanted)]
         args += [len(changed), *chain.from_iterable(changed), *removed]
         return bool(self.transport.run(script, [self.keys.fleet(f"document:{key}")], args))
+
+
+def check_finished(state: State) -> None:
+    """Raise ValueError unless `restore` may put a job into that state."""
+    if state not in FINISHED:
+        raise ValueError(f"restore puts back finished jobs; {state} is not one of {sorted(FINISHED)}.")

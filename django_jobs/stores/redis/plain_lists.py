@@ -1,4 +1,4 @@
-"""RedisStore: lists over several queues, by plain reads, for users who may not run scripts."""
+"""Lists over several queues, by plain reads, for users who may not run scripts."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from heapq import merge
 from itertools import islice
 
 from django_jobs.core.values import State
-from django_jobs.stores.contract.lists import Mark
-from django_jobs.stores.redis.browsing import RedisBrowsing
-from django_jobs.stores.redis.failures.bars import RedisBars
+from django_jobs.stores.redis.browsing import Browsing
+from django_jobs.stores.redis.failures.bars import BarCounts
 from django_jobs.stores.redis.failures.groups import text_of
 from django_jobs.stores.redis.stats import PLACES
+from django_jobs.stores.values.lists import Mark
 
 #: Score as text, score, queue, member.
 Entry = tuple[str, float, str, str]
 
 
-class RedisPlainLists(RedisBrowsing, RedisBars):
+class PlainLists(Browsing, BarCounts):
     """What lua/list.lua does."""
 
     def _plain_entries(

@@ -1,4 +1,4 @@
-"""RedisStore: repairs what no transition should leave behind, and reports it.
+"""Repairs what no transition should leave behind, and reports it.
 
 Long because everything that can be wrong in a queue is repaired in one step, and reported by one call.
 """
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from time import monotonic
 
 from django_jobs.core.values import Faults
-from django_jobs.stores.contract.running import MAX_BATCH
-from django_jobs.stores.contract.upkeep import MISPLACED, UpkeepStore
 from django_jobs.stores.redis.connection.entries import attempt_line, chunks, read_claim, texts
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
-from django_jobs.stores.redis.connection.part import RedisPart
+from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import load
+from django_jobs.stores.values.answers import MISPLACED
+from django_jobs.stores.values.sizes import MAX_BATCH
 
 #: A claim found without a lease gets one of this length (ms), so that its worker, if alive, has time to renew it.
 GRACE = 10_000
@@ -101,12 +101,24 @@ class _Walk:
     cursor: int = 0
 
 
-class RedisReconciling(RedisPart, UpkeepStore):
-    """See stores/contract/upkeep.py for the contract of each method."""
+class Reconciling(Part):
+    """How damage is found and repaired."""
 
     def reconcile(
         self, queue: str, limit: int = MAX_BATCH, *, buried: list[tuple[str, bytes]] | None = None
     ) -> dict[str, int]:
+        """Repair what no transition should leave behind: one bounded step of a round.  Returns kind → number of
+        repairs.
+
+        Kinds: "claim_without_lease", "lease_without_claim", "job_without_place", "place_without_job",
+        "lock_without_job", "slot_without_claim", "waiter_without_limit", "wrong_type", "entry_without_job" (its log,
+        its counts, its result), "failed_without_index", "index_without_failed" (after moves by a version that does not
+        keep the index of failed jobs).  A job in no place is queued again; an at-most-once job may have started, so it
+        goes to dead with the attempt MISPLACED.  A job in several places counts as "job_without_place", stays in one.
+
+        Each step continues where the last step of this store object ended, so that steps of `limit` reach all entries
+        eventually.  If the numbers of jobs show that one is misplaced, all jobs are walked through, for a quarter of a
+        second in each step.  The id and record of each job that went to dead are appended to `buried`."""
         out = dict.fromkeys(KINDS, 0)
         wrong, size, ended, indexed = self._survey(queue)
         if wrong:
@@ -166,6 +178,8 @@ class RedisReconciling(RedisPart, UpkeepStore):
             self._mend(queue, "tags", [field for field, value in few_tags if _is_small(value)], out, None)
 
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
+        """Return what `reconcile` would repair, without changing anything.  Expired leases and expired unique periods
+        are not reported.  About `limit` entries of each kind are checked, a thousand at a time."""
         wrong, size, _, _ = self._survey(queue)
         if wrong:
             return Faults({"wrong_type": wrong}, False)
@@ -280,6 +294,8 @@ class RedisReconciling(RedisPart, UpkeepStore):
         return _balanced(dict(zip(SIZES, sizes, strict=True)))
 
     def is_walking(self, queue: str) -> bool:
+        """Tell whether a walk of `reconcile` through the whole queue has begun and not ended; the next step should
+        then follow soon."""
         return queue in self.__dict__.get("_walks", ()) or queue in self.__dict__.get("_index_walks", ())
 
     # -- walking --------------------------------------------------------------

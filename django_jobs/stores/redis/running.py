@@ -1,4 +1,4 @@
-"""RedisStore: how jobs are claimed, one short method per script."""
+"""How jobs are claimed, one short method per script."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 
 from django_jobs.core.values import Claim, Claimed, Completion, Expired, Killed, Lane
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.contract.fetching import LONGEST_WAIT, FetchingStore, Outlook
-from django_jobs.stores.contract.running import MAX_BATCH, Renewal, RunningStore
-from django_jobs.stores.redis.adding import RedisAdding
+from django_jobs.stores.redis.adding import Adding
 from django_jobs.stores.redis.connection.entries import (
     is_suspect,
     read_claim,
@@ -22,17 +20,19 @@ from django_jobs.stores.redis.connection.entries import (
     waits_to_begin,
 )
 from django_jobs.stores.redis.connection.errors import StoreLate
-from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Name, OneCall
+from django_jobs.stores.redis.connection.part import Name, OneCall
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.settling import call_of_complete
+from django_jobs.stores.values.answers import Renewal
+from django_jobs.stores.values.sizes import MAX_BATCH
 
 #: So many jobs more than HISTORY says may be kept while jobs run one after the other: they are deleted together.
 MOST_OVER = 20
 
 
-class RedisRunning(RedisAdding, RunningStore, FetchingStore):
-    """See stores/contract/running.py and fetching.py for the contract of each method."""
+class Running(Adding):
+    """How jobs are claimed, and how their holders keep the claims."""
 
     #: for how many calls it is not tried to end a job and claim the next by one script; for how many it may leave
     #: `succeeded` as long as it is.
@@ -55,6 +55,38 @@ class RedisRunning(RedisAdding, RunningStore, FetchingStore):
         request: str = "",
         completion: Completion | None = None,
     ) -> Claimed:
+        """queued → running: up to `limit` jobs, best priority first, oldest first within a priority; fewer if their
+        records together reach MAX_BYTES.
+
+        Due scheduled and retry jobs are promoted first (at most 100).  Returns no jobs while the queue is paused.
+        `max_running` bounds the running jobs of the whole queue.  A job over its own limit, or of a paused type, goes
+        to blocked and is passed over; an expired one goes to expired and is reported.  The lane `alone` gives its
+        suspects first (see recover); the claim of a suspect whose next crash would be its last `has_to_wait` (see
+        begin), except with `lease_each`.  The lane `clear` is `alone` without suspects.  From both, an at-most-once job
+        and a job that crashed are claimed one by one, except with `lease_each`: if the process dies, each of its jobs
+        may have started, and any of them may have been the reason.  `worker` holds one lease of
+        `lease` ms from now for all its claims in the queue; with `lease_each`, each job has its own holder
+        `{worker}:{job id}` (remote workers).  Unique locks of mode "queued" are freed.  If jobs are left, another
+        waiting worker is woken.
+
+        With `up_to` (see `last_arrival`), only jobs that had arrived by then are claimed and counted in `left` (which
+        may stop counting at a thousand).  A job that a worker handed back, or held when it was lost, counts as having
+        arrived.
+
+        `knows` is a digest of the names and formats that this worker knows (registry.digest).  If `park` has recorded
+        that workers of that digest do not know a job's name, the job goes to blocked and is passed over; parked jobs
+        that this worker may know come back first.  With "", the worker takes jobs of any name, but no parked ones.
+
+        With `names`, only jobs of these names are taken, wherever they stand in the lane; the others stay where they
+        are, and none of their expiries or limits are looked at.  A call looks at some hundred jobs, from `rank` on;
+        Claimed.rank is where the next call continues.
+
+        `request` is an id of the caller's for this call: if a claim with it has returned jobs in the last quarter of an
+        hour, those of them that are still held are returned again, with a new lease, and no others are taken.
+
+        `completion`: first do `complete` for these attempts, in the same round trip if both queues are on one server.
+        Its answer is set as `completion.stale`, whether the claim returns or raises.  It stays None if `complete` was
+        refused or not answered: call `complete` then, which repeats the call if it may have been carried out."""
         each, bound = "each" if lease_each else "", "" if up_to is None else up_to
         most = self.options.max_crashes
         limits = min(limit, MAX_BATCH), lease, lane.value, max_running
@@ -142,6 +174,14 @@ class RedisRunning(RedisAdding, RunningStore, FetchingStore):
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int
     ) -> Mapping[str, Mapping[str, Renewal] | StoreError]:
+        """Renew the leases of these workers in these queues for `lease` ms: the heartbeat of a worker.  One round trip;
+        on a Cluster, one for each queue.
+
+        Returns queue → holder → Renewal, for each worker that still had a lease (even if none of its jobs was asked to
+        stop); a worker that is missing holds nothing in this queue any more.  An id that is `Killed` is returned by
+        every call until that attempt has ended: until it is settled (which is refused), or its holder is recovered or
+        released or has no lease.  For a queue that cannot be read, the value is the error; the others are renewed.
+        Raises StoreUnavailable; any of the queues may then have been renewed."""
         args: tuple[Argument, ...] = (self._clock(), lease, *workers)
         calls: list[Call] = [(*self._script("extend", queue), args) for queue in queues]
         replies = self.transport.run_together(calls)
@@ -150,7 +190,24 @@ class RedisRunning(RedisAdding, RunningStore, FetchingStore):
             for queue, reply in zip(queues, replies, strict=True)
         }
 
+    def extend(self, queue: str, workers: Sequence[str], lease: int) -> Mapping[str, Sequence[str]]:
+        """Do `renew` in one queue.  Returns holder → ids of its jobs that were asked to stop.  Raises StoreError."""
+        renewed = self.renew([queue], workers, lease)[queue] if workers else {}
+        if isinstance(renewed, StoreError):
+            raise renewed
+        return {worker: renewal.asked for worker, renewal in renewed.items()}
+
+    #: the number of queues that one call of `renew` handles in a bounded time.
+    renewed_at_once = 100
+
+    def server_of(self, queue: str) -> str:
+        """Return which server has the queue, if there are several: a server that does not answer for one queue answers
+        for none of its queues."""
+        return ""
+
     def is_replicated(self, claim: Claim, replicas: int, timeout: int) -> bool:
+        """Tell whether the claim is held and has reached `replicas` replicas of the server within `timeout`
+        ms."""
         # WAIT covers only what this connection has written or read: the claim may have come over another, broken one.
         key = self.keys.of(claim.queue)["claims"]
         commands: list[tuple[Argument, ...]] = [("HGET", key, claim.id), ("WAIT", replicas, timeout)]
@@ -158,6 +215,10 @@ class RedisRunning(RedisAdding, RunningStore, FetchingStore):
         return read_claim(held)[:2] == (claim.token, claim.claimed_at) and int(reached) >= replicas
 
     def holdings(self, queue: str, worker: str) -> list[Claim]:
+        """Return all claims of this holder.
+
+        This may cost as much as reading all running jobs, so call it only if `renew` reports claims that the holder
+        does not know, or lacks claims that it has."""
         flat = self._run("holdings", queue, worker)
         out = []
         for id, text, record, tries, began in zip(*(flat[i::5] for i in range(5)), strict=True):
@@ -166,53 +227,12 @@ class RedisRunning(RedisAdding, RunningStore, FetchingStore):
             out.append(Claim(id.decode(errors="replace"), queue, token, record, *known))
         return out
 
-    def promote(self, queue: str, limit: int = 100) -> int:
-        return int(self._run("promote", queue, min(limit, 100)))
-
-    def last_arrival(self, queue: str) -> int:
-        while self.promote(queue):
-            pass
-        return read_number(self.transport.command("GET", self.keys.of(queue)["seq"]) or b"0")
-
-    def waiting(self, queue: str, up_to: int) -> int:
-        return int(self._run("waiting", queue, up_to))
-
-    def wait_for_work(
-        self,
-        queues: Sequence[str],
-        timeout: float,
-        *,
-        lane: Lane | None = Lane.SHARED,
-        passed_over: Collection[str] = (),
-    ) -> str | None:
-        timeout = max(0.01, min(timeout, LONGEST_WAIT))
-        keys: dict[bytes, str] = {}
-        for end in ("", "_alone") if lane is None else ("",) if lane is Lane.SHARED else ("_alone",):
-            keys |= {self.keys.of(queue)[f"wake{end}"].encode(): queue for queue in queues}
-            keys |= {self.keys.of(queue)[f"offer{end}"].encode(): queue for queue in queues if queue not in passed_over}
-        return self._wait(keys, timeout)
-
-    def _wait(self, keys: dict[bytes, str], timeout: float) -> str | None:
-        told = self.transport.blocking(timeout, "BLPOP", *keys, timeout, exact=timeout < LONGEST_WAIT)
-        return None if told is None else keys[told[0]]
-
-    def backlog(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, int]:
-        name = "queued" if lane is Lane.SHARED else "alone"
-        size = ("ZCOUNT", "0", "+inf") if lane is Lane.CLEAR else ("ZCARD",)
-        sizes = self.transport.pipeline([(size[0], self.keys.of(queue)[name], *size[1:]) for queue in queues])
-        return dict(zip(queues, sizes, strict=True))
-
-    def outlook(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> dict[str, Outlook]:
-        found = self._read_over("outlook", queues, lane.value, at_once=LOOKED_INTO_AT_ONCE, width=2)
-        return {queue: Outlook(int(left), None if due < 0 else int(due)) for queue, (left, due) in found.items()}
-
-    def wake(self, queues: Sequence[str], *, lane: Lane = Lane.SHARED) -> None:
-        self._run_over("wake", queues, lane.value, at_once=LOOKED_INTO_AT_ONCE)
-
     def abandon(self) -> None:
+        """Drop the sockets in a copy of the process that a job has made, without sending anything or taking a lock."""
         self.transport.abandon()
 
     def close(self) -> None:
+        """Close this process's connections; the next call opens new ones."""
         self.transport.close()
 
 

@@ -1,4 +1,4 @@
-"""RedisStore: how attempts end, by their worker or because the worker was lost."""
+"""How attempts end, by their worker or because the worker was lost."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_jobs.core.times import RUNNING_SUM, WAITING_SUM, as_text, slots_of
-from django_jobs.core.values import PLAIN, Claim, Controls, Done, Ended, Recovered, State
+from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Recovered, State
 from django_jobs.serialization.holders import job_of
 from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_for
-from django_jobs.stores.contract.batches import MAX_BYTES
-from django_jobs.stores.contract.running import MAX_BATCH, RunningStore
 from django_jobs.stores.redis.connection.entries import (
     attempt_line,
     read_claim,
@@ -19,8 +17,9 @@ from django_jobs.stores.redis.connection.entries import (
     texts,
     unsigned_line,
 )
-from django_jobs.stores.redis.connection.part import OneCall, RedisPart
+from django_jobs.stores.redis.connection.part import OneCall, Part
 from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.values.sizes import MAX_BATCH, MAX_BYTES
 
 #: The letters of lua/settle.lua.
 _LETTERS = {"retry": "r", "snooze": "s", "park": "b", "bury": "d", "discard": "c"}
@@ -30,10 +29,11 @@ _STATES: dict[str, State | None] = {
 _LOST = unsigned_line("worker_lost", "The worker died or lost its lease while it held the job.")
 
 
-class RedisSettling(RedisPart, RunningStore):
-    """See stores/contract/running.py for the contract of each method."""
+class Settling(Part):
+    """How attempts end, and how their jobs come back."""
 
     def complete(self, queue: str, done: Sequence[Done]) -> list[str]:
+        """running → succeeded.  Returns the ids whose claim was stale.  ValueError for more than MAX_BATCH jobs."""
         if not done:
             return []
         script, queue, args, name = call_of_complete(queue, done, self.options.history, self._archiving)
@@ -41,6 +41,10 @@ class RedisSettling(RedisPart, RunningStore):
         return texts(stale) if stale else []
 
     def settle(self, queue: str, ended: Sequence[Ended]) -> list[State | None]:
+        """End attempts of one queue that did not succeed, each as the method named by its `verb` says.
+
+        Returns for each of them the job's new state, or None if the claim is stale.  Either all jobs whose claims are
+        held are moved, or the call fails and moves none.  ValueError for more than MAX_BATCH attempts."""
         if not ended:
             return []
         if len(ended) > MAX_BATCH:
@@ -63,28 +67,89 @@ class RedisSettling(RedisPart, RunningStore):
         """Do _run_once; a call for the same claims counts as the same call."""
         return self._run_once(name, queue, *args, call=lambda: (name, queue, claims))
 
+    def retry(self, claim: Claim, attempt: Attempt, delay: int) -> State | None:
+        """running → retry, due in `delay` ms; failures + 1; the attempt is logged.
+
+        Returns RETRY, or CANCELLED if the job was asked to stop, or None if the claim is stale.  A unique lock of mode
+        "queued" is taken again if it is free."""
+        return self.settle(claim.queue, [Ended(claim, "retry", attempt, delay)])[0]
+
+    def park(self, claim: Claim, knows: str) -> State | None:
+        """running → blocked, not counted as an attempt, at the front of its priority (several jobs of one call: in
+        their order): workers of the digest `knows` do not know the job's name, or the format of its record.  It becomes
+        queued again when a worker with another digest claims, however long that takes; JobInfo.parked_at says since
+        when it waits.
+
+        Returns BLOCKED, or CANCELLED if the job was asked to stop, or None if the claim is stale."""
+        return self.settle(claim.queue, [Ended(claim, "park", knows=knows)])[0]
+
+    def snooze(self, claim: Claim, delay: int) -> State | None:
+        """running → scheduled, due in `delay` ms, not counted as a failure.
+
+        Returns SCHEDULED, or CANCELLED if the job was asked to stop, or None if the claim is stale."""
+        return self.settle(claim.queue, [Ended(claim, "snooze", delay=delay)])[0]
+
+    def bury(self, claim: Claim, attempt: Attempt) -> bool:
+        """running → dead; failures + 1 unless the outcome is "worker_lost".  False if the claim is stale."""
+        return self.settle(claim.queue, [Ended(claim, "bury", attempt)])[0] is not None
+
+    def discard(self, claim: Claim, attempt: Attempt) -> bool:
+        """running → cancelled, with the attempt as the reason.  False if the claim is stale."""
+        return self.settle(claim.queue, [Ended(claim, "discard", attempt)])[0] is not None
+
     def release(self, queue: str, claims: Sequence[Claim]) -> list[str]:
+        """running → queued, at the front of their priority in this order, not counted as attempts: for claims that a
+        stopping worker has not finished.  Returns the ids whose claim was stale."""
         args: list[Argument] = []
         for claim in claims:
             args += (claim.id, _presented(claim))
         return texts(self._run_once("release", queue, self._archiving, *args)) if args else []
 
     def begin(self, claim: Claim) -> bool:
+        """Note that a job whose claim `has_to_wait` begins: from now on, a crash of its worker counts as its last.
+
+        Until then, `recover` gives the job back without counting a crash.  A worker therefore calls this when nothing
+        else runs in any of its processes: if it then dies as a whole, this job was the reason.  False if the claim is
+        stale.  For other claims it changes nothing."""
         return bool(self._run("begin", claim.queue, claim.id, _presented(claim)))
 
     def checkin(self, claim: Claim, checkin: bytes) -> bool:
+        """Store the JSON text of the last check-in while the job runs.  False if the claim is stale.  True even if the
+        job was asked to stop: `extend` reports that."""
         return bool(self._run("checkin", claim.queue, claim.id, _token(claim), checkin))
 
     def transfer(self, claim: Claim, worker: str, lease: int) -> bool:
+        """Give the claim (same token) to another holder with its own lease of `lease` ms; if the job was asked to
+        stop, the new holder is told.  False if the claim is stale."""
         return bool(self._run("transfer", claim.queue, claim.id, _token(claim), worker, lease))
 
     # -- lost and stopped workers ---------------------------------------------
 
     def recover(self, queue: str, *, worker: str | None = None, limit: int = 100) -> list[Recovered]:
+        """Take the claims of lost workers: those of `worker` at once (its parent process saw it die), otherwise those
+        of every worker whose lease has expired.
+
+        Each job gets crashes + 1 and an attempt "worker_lost" in its log.  Then it goes to the lane `alone`; to dead
+        if that was crash number `max_crashes` or it is an at-most-once job; to cancelled if it was asked to stop.
+        Holders whose name starts with "remote:" are not touched (see overdue).  Returns at most `limit` jobs; call
+        again until fewer come back.
+
+        A job of a worker whose lease has expired is a suspect until it ends: all processes of that worker are gone,
+        and any job that it held may have been the cause.  The job's claims say that it is a suspect.
+
+        Two kinds of jobs go back without a crash and without an entry in the log: those whose claim `has_to_wait` and
+        was not begun; and those that were no suspects, and for which this death would be the last crash."""
         holders = {worker} if worker is not None else set(self._expired_holders(queue))
         return self._take("recover", queue, holders, worker, limit) if holders else []
 
     def release_worker(self, queue: str, worker: str, *, limit: int = 100) -> list[Recovered]:
+        """running → queued, not counted as attempts: all jobs that `worker` holds, after its parent process ended it
+        at the end of a drain.
+
+        Like `release`, for a caller that has no list of the claims (the process that knew them is dead).  An
+        at-most-once job may have started, so it goes to dead with an attempt "worker_lost"; a job that was asked to
+        stop is cancelled.  Returns the jobs that moved, at most `limit`: call again until fewer come back; then the
+        holder's lease is removed, too."""
         return self._take("release", queue, {worker}, worker, limit)
 
     def _expired_holders(self, queue: str, kind: str = "") -> list[str]:
@@ -132,6 +197,8 @@ class RedisSettling(RedisPart, RunningStore):
                 return ids[:limit], len(ids) <= limit
 
     def overdue(self, queue: str, limit: int = 100) -> list[Claim]:
+        """Return the claims of holders "remote:…" whose lease has expired.  Their attempts failed; settle them
+        normally.  The claims have `overdue` set: one that is extended before it is settled has not failed."""
         holders = self._expired_holders(queue, "remote")[:limit]
         ids = list(map(job_of, holders))
         if not ids:

@@ -1,4 +1,4 @@
-"""RedisStore: where one job stands among others, and since when the oldest can run, by plain reads."""
+"""Where one job stands among others, and since when the oldest can run, by plain reads."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from math import floor, isfinite
 from typing import Any
 
 from django_jobs.core.standing import Standing
-from django_jobs.core.values import State
+from django_jobs.core.values import FINISHED, State
 from django_jobs.exceptions import StoreError
 from django_jobs.serialization.record import enqueued_ms
-from django_jobs.stores.contract.browsing import MOST_HOLDERS, BrowsingStore
-from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.entries import read_claim, read_number
-from django_jobs.stores.redis.connection.part import RedisPart
+from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.values.answers import MOST_HOLDERS, Remembered
 
 #: As in lua/lib/score.lua: the range of scores of one priority, and what is subtracted from those of suspects.
 STEP = 2**45
@@ -26,10 +25,12 @@ LOOKED_AT, MOST = 20, 1000
 KINDS = {b"\2": "pause", b"\3": "stop", b"\4": "unknown"}
 
 
-class RedisStanding(RedisPart, BrowsingStore, QueueStore):
-    """See stores/contract/browsing.py and queues.py for the contract of each method."""
+class Positions(Part):
+    """Where one job stands, what is remembered of it, and why the server refuses changes."""
 
     def standing(self, queue: str, id: str, limit_key: str | None = None) -> Standing:
+        """Return where the job stands among others; `limit_key`: that of its controls.  A queue may change between
+        two of the reads, so a caller compares `state` with JobInfo.  At most MOST_AHEAD jobs need be counted."""
         names = self.keys.of(queue)
         claim, member, shared, alone, running, stop, taken = self.transport.pipeline(
             [
@@ -57,6 +58,33 @@ class RedisStanding(RedisPart, BrowsingStore, QueueStore):
             return self._in_lane(found, id, names[place], place, float(score))
         return found
 
+    def reported(self, queue: str, id: str) -> str:
+        """Return `Claim.report` of the last attempt of this job that was ended by a claim with one; "" if it is not
+        known.  Known for a quarter of an hour, for at least the last 50,000 jobs of the queue, even if the job has
+        left the store."""
+        names = self.keys.of(queue)
+        found = self.transport.pipeline([("HGET", names[key], f"report:{id}") for key in ("recent", "recent_before")])
+        return next((text.decode() for text in found if text), "")
+
+    def remembered(self, queue: str, id: str) -> Remembered | None:
+        """Return the entry of an id that was given with a digest, or None.  It is kept as long as the job is
+        in the store, and for `StoreOptions.idempotency` ms after the job's end."""
+        names = self.keys.of(queue)
+        value, at = self.transport.pipeline([("HGET", names["remembered"], id), ("ZSCORE", names["remembered_at"], id)])
+        if value is None or at is None:
+            return None
+        digest, _, state = value.decode(errors="replace").partition(":")
+        if state and read_number(at) + self.options.idempotency <= self.now():
+            return None
+        return Remembered(digest, State(state) if state in FINISHED else None, read_number(at))
+
+    def has_returned_none(self, queue: str, id: str) -> bool:
+        """Tell whether this job, which is no longer in the store, succeeded and returned None.  Known for a minute
+        after HISTORY removed it, for at least the last 50,000 jobs of the queue."""
+        names = self.keys.of(queue)
+        texts = self.transport.pipeline([("GET", names[key]) for key in ("returned", "returned_before")])
+        return any(f"\n{id}\n".encode() in (text or b"") for text in texts)
+
     def _in_lane(self, found: Standing, id: str, key: str, place: str, score: float) -> Standing:
         suspect = score < 0 and place == "alone"
         base = -SUSPECT if suspect else 0
@@ -72,6 +100,8 @@ class RedisStanding(RedisPart, BrowsingStore, QueueStore):
         return found._replace(state=State.QUEUED, lane=lane, ahead=max(0, ahead), higher=int(higher))
 
     def refusal(self, queue: str) -> str:
+        """Return why the store does not take changes now, in its own words, although it can be read: it is a replica,
+        its disk is full; "" if it does, or if this user may not ask."""
         try:
             said: bytes = self._run("refusal", queue)
         except StoreError:  # this user may not run it, or the server is away: both show elsewhere

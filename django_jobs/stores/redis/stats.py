@@ -1,9 +1,9 @@
-"""RedisStore: statistics, by one script for many queues, or by plain reads for a user who may not run scripts."""
+"""Statistics, by one script for many queues, or by plain reads for a user who may not run scripts."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_jobs.core import queue_stats
@@ -13,9 +13,8 @@ from django_jobs.core.values import Pause, QueueStats, State
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.samples.chart import Sampled
 from django_jobs.samples.log import all_of, fields_of, read, types_of
-from django_jobs.stores.contract.queues import add_up
 from django_jobs.stores.redis.connection.entries import read_number
-from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, RedisPart
+from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Part
 from django_jobs.stores.redis.standing import Oldest
 
 #: In the order of lua/stats.lua; a state with two places is listed twice.
@@ -47,10 +46,15 @@ SAMPLED_AT_ONCE = 20
 SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 
-class RedisStats(RedisPart):
+class Stats(Part):
     """Reads many places in one call, by a script or by plain reads."""
 
     def stats(self, queues: Sequence[str]) -> list[QueueStats]:
+        """Return counts, latency, pauses, totals, overdue jobs and what waits for the archive, of each queue, in one
+        round trip.
+
+        `counts` has all nine states.  `totals`: "enqueued", "succeeded", "failed", "retried", "dead", "cancelled",
+        "expired", "recovered", "trimmed_dead", "not_archived", and "<event>:<job name>" for the first five."""
         if not self._scripts_refused:
             try:
                 found = self._read_over("stats", queues, OVERDUE, self._archiving, at_once=COUNTED_AT_ONCE, whole=True)
@@ -104,6 +108,11 @@ class RedisStats(RedisPart):
         return [now, counts, oldest, _flat(paused), _flat(totals), sum(late), late_since, died, unarchived]
 
     def times(self, queues: Sequence[str]) -> dict[str, dict[str, Times]]:
+        """Return queue → job type → how long its attempts waited and ran, since the store began.
+
+        Counted are the attempts that `complete`, `retry` and `bury` ended and whose times are known.  Of a call for
+        several attempts of which some were lost, these are counted too: they ran.  After the first MOST_NAMES job types
+        of a queue, all others are under OTHER."""
         replies = self.transport.pipeline(
             [(command, self.keys.of(queue)[key]) for queue in queues for command, key in TIMES]
         )
@@ -112,6 +121,9 @@ class RedisStats(RedisPart):
         }
 
     def samples(self, queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
+        """Return the samples that were taken of the totals of each queue, and the totals of now: of the whole queue, or
+        of its job types.  `width`: FINE or COARSE (ms).  Queues of servers that do not answer are left out; raises
+        StoreUnavailable if none answers."""
         field = fields_of(width)[types]
         found: dict[str, Sampled] = {}
         for queue, (now, _, (_, text), totals) in self._sampled(queues, "types" if types else "all", field).items():
@@ -142,9 +154,14 @@ class RedisStats(RedisPart):
         }
 
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
+        """Return start of the minute (ms) → event → count, from `since` (ms).
+
+        Events: "enqueued", "succeeded", "failed", "dead", and the sums of ms "run_ms" and "wait_ms".  Kept for 25
+        hours."""
         return self._series(queue, since, self.now())
 
     def sums(self, queues: Sequence[str], since: int) -> dict[int, dict[str, int]]:
+        """Return the `series` of several queues, added up."""
         since, now = since - since % MINUTE, self.now()
         if now - since > FEW_MINUTES * MINUTE or self._scripts_refused:
             return add_up(self._series(queue, since, now) for queue in queues)
@@ -238,3 +255,14 @@ def read_pause(text: bytes) -> Pause:
         int(until) if until.isdigit() else 0,
         int(since) if since.isdigit() else 0,
     )
+
+
+def add_up(many: Iterable[dict[int, dict[str, int]]]) -> dict[int, dict[str, int]]:
+    """Add up several series into one."""
+    sums: dict[int, dict[str, int]] = {}
+    for series in many:
+        for minute, events in series.items():
+            bucket = sums.setdefault(minute, {})
+            for event, number in events.items():
+                bucket[event] = bucket.get(event, 0) + number
+    return sums

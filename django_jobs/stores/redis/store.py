@@ -1,4 +1,4 @@
-"""RedisStore: all its parts together, and the kinds of server that it runs on."""
+"""All its parts together, and the kinds of server that it runs on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from time import monotonic
 from typing import Any
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.contract.fetching import LONGEST_WAIT
-from django_jobs.stores.contract.store import Store, StoreOptions
 from django_jobs.stores.redis.connection.addresses import cluster_from_setting, pool_from_setting, redacted
 from django_jobs.stores.redis.connection.cluster import ClusterTransport
 from django_jobs.stores.redis.connection.key_watch import KeyWatch
@@ -18,48 +16,69 @@ from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import load, load_spanning
 from django_jobs.stores.redis.connection.tracking import Refused
 from django_jobs.stores.redis.connection.transport import Transport
-from django_jobs.stores.redis.ends import RedisEnds
-from django_jobs.stores.redis.lists import RedisLists
-from django_jobs.stores.redis.operating import RedisOperating
-from django_jobs.stores.redis.reconciling import RedisReconciling
-from django_jobs.stores.redis.running import RedisRunning
-from django_jobs.stores.redis.settling import RedisSettling
-from django_jobs.stores.redis.standing import RedisStanding
-from django_jobs.stores.redis.upkeep import RedisUpkeep
-from django_jobs.stores.redis.workflows import RedisWorkflows
+from django_jobs.stores.redis.ends import Ends
+from django_jobs.stores.redis.fetching import Fetching
+from django_jobs.stores.redis.lists import Lists
+from django_jobs.stores.redis.operating import Operating
+from django_jobs.stores.redis.reconciling import Reconciling
+from django_jobs.stores.redis.running import Running
+from django_jobs.stores.redis.settling import Settling
+from django_jobs.stores.redis.standing import Positions
+from django_jobs.stores.redis.upkeep import Upkeep
+from django_jobs.stores.redis.workflows import Workflows
+from django_jobs.stores.values.answers import LONGEST_WAIT
+from django_jobs.stores.values.options import StoreOptions
 
 #: The scripts that each process that runs jobs needs: putting them together takes 30 ms.
 OF_EVERY_CHILD = ("claim", "complete", "settle")
 
 
-class RedisStore(
-    RedisRunning,
-    RedisSettling,
-    RedisReconciling,
-    RedisUpkeep,
-    RedisOperating,
-    RedisEnds,
-    RedisLists,
-    RedisStanding,
-    RedisWorkflows,
-    Store,
+class Store(
+    Running,
+    Fetching,
+    Settling,
+    Reconciling,
+    Upkeep,
+    Operating,
+    Ends,
+    Lists,
+    Positions,
+    Workflows,
 ):
-    """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster."""
+    """Jobs on one Redis or Valkey server (≥ 6.2), on Sentinel, or on a Cluster.
+
+    It is safe to use from many threads, and after a fork.
+
+    Rules for all methods that change something, checked by tests/contract:
+
+    * each is one atomic transition;
+    * times are integer milliseconds of the *server's* clock; durations are integer milliseconds;
+    * a call that ends or extends an attempt presents the claim's token; when the claim is no longer held (it is
+      "stale"), the call changes nothing and its answer says so;
+    * a call may be sent twice (the client repeats it when the reply was lost): the second call has no effect and gives
+      the same answer;
+    * no job is dropped because it cannot be read;
+    * one call touches one queue only, except the calls that take `queues`.
+
+    Errors: StoreUnavailable, StoreFull (from calls that need room, above all enqueue), StoreCorrupt,
+    StoreMisconfigured.
+    """
 
     @classmethod
-    def from_setting(cls, setting: str, *, options: StoreOptions | None = None) -> RedisStore:
+    def from_setting(cls, setting: str, *, options: StoreOptions | None = None) -> Store:
         """Make a store for the STORE setting: a URL, or "cache:ALIAS".  It connects at the first call."""
         options = options or StoreOptions()
         if setting.startswith(("redis+cluster://", "rediss+cluster://")):
-            return RedisClusterStore(ClusterTransport(cluster_from_setting(setting), redacted(setting)), options)
+            return ClusterStore(ClusterTransport(cluster_from_setting(setting), redacted(setting)), options)
         return cls(Transport(pool_from_setting(setting), redacted(setting)), options)
 
     def prepare(self) -> None:
+        """Do once what each copy of this process would do at its first calls.  Sends nothing."""
         for name in OF_EVERY_CHILD:
             load(name)
 
 
-class RedisClusterStore(RedisStore):
+class ClusterStore(Store):
     """A store whose queues are on several nodes: a command over several queues is split."""
 
     #: Seconds.  Where a server does not track keys for us: wait on one queue, then look into all.
@@ -159,4 +178,4 @@ class RedisClusterStore(RedisStore):
         super().abandon()
 
 
-__all__ = ["RedisClusterStore", "RedisStore"]
+__all__ = ["ClusterStore", "Store"]

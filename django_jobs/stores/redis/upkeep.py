@@ -1,4 +1,4 @@
-"""RedisStore: deletes old jobs, hands jobs to the archiver, and describes the server for `doctor`."""
+"""Deletes old jobs, hands jobs to the archiver, and describes the server for `doctor`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any
 
 from django_jobs.core.values import Attempt, JobInfo, State
 from django_jobs.samples.log import COARSE, KEPT, fields_of, take
-from django_jobs.stores.contract.archive import ArchiveStore
-from django_jobs.stores.contract.batches import FIRST_READ, MAX_BYTES, READ_MORE
-from django_jobs.stores.contract.running import MAX_BATCH
-from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
 from django_jobs.stores.redis.connection.entries import chunks, read_attempts, read_number, read_tries
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import load
-from django_jobs.stores.redis.stats import RedisStats, read_totals
+from django_jobs.stores.redis.stats import Stats, read_totals
+from django_jobs.stores.values.answers import UpkeepDue
+from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, READ_MORE
 
 #: Minutes of the charts, and kept answers, older than this are dropped (ms).
 SERIES_KEPT = 25 * 3_600_000
@@ -29,14 +27,20 @@ TIDY_EVERY = 300.0
 CHECKED_AT_ONCE = 150
 
 
-class RedisUpkeep(RedisStats, UpkeepStore, ArchiveStore):
-    """See stores/contract/upkeep.py and archive.py for the contract of each method."""
+class Upkeep(Stats):
+    """How old jobs are deleted, and how finished jobs leave the store for the archive.
+
+    With `StoreOptions.archive`, every job that ends is also added to the end of its queue's outbox.  If the outbox
+    holds `StoreOptions.backlog` jobs, the job is not added, and the total "not_archived" counts it."""
 
     def lapsed(self, queues: Sequence[str]) -> list[str]:
+        """Return the queues in which `recover` may find something: a lease has ended.  As few round trips as the store
+        can.  Queues of servers that do not answer are left out; raises StoreUnavailable if none answers."""
         found = self._read_over("lapsed", queues, at_once=LOOKED_INTO_AT_ONCE)
         return [queue for queue, (ended,) in found.items() if ended]
 
     def upkeep_due(self, queues: Sequence[str]) -> dict[str, UpkeepDue]:
+        """Tell what maintenance has to do in these queues; the rest as for `lapsed`."""
         o, script = self.options, load("upkeep")
         kept = (o.history, o.history_ttl, o.dead, o.dead_ttl, o.idempotency)
         types = [QUEUE_KEYS[name] for name in script.keys]
@@ -47,6 +51,10 @@ class RedisUpkeep(RedisStats, UpkeepStore, ArchiveStore):
         }
 
     def sample(self, queues: Sequence[str]) -> None:
+        """Take a sample of the totals of each of these queues that had none in these five minutes (samples/log.py).
+
+        Of several workers that do this at the same time, one has an effect.  Samples disappear eight days after the
+        last was taken.  At most 20 queues."""
         fields = [field for width in KEPT for field in fields_of(width)]
         written: dict[str, list[Argument]] = {}
         for queue, (now, taken, flat, totals) in self._sampled(queues, "sample", *fields).items():
@@ -63,6 +71,8 @@ class RedisUpkeep(RedisStats, UpkeepStore, ArchiveStore):
             self.transport.run(load("sample"), keys, (self._clock(), KEPT[COARSE], *given))
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
+        """Delete the jobs that HISTORY and DEAD no longer keep.  Returns state → number of deleted jobs (≤ limit
+        each)."""
         o = self.options
         kept = (o.history, o.history_ttl, o.dead, o.dead_ttl)
         flat = self._run("prune", queue, *kept, min(limit, MAX_BATCH), o.idempotency)
@@ -95,18 +105,30 @@ class RedisUpkeep(RedisStats, UpkeepStore, ArchiveStore):
             self.transport.command("HDEL", names["answers"], *some)
 
     def check_turn(self, queue: str, checker: str, lease: int) -> int:
+        """Tell whether this process may call `reconcile` for the queue: 0 if it may, and then no other may for `lease`
+        ms; otherwise after how many ms it should ask again."""
         return int(self._run("check_turn", queue, checker, lease))
 
     # -- archive --------------------------------------------------------------
 
     def archive_turns(self, queues: Sequence[str], archiver: str, lease: int) -> list[str]:
+        """Return those of the queues whose outbox is not empty and that this archiver may now empty.
+
+        It has the turn for `lease` ms from now.  A queue is left out while another archiver has its turn.  A turn only
+        keeps archivers from doing the same work twice: without one, `archive_batch` and `archive_done` do no harm."""
         turns = self._run_over("archive_turns", queues, archiver, lease)
         return [queue for queue, mine in zip(queues, turns, strict=True) if mine]
 
     def archive_leave(self, queues: Sequence[str], archiver: str) -> None:
+        """End the turns that this archiver has: another one need not wait for the end of its lease."""
         self._run_over("archive_leave", queues, archiver)
 
     def archive_batch(self, queue: str, limit: int = MAX_BATCH, skip: int = 0) -> list[tuple[int | str, JobInfo]]:
+        """Return jobs of the outbox after the first `skip`, oldest first, each with its key; fewer than `limit` if they
+        together reach MAX_BYTES.
+
+        The jobs are only read; `archive_done` removes them.  Each info has state, end, result and attempts as they
+        were at the end; a job that is revived and finishes again is returned again."""
         entries, size, most = list[bytes](), 0, FIRST_READ
         while size < MAX_BYTES and (wanted := min(most, limit - len(entries))) > 0:
             at = skip + len(entries)
@@ -117,12 +139,17 @@ class RedisUpkeep(RedisStats, UpkeepStore, ArchiveStore):
         return [(sha1(entry, usedforsecurity=False).hexdigest(), _from_archive(queue, entry)) for entry in entries]
 
     def archive_done(self, queue: str, keys: Sequence[int | str]) -> None:
+        """Remove from the outbox what one `archive_batch` returned and the archiver has written.
+
+        `keys` are all its keys, in order.  A call that arrives twice or late removes no job that was not written, also
+        if another archiver has emptied a part of the outbox, or a server has lost its last second."""
         if keys:
             self._run("archive_done", queue, len(keys), keys[0], keys[-1])
 
     # -- doctor ---------------------------------------------------------------
 
     def describe(self) -> dict[str, str]:
+        """Return what `doctor` shows: kind, version, persistence, eviction policy, address without password …"""
         info = _text_info(self.transport.command("INFO"))
         return {
             "kind": "redis",

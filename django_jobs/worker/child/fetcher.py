@@ -16,8 +16,8 @@ from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreCorrupt, StoreError
 from django_jobs.remote import theirs
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
-from django_jobs.stores.contract.fetching import LONGEST_WAIT
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.answers import LONGEST_WAIT
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.holdings import Holding
 from django_jobs.worker.child.queue_selector import QueuePicker

@@ -24,7 +24,7 @@ from django_jobs.core.values import Attempt, Claim, Claimed, Done
 from django_jobs.exceptions import CorruptRecord, StoreError
 from django_jobs.execution.settle import settle
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs.worker")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from django_jobs.core.context import RunningJob
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs.worker")
 

@@ -14,7 +14,7 @@ from django_jobs.events import receivers
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.plan import run_coroutine_here
 from django_jobs.formatting import counted
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.child.event_loop import EventLoop
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate

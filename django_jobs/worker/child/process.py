@@ -15,7 +15,7 @@ from django_jobs.core.context import RunningJob
 from django_jobs.core.values import Lane
 from django_jobs.events import receivers
 from django_jobs.runtime import forks
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.child.batch_monitor import BatchMonitor
 from django_jobs.worker.child.holdings import Agreement
 from django_jobs.worker.child.lease_check import AGAIN, LeaseCheck

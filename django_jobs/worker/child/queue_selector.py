@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from django_jobs.conf import QueueSettings
-from django_jobs.stores.contract.fetching import Outlook
+from django_jobs.stores.values.answers import Outlook
 
 #: Seconds for which a queue rests if it has jobs but gave none (it is paused, or at its limit).  The time doubles from
 #: the shortest to the longest.

@@ -28,8 +28,8 @@ from django_jobs.execution.settle import (
 from django_jobs.runtime import database_connections
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.runtime.faults import faults_end_process
-from django_jobs.stores.contract.batches import in_batches
-from django_jobs.stores.contract.store import MAX_BATCH, Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_BATCH, in_batches
 from django_jobs.worker.child.holdings import Holding
 from django_jobs.worker.retry import RetryState
 from django_jobs.worker.tally import Tally

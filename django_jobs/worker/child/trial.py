@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 from django_jobs.core.values import Claim
 from django_jobs.exceptions import StoreError
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.ipc import Channel
 from django_jobs.worker.messages import ClaimId, MayBegin, Waits

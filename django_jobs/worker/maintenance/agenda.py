@@ -13,7 +13,7 @@ from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.operations import bulk, searching
 from django_jobs.remote import pull_queues
 from django_jobs.schedules.scheduler import Periodic
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance.archiver import Archiver
 from django_jobs.worker.maintenance.eviction import EvictionWatch

@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django_jobs import archive
 from django_jobs.conf import get_settings
 from django_jobs.formatting import migrate_hint
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs.worker")
 

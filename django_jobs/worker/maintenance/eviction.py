@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs.worker")
 

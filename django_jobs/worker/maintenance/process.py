@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from django_jobs import remote
 from django_jobs.runtime import database_connections, forks
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import Channel
 from django_jobs.worker.maintenance.tasks import MaintenanceTasks, Task

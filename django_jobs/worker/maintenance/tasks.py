@@ -20,7 +20,8 @@ from django_jobs.events.signal_events import Deliver, send
 from django_jobs.exceptions import StoreError, StoreFull
 from django_jobs.formatting import counted
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
-from django_jobs.stores.contract.store import MAX_BATCH, Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_BATCH
 from django_jobs.worker.retry import RetryState
 
 logger = logging.getLogger("django_jobs.worker")

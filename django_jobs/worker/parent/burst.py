@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from django_jobs.conf import QueueSettings
 from django_jobs.remote import pull_queues
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.parent.children import ChildProcesses
 
 #: Seconds between two checks.

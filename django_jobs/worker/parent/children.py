@@ -16,7 +16,7 @@ from typing import NoReturn
 from django_jobs.core.values import Lane
 from django_jobs.runtime import database_connections, forks
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.batch_memory import StartedJob
 from django_jobs.worker.child.process import run_child
 from django_jobs.worker.config import WorkerConfig

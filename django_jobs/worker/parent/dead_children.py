@@ -27,7 +27,7 @@ from django_jobs.execution.settle import (
     succeeded_elsewhere,
 )
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.batch_memory import Asked, LastBatch, StartedJob
 from django_jobs.worker.retry import RetryState
 from django_jobs.worker.tally import Totals

@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from math import inf
 from time import monotonic
 
 from django_jobs.core.values import Claim, Lane
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.formatting import counted
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.parent.children import ChildHandle, ChildProcesses
 from django_jobs.worker.retry import RetryState
 from django_jobs.worker.shared_memory import SETTLED, NotBegun
@@ -32,9 +31,6 @@ WAITS = 1.0
 #: With LOOK and WAITS this keeps the promise "handed back within 10 s".  A child that computes in Python answers within
 #: milliseconds, or within a second on a machine with twenty times as many processes as processors.
 SILENT, LOOKS = 3.0, 3
-#: The same for a child that has held the store's lock all the time.  The parent itself may have waited 4.5 s for the
-#: lock before it checks, and everything together is promised to take at most 20 s.
-LOCKS = 2.0
 
 
 @dataclass(slots=True)
@@ -60,12 +56,6 @@ class FrozenChildren:
         self.store, self.child_processes = store, child_processes
         self.due = 0.0
         self._watched: dict[int, _Watch] = {}
-        #: process id of the child that held the lock of a file store at the last check (0: none), and since when it has
-        #: held the lock at every check (monotonic).
-        self._locked_by = (0, 0.0)
-        self._is_locked = False
-        #: when to check the lock again (monotonic).
-        self.lock_due = 0.0
         self._retry_state = RetryState("Handing back the jobs that a frozen process has not started")
 
     def step(self, now: float) -> None:
@@ -77,33 +67,6 @@ class FrozenChildren:
         for child in self.child_processes:
             if child.channel.is_open and not child.killed_for:
                 self._look(child, now)
-
-    def store_is_locked(self, now: float) -> bool:
-        """Does a child hold the lock of a file store?  Then a call to the store would only wait.
-
-        Such a store has one lock.  A child that freezes while one of its threads writes blocks every process, including
-        the end of its own job.  Therefore this method kills a child that holds the lock and does not answer.  Its jobs
-        run again, uncharged."""
-        if now < self.lock_due:
-            return self._is_locked
-        self.lock_due = now + LOOK / 2
-        pid = self.store.locked_by()
-        if pid is None:
-            self.lock_due = inf  # a server has no such lock: no wake-up is needed for it
-            return False
-        child = self.child_processes.children.get(pid)
-        if child is not None and child.killed_for:
-            child = None
-        if pid != self._locked_by[0]:
-            self._locked_by = (pid, now)
-        self._is_locked = child is not None and now > self._locked_by[1]
-        if child is not None and self._is_locked:
-            if child.pinged_at is None:
-                child.ping(self.child_processes.serial)
-            elif now - max(child.pinged_at, self._locked_by[1]) >= LOCKS:
-                logger.error("%s does not answer, and holds the lock of the store: it is ended", child.name)
-                child.kill("fenced")
-        return self._is_locked
 
     def _look(self, child: ChildHandle, now: float) -> None:
         if child.pinged_at is None:

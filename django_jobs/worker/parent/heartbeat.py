@@ -11,7 +11,7 @@ from typing import Any
 
 from django_jobs.exceptions import StoreError
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.idle_queues import IdleQueues
 from django_jobs.worker.parent.reach import SHORT, Reach

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_jobs.core.values import Killed, Lane, State
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.messages import Stop
 from django_jobs.worker.parent.children import ChildProcesses
 

@@ -12,7 +12,7 @@ from time import monotonic
 
 from django_jobs.conf import QueueSettings
 from django_jobs.formatting import counted
-from django_jobs.stores.contract.running import Renewal
+from django_jobs.stores.values.answers import Renewal
 from django_jobs.worker.parent.children import ChildProcesses
 from django_jobs.worker.shared_memory import SETTLED
 

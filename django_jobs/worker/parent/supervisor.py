@@ -18,7 +18,7 @@ from django_jobs.core.values import Lane
 from django_jobs.events.receivers import say_started, say_stopped
 from django_jobs.exceptions import StoreError
 from django_jobs.runtime import forks
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.crash_loop import CrashLoop
 from django_jobs.worker.maintenance.tasks import Task
@@ -123,8 +123,6 @@ class Supervisor:
         self.maintenance.look_after(now)
         self._keep_time(now)
         self.health.step(now)
-        if self.frozen.store_is_locked(now):
-            return
         with self.alarm.looking():
             self._keep_leases(now)
         if self.deadline is None:
@@ -156,7 +154,7 @@ class Supervisor:
         return not (self.dead_children or self.maintenance.signal_outbox) or monotonic() > self.deadline + LAST_WORDS
 
     def _pause(self, now: float) -> float:
-        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.frozen.lock_due, self.suspects.due(now),
+        moments = [self.heartbeat.due, self.child_pool.next_moment(now), self.suspects.due(now),
                    self.health.due]  # fmt: skip
         if self.deadline is not None and now < self.deadline:
             moments.append(self.deadline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import Added, State
-from django_jobs.stores.contract.browsing import Remembered
+from django_jobs.stores.values.answers import Remembered
 from tests.contract.acts import FAILED, Q, claim, complete, enqueue, finish, ids_in, start, state_of, totals
 
 DAY = 86_400_000

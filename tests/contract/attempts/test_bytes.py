@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from redis import Redis
 
-from django_jobs.stores.contract.batches import MAX_BYTES, in_batches
+from django_jobs.stores.values.sizes import MAX_BYTES, in_batches
 from tests.contract.acts import LEASE, Q, claim, complete, counts, enqueue, start
 
 #: bytes of a job's arguments

@@ -11,7 +11,7 @@ import pytest
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import RetryIn
 from django_jobs.core.values import Claim, Lane, State
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.child import holdings as module
 from django_jobs.worker.child.holdings import Agreement, Holding
 from tests.contract.acts import (

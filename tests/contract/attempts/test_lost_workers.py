@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_jobs.core.values import Claim, Lane, State
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.contract.acts import FAILED, LEASE, Q, claim, claim_alone, enqueue, start, state_of
 from tests.contract.ways_back import handed_back, released, retried, retried_by_hand, snoozed
 

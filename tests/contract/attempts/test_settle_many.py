@@ -180,7 +180,7 @@ def test_the_ends_that_callers_wait_for_are_told(store, make_job):
     claims = start(store, *[make_job(id) for id in "abc"])
     after, _ = store.watch_ends(Q, ["a", "b"])
     settle(store, claims, "bury", "retry", "discard")
-    over, _ = store.next_ends(Q, after, lambda: ["a", "b"], 5)
+    over, _ = store.next_ends(Q, after, 5)
     assert over == ["a"]
 
 

@@ -9,9 +9,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from django_jobs.core.values import Added, Lane, State
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis import Store
 from tests.contract.acts import FAILED, LEASE, LOST, Q, claim, complete, done, enqueue, info, start
+from tests.support.fsck import fsck
 
 IDS = ["j0", "j1"]
 #: how often each is met: what leads on is met more often than what ends everything
@@ -25,7 +25,7 @@ HISTORIES = st.lists(st.tuples(st.sampled_from(VERBS), st.sampled_from(IDS)), mi
 
 def left_behind(store):
     """Entries of jobs that are gone, by the raw keys or tables."""
-    if isinstance(store, RedisStore):
+    if isinstance(store, Store):
         return [text for text in fsck(store, Q) if "has an entry of" in text or "which has no record" in text]
     jobs = {"records", "results", "logs"}
     with store.database.read() as raw:

@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.values import NewJob, Options, State
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.store import Store, StoreOptions
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.conftest import Clock
 from tests.contract.acts import FAILED, Q, claim, complete, counts, enqueue, ids_in, info, start, totals
 

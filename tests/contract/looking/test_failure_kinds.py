@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import Attempt, State
-from django_jobs.stores.contract.lists import FailureKind
+from django_jobs.stores.values.lists import FailureKind
 from tests.contract.acts import LEASE
 
 QUEUES = ("a", "b", "c")

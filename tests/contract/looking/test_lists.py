@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from django_jobs.core.signature import LENGTH, NO_ERROR, signature
 from django_jobs.core.values import Attempt, State
-from django_jobs.stores.contract.lists import Mark
+from django_jobs.stores.values.lists import Mark
 from tests.contract.acts import FAILED, LEASE, Q, done
 
 QUEUES = ("a", "b", "c", "d", "e", "f")

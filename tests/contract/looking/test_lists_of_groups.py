@@ -1,6 +1,6 @@
 """Lists over groups of failed jobs have the same jobs whichever way a store finds them.
 
-A RedisStore looks for a page of thousands of groups among all jobs, job after job, and opens the groups where few jobs
+A Store looks for a page of thousands of groups among all jobs, job after job, and opens the groups where few jobs
 belong to them.  Here it does so for two groups."""
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from itertools import chain
 import pytest
 
 from django_jobs.core.values import Attempt, State
-from django_jobs.stores.contract.lists import Bars
 from django_jobs.stores.redis import lists
 from django_jobs.stores.redis.failures import bars
+from django_jobs.stores.values.lists import Bars
 from tests.contract.acts import LEASE
 
 QUEUES = ("a", "b", "c")

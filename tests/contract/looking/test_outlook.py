@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_jobs.core.values import Lane
-from django_jobs.stores.contract.fetching import Outlook
+from django_jobs.stores.values.answers import Outlook
 from tests.contract.acts import FAILED, Q, claim, claim_ids, complete, enqueue, start
 
 NOTHING = Outlook(0, None)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.sqlite.database import remembered
 
 from django_jobs.core.values import State
 from django_jobs.enqueue.handle import JobHandle, get_job
 from django_jobs.exceptions import JobNotFound
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.stores.sqlite.database import remembered
+from django_jobs.stores.values.options import StoreOptions
 from tests.contract.acts import Q, complete, finish, ids_in, start, state_of
 
 MINUTE = 60_000

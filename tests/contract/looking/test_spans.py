@@ -7,7 +7,7 @@ import random
 import pytest
 
 from django_jobs.core.values import State
-from django_jobs.stores.contract.lists import TIMED, Bars, Span
+from django_jobs.stores.values.lists import TIMED, Bars, Span
 from tests.contract.acts import LEASE, done
 from tests.contract.looking.test_lists import QUEUES, all_of, failed
 

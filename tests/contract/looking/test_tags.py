@@ -6,7 +6,7 @@ import pytest
 
 from django_jobs.core.values import Attempt, State
 from django_jobs.serialization.record import decode, encode
-from django_jobs.stores.contract.lists import OTHER_TAGS, Span
+from django_jobs.stores.values.lists import OTHER_TAGS, Span
 from tests.contract.acts import FAILED, LEASE, Q
 
 FULL = 500

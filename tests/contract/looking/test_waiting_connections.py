@@ -14,7 +14,7 @@ import redis
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.exceptions import JobFailed
 from django_jobs.stores import use_store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.contract.acts import Q, enqueue
 from tests.support.waiting import wait_until
 
@@ -35,7 +35,7 @@ def waits_in_vain() -> None:
 
 
 def test_a_store_that_is_closed_while_it_listens_leaves_no_connection(
-    redis_store: RedisStore, redis_server: str, make_job: Any
+    redis_store: Store, redis_server: str, make_job: Any
 ) -> None:
     """The call that was cut off must not connect again: nobody would close that connection."""
     with redis.Redis.from_url(redis_server) as client:
@@ -55,7 +55,7 @@ def test_a_store_that_is_closed_while_it_listens_leaves_no_connection(
 
 
 def test_who_waits_is_answered_although_the_connections_were_closed(
-    redis_store: RedisStore, redis_server: str, make_job: Any
+    redis_store: Store, redis_server: str, make_job: Any
 ) -> None:
     use_store(redis_store)
     enqueue(redis_store, make_job("a"))
@@ -69,11 +69,11 @@ def test_who_waits_is_answered_although_the_connections_were_closed(
 
 
 def test_listening_may_take_longer_than_other_answers(
-    make_redis_store: Callable[..., RedisStore], redis_server: str, make_job: Any, monkeypatch: pytest.MonkeyPatch
+    make_redis_store: Callable[..., Store], redis_server: str, make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`?socket_timeout=0.2` is for calls that the server answers at once: it must not connect again all the time."""
     url = f"{redis_server}{'&' if '?' in redis_server else '?'}socket_timeout=0.2"
-    store = RedisStore.from_setting(url, options=make_redis_store().options)
+    store = Store.from_setting(url, options=make_redis_store().options)
     try:
         use_store(store)
         enqueue(store, make_job("a"))

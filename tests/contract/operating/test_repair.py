@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from django_jobs.core.values import Lane, State
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.stats import PLACES
 from tests.contract.acts import Q, claim, claim_alone, claim_ids, enqueue, info, start, state_of, totals
 
 
 def misplace(store, id):
     """Damage done by hand: the record stays, nothing else says where the job is."""
-    if isinstance(store, RedisStore):
+    if isinstance(store, Store):
         names = store.keys.of(Q)
         for place, _ in PLACES:
             store.transport.command("HDEL" if place == "claims" else "ZREM", names[place], id)
@@ -89,7 +89,7 @@ def test_that_is_dead_is_told_to_the_caller_once(store, make_job):
 
 def forget_that_it_runs(store, id):
     """Damage done by hand: nobody will say that the slot of this job is free."""
-    if isinstance(store, RedisStore):
+    if isinstance(store, Store):
         slots = store.keys.of(Q)["slots"]
         members = store.transport.command("ZRANGE", slots, 0, -1)
         assert store.transport.command("ZREM", slots, *[each for each in members if each.endswith(id.encode())]) == 1
@@ -146,7 +146,7 @@ def test_a_look_for_faults_says_when_it_has_not_seen_everything(store, make_job)
 
 
 def test_one_process_checks_a_queue_for_all_until_it_stops_to(store, clock):
-    waits = isinstance(store, RedisStore)  # elsewhere, a check costs next to nothing
+    waits = isinstance(store, Store)  # elsewhere, a check costs next to nothing
     assert store.check_turn(Q, "a", 30_000) == 0
     clock.advance(10_000)
     assert store.check_turn(Q, "b", 30_000) == (20_000 if waits else 0)

@@ -11,7 +11,7 @@ from django_jobs import Discard, Fail, job
 from django_jobs.core.values import Claim, Lane
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
 
 LEASE = 86_400_000

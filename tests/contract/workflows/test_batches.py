@@ -6,7 +6,7 @@ import pytest
 
 from django_jobs import Batch, BatchClosed, InvalidArguments, current_batch, job
 from django_jobs.browse import batch_jobs
-from django_jobs.stores.contract.workflows import End
+from django_jobs.stores.values.workflows import End
 from tests.contract.workflows.steps import DEAD, ENDS, RAN, act, run, store
 
 __all__ = ["store"]

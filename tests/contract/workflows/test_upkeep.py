@@ -9,8 +9,8 @@ from django_jobs.core.values import Added, Claim
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import settle
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.workflows import End
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.workflows import End
 from django_jobs.workflows import engine, sending
 from tests.contract.workflows.steps import DEAD, ENDS, RAN, act, claims, run, store
 
@@ -68,7 +68,7 @@ def test_a_job_that_is_nowhere_is_given_up_and_can_never_appear(store, clock):
 
 def vanish(store, id):
     """The store loses a job, and what it remembers of it."""
-    if isinstance(store, RedisStore):
+    if isinstance(store, Store):
         names = store.keys.of(Q)
         store.transport.command("HDEL", names["jobs"], id)
         for key in ("queued", "remembered_at"):
@@ -199,7 +199,7 @@ def test_nothing_is_left_of_a_workflow_a_day_after_its_end(store, clock):
     for id in (*[handle.id for handle in handles], batch.id):
         assert dict(store.workflow_scan(id, "")) == {}
     assert store.unread([Q]) == []
-    if isinstance(store, RedisStore):
+    if isinstance(store, Store):
         assert store.transport.command("EXISTS", store.keys.fleet("workflow_checks")) == 0
         assert not [key for key in store.transport.client.scan_iter() if f"{store.keys.namespace}:~".encode() in key]
     else:

@@ -23,7 +23,7 @@ from django_jobs.execution.executor import Executor
 from django_jobs.models import ApiToken
 from django_jobs.remote import type_cache
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.api import work
 
 SETTINGS: dict[str, Any] = {

@@ -19,7 +19,7 @@ from django_jobs.core.values import Added, State
 from django_jobs.exceptions import InvalidArguments, StoreCorrupt, StoreUnavailable
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import use_store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.connection.wire import Held, Wire
 from tests.support.backends.redis_process import RedisServer
@@ -35,7 +35,7 @@ def nothing(number: int) -> None:
 
 
 @pytest.fixture
-def store(redis_store: RedisStore) -> Iterator[RedisStore]:
+def store(redis_store: Store) -> Iterator[Store]:
     use_store(redis_store)
     redis_store.enqueue("default", [])
     yield redis_store
@@ -43,22 +43,20 @@ def store(redis_store: RedisStore) -> Iterator[RedisStore]:
 
 
 @pytest.fixture
-def quiet_tcp(tmp_path: Path) -> Iterator[RedisStore]:
+def quiet_tcp(tmp_path: Path) -> Iterator[Store]:
     """A store on a server of its own, over TCP: writing into a socket that the server has closed is no error there."""
     server = RedisServer(tmp_path).start()
-    store = RedisStore.from_setting(server.url)
+    store = Store.from_setting(server.url)
     yield store
     store.close()
     server.kill()
 
 
-def queued(store: RedisStore) -> int:
+def queued(store: Store) -> int:
     return store.stats(["default"])[0].counts["queued"]
 
 
-def test_the_next_batch_is_made_while_the_store_adds_the_last(
-    store: RedisStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_batch_is_made_while_the_store_adds_the_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing.enqueue_many([(0,), (1,)])  # the server has the script
     order: list[str] = []
     send, receive = Wire.write, Wire.receive
@@ -76,7 +74,7 @@ def test_the_next_batch_is_made_while_the_store_adds_the_last(
     assert queued(store) == 2 + MANY
 
 
-def test_an_answer_that_is_lost_is_asked_for_again_and_adds_nothing_twice(store: RedisStore, make_job: Any) -> None:
+def test_an_answer_that_is_lost_is_asked_for_again_and_adds_nothing_twice(store: Store, make_job: Any) -> None:
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job(f"j{n}") for n in range(10)])
     store.transport._held().drop()
@@ -84,7 +82,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_adds_nothing_twice(store:
     assert queued(store) == 11
 
 
-def test_jobs_that_ran_before_their_lost_answer_was_asked_for_run_once(store: RedisStore, make_job: Any) -> None:
+def test_jobs_that_ran_before_their_lost_answer_was_asked_for_run_once(store: Store, make_job: Any) -> None:
     """The idempotency key has the answer; the jobs themselves are gone."""
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a")])
@@ -99,14 +97,14 @@ def test_jobs_that_ran_before_their_lost_answer_was_asked_for_run_once(store: Re
     assert queued(store) == 0
 
 
-def test_a_server_that_forgot_the_script_is_given_it(store: RedisStore, make_job: Any) -> None:
+def test_a_server_that_forgot_the_script_is_given_it(store: Store, make_job: Any) -> None:
     store.transport.client.script_flush()
     wait = store.enqueue_ahead("default", [make_job("a")])
     assert wait() == [Added.ADDED]
     assert queued(store) == 1
 
 
-def test_a_refusal_is_told_when_the_answer_is_wanted_and_to_nobody_else(store: RedisStore, make_job: Any) -> None:
+def test_a_refusal_is_told_when_the_answer_is_wanted_and_to_nobody_else(store: Store, make_job: Any) -> None:
     store.enqueue("default", [make_job("first")])
     store.transport.client.set(store.keys.of("broken")["jobs"], "of another type")
     wait = store.enqueue_ahead("broken", [make_job("a")])
@@ -115,7 +113,7 @@ def test_a_refusal_is_told_when_the_answer_is_wanted_and_to_nobody_else(store: R
         wait()
 
 
-def test_a_thread_that_ends_leaves_no_answer_for_the_next_one(store: RedisStore, make_job: Any) -> None:
+def test_a_thread_that_ends_leaves_no_answer_for_the_next_one(store: Store, make_job: Any) -> None:
     """Its connection goes back to the pool, and another thread takes it before the answer comes."""
     store.enqueue("default", [make_job("first"), make_job("one more")])  # from here on, the server knows the script
     answers: list[list[Added]] = []
@@ -145,9 +143,7 @@ def test_a_thread_that_ends_leaves_no_answer_for_the_next_one(store: RedisStore,
     assert answers == [[Added.ADDED] * 2] * 2
 
 
-def test_a_copy_of_the_process_leaves_the_answer_and_the_channel_to_its_parent(
-    store: RedisStore, make_job: Any
-) -> None:
+def test_a_copy_of_the_process_leaves_the_answer_and_the_channel_to_its_parent(store: Store, make_job: Any) -> None:
     """The child must not end the parent's call: both would go on with the same number, and the second would lose."""
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a"), make_job("b")])
@@ -170,9 +166,7 @@ def test_a_copy_of_the_process_leaves_the_answer_and_the_channel_to_its_parent(
     assert sorted(store.ids("default", State.QUEUED)[0]) == ["a", "b", "c", "d", "e", "first"]
 
 
-def test_a_call_over_a_connection_that_the_server_has_closed_is_sent_at_once(
-    quiet_tcp: RedisStore, make_job: Any
-) -> None:
+def test_a_call_over_a_connection_that_the_server_has_closed_is_sent_at_once(quiet_tcp: Store, make_job: Any) -> None:
     """Not when its answer is wanted: the next item of an iterator may come much later."""
     store = quiet_tcp
     store.enqueue("default", [make_job("first")])
@@ -190,7 +184,7 @@ def test_a_server_that_is_away_is_an_error_at_once_in_a_new_thread(inside: str) 
     """Its connection is made by this call."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        store = RedisStore.from_setting(f"redis://127.0.0.1:{free.getsockname()[1]}")
+        store = Store.from_setting(f"redis://127.0.0.1:{free.getsockname()[1]}")
     store._known_queues = frozenset({"default"})
     use_store(store)
 
@@ -214,7 +208,7 @@ def test_a_server_that_is_away_is_an_error_at_once_in_a_new_thread(inside: str) 
 
 
 def test_a_lost_answer_is_the_error_of_the_call_that_finds_it(
-    store: RedisStore, make_job: Any, monkeypatch: pytest.MonkeyPatch
+    store: Store, make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise that call would wait for the answer and then for its own, twice as long as it may."""
     store.enqueue("default", [make_job("first")])
@@ -234,7 +228,7 @@ def test_a_lost_answer_is_the_error_of_the_call_that_finds_it(
 
 @pytest.mark.parametrize("when", ["sending", "reading"])
 def test_a_call_that_is_interrupted_leaves_nothing_for_the_next(
-    store: RedisStore, make_job: Any, monkeypatch: pytest.MonkeyPatch, when: str
+    store: Store, make_job: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     store.enqueue("default", [make_job("first")])
     write = Wire.write
@@ -258,7 +252,7 @@ def test_a_call_that_is_interrupted_leaves_nothing_for_the_next(
 
 
 def test_a_call_that_is_interrupted_twice_leaves_nothing_for_the_next(
-    store: RedisStore, make_job: Any, monkeypatch: pytest.MonkeyPatch
+    store: Store, make_job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second interrupt comes before the connection is closed because of the first."""
     store.enqueue("default", [make_job("first")])
@@ -275,7 +269,7 @@ def test_a_call_that_is_interrupted_twice_leaves_nothing_for_the_next(
     assert store.enqueue("default", [make_job("d"), make_job("e")]) == [Added.ADDED, Added.ADDED]
 
 
-def test_a_store_that_is_closed_in_between_answers_with_an_error(store: RedisStore, make_job: Any) -> None:
+def test_a_store_that_is_closed_in_between_answers_with_an_error(store: Store, make_job: Any) -> None:
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a")])
     store.close()
@@ -283,7 +277,7 @@ def test_a_store_that_is_closed_in_between_answers_with_an_error(store: RedisSto
         wait()
 
 
-def test_a_call_that_enqueues_while_its_arguments_are_made_gets_its_own_answer(store: RedisStore) -> None:
+def test_a_call_that_enqueues_while_its_arguments_are_made_gets_its_own_answer(store: Store) -> None:
     inner: list[str] = []
 
     def calls() -> Iterator[tuple[int]]:
@@ -301,7 +295,7 @@ def test_a_call_that_enqueues_while_its_arguments_are_made_gets_its_own_answer(s
 
 @pytest.mark.parametrize("error", [RuntimeError("mine"), InvalidArguments("mine"), KeyboardInterrupt("mine")])
 def test_jobs_that_are_stored_are_announced_whatever_is_wrong_with_a_later_call(
-    store: RedisStore, error: BaseException
+    store: Store, error: BaseException
 ) -> None:
     announced: list[str] = []
 
@@ -325,7 +319,7 @@ def test_jobs_that_are_stored_are_announced_whatever_is_wrong_with_a_later_call(
     assert store.transport.client.hlen(store.keys.of("default")["answers"]) <= 2, "the channel is used again"
 
 
-def test_a_queue_with_a_limit_refuses_before_the_next_item_is_read(store: RedisStore) -> None:
+def test_a_queue_with_a_limit_refuses_before_the_next_item_is_read(store: Store) -> None:
     read: list[int] = []
 
     def calls() -> Iterator[tuple[int]]:
@@ -340,7 +334,7 @@ def test_a_queue_with_a_limit_refuses_before_the_next_item_is_read(store: RedisS
     assert (told.value.accepted, len(read)) == (1000, 2001)
 
 
-def test_an_unreachable_store_is_an_error_with_all_ids(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_store_is_an_error_with_all_ids(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing.enqueue(0)
     write, sent = Wire.write, 0
 

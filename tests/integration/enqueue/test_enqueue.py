@@ -17,7 +17,7 @@ from django_jobs import (
 )
 from django_jobs.core.values import Added
 from django_jobs.enqueue.submit import enqueue_by_name
-from django_jobs.stores.contract.batches import MAX_BYTES
+from django_jobs.stores.values.sizes import MAX_BYTES
 from django_jobs.testing import Jobs
 from tests.integration.enqueueing import in_memory, stored
 from tests.integration.sample_jobs import other, receipt, short, unique

@@ -17,8 +17,8 @@ from django_jobs.enqueue import request
 from django_jobs.serialization import arguments
 from django_jobs.serialization.record import decode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.batches import ADDED_BYTES
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import ADDED_BYTES
 from tests.conftest import Clock
 from tests.integration.enqueueing import SETTINGS
 from tests.integration.sample_jobs import other, receipt, unique

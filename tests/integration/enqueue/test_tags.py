@@ -21,7 +21,7 @@ from django_jobs.schedules.scheduler import Periodic
 from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import decode, tags_of
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.enqueueing import SETTINGS
 

@@ -19,9 +19,9 @@ from django_jobs import Batch, Discard, Fail, Snooze, browse, group, job
 from django_jobs.core.values import Attempt, Done, Ended
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.batches import SETTLED_AT_ONCE, SETTLED_BYTES
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.transport import Transport
+from django_jobs.stores.values.sizes import SETTLED_AT_ONCE, SETTLED_BYTES
 from django_jobs.worker.child.settler import Settler
 from django_jobs.workflows.watching import Watch
 from tests.support.backends.cluster import running_cluster
@@ -68,7 +68,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.accepts("R01", "G42")
-def test_a_job_is_enqueued_in_one_round_trip(redis_store: RedisStore, make_job: Any, calls: list[str]) -> None:
+def test_a_job_is_enqueued_in_one_round_trip(redis_store: Store, make_job: Any, calls: list[str]) -> None:
     redis_store.enqueue("default", [make_job()])
     calls.clear()
     redis_store.enqueue("default", [make_job()])
@@ -80,7 +80,7 @@ def test_a_job_is_enqueued_in_one_round_trip(redis_store: RedisStore, make_job: 
 @pytest.mark.accepts("R01")
 @pytest.mark.parametrize("at_once", [1, 30, 500])
 def test_claims_and_locks_of_many_jobs_are_tables(
-    redis_store: RedisStore, redis_server: str, make_job: Any, at_once: int
+    redis_store: Store, redis_server: str, make_job: Any, at_once: int
 ) -> None:
     """Redis looks for each field of a list of up to 512, from its beginning on: half of the time of a job."""
     few, many = 10, max(30, at_once)
@@ -105,7 +105,7 @@ def test_claims_and_locks_of_many_jobs_are_tables(
 
 
 @pytest.mark.accepts("K30")
-def test_enqueue_many_takes_one_round_trip_per_thousand(redis_store: RedisStore, calls: list[str]) -> None:
+def test_enqueue_many_takes_one_round_trip_per_thousand(redis_store: Store, calls: list[str]) -> None:
     use_store(redis_store)
     nothing.enqueue()
     calls.clear()
@@ -114,7 +114,7 @@ def test_enqueue_many_takes_one_round_trip_per_thousand(redis_store: RedisStore,
 
 
 @pytest.mark.accepts("G02")
-def test_a_batch_runs_in_two_round_trips(redis_store: RedisStore, make_job: Any, calls: list[str]) -> None:
+def test_a_batch_runs_in_two_round_trips(redis_store: Store, make_job: Any, calls: list[str]) -> None:
     redis_store.enqueue("default", [make_job() for _ in range(100)])
     calls.clear()
     claims = redis_store.claim("default", "w", 100, lease=30_000).claims
@@ -125,7 +125,7 @@ def test_a_batch_runs_in_two_round_trips(redis_store: RedisStore, make_job: Any,
 
 @pytest.mark.accepts("G02")
 def test_a_batch_of_a_hundred_costs_less_than_half_a_command_each(
-    redis_store: RedisStore, make_job: Any, redis_server: str
+    redis_store: Store, make_job: Any, redis_server: str
 ) -> None:
     """Inside the server: every step is one command for the whole batch, so commands per job go to nothing."""
     redis_store.enqueue("default", [make_job() for _ in range(1000)])
@@ -139,7 +139,7 @@ def test_a_batch_of_a_hundred_costs_less_than_half_a_command_each(
 
 
 def test_a_single_job_costs_at_most_45_commands_in_the_server(
-    redis_store: RedisStore, make_job: Any, redis_server: str
+    redis_store: Store, make_job: Any, redis_server: str
 ) -> None:
     redis_store.enqueue("default", [make_job()])
     # The server knows every script from now on, whichever test ran before this one.
@@ -157,7 +157,7 @@ def test_a_single_job_costs_at_most_45_commands_in_the_server(
     assert commands <= 45
 
 
-def test_a_group_takes_at_most_twice_the_round_trips_of_its_jobs(redis_store: RedisStore, calls: list[str]) -> None:
+def test_a_group_takes_at_most_twice_the_round_trips_of_its_jobs(redis_store: Store, calls: list[str]) -> None:
     """In enqueueing and in finishing; what a workflow costs besides its steps is a handful of calls."""
     use_store(redis_store)
     nothing.enqueue()
@@ -177,7 +177,7 @@ def test_a_group_takes_at_most_twice_the_round_trips_of_its_jobs(redis_store: Re
 
 @pytest.mark.parametrize("kind", ["group", "batch"])
 def test_waiting_for_3000_steps_takes_few_reads_and_fewer_while_nothing_happens(
-    redis_store: RedisStore, calls: list[str], monkeypatch: pytest.MonkeyPatch, kind: str
+    redis_store: Store, calls: list[str], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """The steps are read once, in parts; while a job runs, only the state and one part are looked at again."""
     use_store(redis_store)
@@ -205,7 +205,7 @@ def test_waiting_for_3000_steps_takes_few_reads_and_fewer_while_nothing_happens(
     assert max(seen) <= 16, seen
 
 
-def test_a_page_of_the_jobs_of_a_batch_is_one_round_trip(redis_store: RedisStore, calls: list[str]) -> None:
+def test_a_page_of_the_jobs_of_a_batch_is_one_round_trip(redis_store: Store, calls: list[str]) -> None:
     """However many jobs it has; a page of a state reads on until it has found them."""
     use_store(redis_store)
     # The order in which Redis returns the fields is random: without room for the other fields, many a page takes two.
@@ -231,7 +231,7 @@ def test_a_page_of_the_jobs_of_a_batch_is_one_round_trip(redis_store: RedisStore
     assert calls == []
 
 
-def test_jobs_without_a_workflow_make_no_call_for_one(redis_store: RedisStore, calls: list[str]) -> None:
+def test_jobs_without_a_workflow_make_no_call_for_one(redis_store: Store, calls: list[str]) -> None:
     use_store(redis_store)
     nothing.enqueue_many([()] * 100)
     calls.clear()
@@ -247,7 +247,7 @@ def fails(how: str) -> None:
 
 @pytest.mark.accepts("G42")
 def test_jobs_that_fail_in_any_way_are_settled_in_one_round_trip(
-    redis_store: RedisStore, calls: list[str], caplog: pytest.LogCaptureFixture
+    redis_store: Store, calls: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("CRITICAL")
     use_store(redis_store)
@@ -262,7 +262,7 @@ def test_jobs_that_fail_in_any_way_are_settled_in_one_round_trip(
     assert calls == ["claim", "settle", "settle", "settle", "complete", "claim"]
 
 
-def drain(store: RedisStore) -> None:
+def drain(store: Store) -> None:
     """Run what waits, in batches of a thousand, as a worker's thread does."""
     executor, settler = Executor(close_connections=False), Settler(store)
     while claims := store.claim("default", "w", 1000, lease=30_000).claims:
@@ -271,7 +271,7 @@ def drain(store: RedisStore) -> None:
 
 @pytest.mark.redis
 def test_the_largest_batches_of_failures_hold_up_the_server_for_less_than_20_ms(
-    redis_store: RedisStore, make_job: Any, redis_server: str
+    redis_store: Store, make_job: Any, redis_server: str
 ) -> None:
     """As many jobs as one call ends, and as many bytes of tracebacks; the best of five calls, on any machine."""
     for traceback in ("", "x" * (SETTLED_BYTES // SETTLED_AT_ONCE)):
@@ -335,6 +335,6 @@ def test_idle_workers_send_at_most_two_commands_per_second_and_process(queues: i
 def test_idle_workers_of_a_cluster_send_no_more(queues: int) -> None:
     with running_cluster() as setting, idle_worker(setting, queues):
         servers = [("127.0.0.1", int(host.rpartition(":")[2])) for host in urlsplit(setting).netloc.split(",")]
-        store = RedisStore.from_setting(setting)
+        store = Store.from_setting(setting)
         assert idle_rate(servers, lambda: bool(store.workers())) <= 2
         store.close()

@@ -10,8 +10,8 @@ from django_jobs import JobContext
 from django_jobs.conf import QueueSettings
 from django_jobs.core.context import RunningJob
 from django_jobs.core.values import Lane
-from django_jobs.stores.contract.fetching import LONGEST_WAIT
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.answers import LONGEST_WAIT
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from tests.integration.workers import WorkerSite, site

@@ -13,8 +13,7 @@ from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Lane
 from django_jobs.exceptions import StoreFull, StoreUnavailable
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.worker.child.process import Child
@@ -85,7 +84,7 @@ def turn_until(runner: Runner, done: Callable[[], bool]) -> None:
 
 @pytest.mark.redis
 def test_each_job_costs_one_round_trip(
-    redis_store: RedisStore, make_runner: Callable[..., Runner], calls: list[str]
+    redis_store: Store, make_runner: Callable[..., Runner], calls: list[str]
 ) -> None:
     runner = make_runner(redis_store)
     pay.enqueue_many([(n,) for n in range(5)])

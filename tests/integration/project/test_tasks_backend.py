@@ -26,7 +26,7 @@ from django_jobs.exceptions import InvalidJob
 from django_jobs.execution.executor import Executor
 from django_jobs.serialization.record import decode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 
 if django.VERSION < (6, 0) and find_spec("django_tasks") is None:
     pytest.skip("needs Django 6 or the django-tasks backport", allow_module_level=True)

@@ -15,11 +15,11 @@ import redis
 from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Lane
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.replies import in_order
 from django_jobs.stores.redis.connection.transport import DEADLINE
 from django_jobs.stores.redis.connection.waits import PATIENCE, Waits
+from django_jobs.stores.values.options import StoreOptions
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from tests.support.backends.cluster import running_cluster
@@ -49,8 +49,8 @@ def second(tmp_path: Path) -> Iterator[RedisServer]:
     second.close()
 
 
-def store_of(server: RedisServer, user: str = FREE) -> RedisStore:
-    return RedisStore.from_setting(f"redis://{user}127.0.0.1:{server.port}/0", options=StoreOptions())
+def store_of(server: RedisServer, user: str = FREE) -> Store:
+    return Store.from_setting(f"redis://{user}127.0.0.1:{server.port}/0", options=StoreOptions())
 
 
 def refused(client: redis.Redis) -> int:
@@ -82,7 +82,7 @@ def test_a_job_starts_on_time_on_a_server_that_seldom_looks_at_its_clock(
 
 @pytest.mark.timed
 def test_a_worker_of_one_queue_on_a_cluster_is_as_exact(make_job: Any, pace: Pace) -> None:
-    with running_cluster() as setting, closing(RedisStore.from_setting(setting, options=StoreOptions())) as store:
+    with running_cluster() as setting, closing(Store.from_setting(setting, options=StoreOptions())) as store:
         store.transport.client.config_set("hz", 1, target_nodes="primaries")
         store.wait_for_work([Q], 0.01)
         for _ in range(3):
@@ -180,7 +180,7 @@ def test_a_wake_up_at_the_end_of_a_wait_is_not_lost(server: RedisServer) -> None
 def test_a_server_that_falls_silent_is_noticed_as_soon_as_before(server: RedisServer, pace: Pace) -> None:
     """Neither the wait nor the call that is to end it is answered."""
     proxy = Proxy(server.port)
-    store = RedisStore.from_setting(proxy.url, options=StoreOptions())
+    store = Store.from_setting(proxy.url, options=StoreOptions())
     store.wait_for_work([Q], 0.05)
     proxy.silent.set()
     began = monotonic()

@@ -19,8 +19,8 @@ from django_jobs import get_job, operations
 from django_jobs.core.values import Controls, Job, NewJob, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import MAX_BATCH
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_BATCH
 from tests.integration.stand_ins import work
 from tests.integration.workers import WorkerSite
 from tests.support.backends.redis_process import RedisServer
@@ -96,7 +96,7 @@ def test_a_hundred_thousand_jobs_due_in_one_second_do_not_stall_redis(tmp_path: 
             jobs = [Job(f"j{start + n}", Q, "add", b"[[1,2],{}]", due) for n in range(MAX_BATCH)]
             site.store.enqueue(Q, [NewJob(each.id, encode(each), run_at=due + 3_600_000) for each in jobs])
         with server.client() as client:
-            key = RedisStore.from_setting(server.url).keys.of(Q)["scheduled"]
+            key = Store.from_setting(server.url).keys.of(Q)["scheduled"]
             assert client.zcard(key) == number
             assert site.store.promote(Q, 10_000) == 0
             # All become due at once, as when midnight strikes.

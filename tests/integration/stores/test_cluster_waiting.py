@@ -14,10 +14,10 @@ import redis
 from bench.monitor import sent_commands
 from django_jobs.core.values import Lane, NewJob
 from django_jobs.exceptions import StoreCorrupt
-from django_jobs.stores.contract.fetching import Outlook
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.store import RedisClusterStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.redis.store import ClusterStore
+from django_jobs.stores.values.answers import Outlook
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import server_program
 from tests.support.pace import Pace
@@ -30,10 +30,10 @@ Make = Callable[..., NewJob]
 
 
 @pytest.fixture
-def worker(redis_cluster: str, cluster_store: RedisStore) -> Iterator[RedisClusterStore]:
+def worker(redis_cluster: str, cluster_store: Store) -> Iterator[ClusterStore]:
     """The store as another process has it, which waits."""
-    store = RedisStore.from_setting(redis_cluster, options=cluster_store.options)
-    assert isinstance(store, RedisClusterStore)
+    store = Store.from_setting(redis_cluster, options=cluster_store.options)
+    assert isinstance(store, ClusterStore)
     assert store.wait_for_work(QUEUES, 0.01) is None  # from now on the servers tell it
     yield store
     store.close()
@@ -50,7 +50,7 @@ def nodes(setting: str) -> list[tuple[str, int]]:
     return [(host, int(port)) for host, port in hosts]
 
 
-def waits(store: RedisStore, beside: ThreadPoolExecutor, **given: Any) -> Future[str | None]:
+def waits(store: Store, beside: ThreadPoolExecutor, **given: Any) -> Future[str | None]:
     """Wait in another thread, until something comes, for at most a minute."""
 
     def wait() -> str | None:
@@ -65,7 +65,7 @@ def waits(store: RedisStore, beside: ThreadPoolExecutor, **given: Any) -> Future
 
 @pytest.mark.timed
 def test_a_waiting_worker_is_told_at_once_by_every_node(
-    cluster_store: RedisStore, worker: RedisStore, make_job: Make, beside: ThreadPoolExecutor, pace: Pace
+    cluster_store: Store, worker: Store, make_job: Make, beside: ThreadPoolExecutor, pace: Pace
 ) -> None:
     for queue in QUEUES:
         cluster_store.enqueue(queue, [make_job()])  # its name is known from now on
@@ -79,7 +79,7 @@ def test_a_waiting_worker_is_told_at_once_by_every_node(
         cluster_store.claim(queue, "w", 1, lease=30_000)
 
 
-def test_a_waiting_worker_sends_nothing(redis_cluster: str, worker: RedisStore) -> None:
+def test_a_waiting_worker_sends_nothing(redis_cluster: str, worker: Store) -> None:
     worker.wait_for_work(QUEUES, 0.1)
     with ThreadPoolExecutor(4) as pool:
         counts = [pool.submit(sent_commands, node, 1.5) for node in nodes(redis_cluster)]
@@ -88,7 +88,7 @@ def test_a_waiting_worker_sends_nothing(redis_cluster: str, worker: RedisStore) 
         assert [count.result() for count in counts] == [0, 0, 0]
 
 
-def test_what_came_while_nobody_waited_is_found(cluster_store: RedisStore, worker: RedisStore, make_job: Make) -> None:
+def test_what_came_while_nobody_waited_is_found(cluster_store: Store, worker: Store, make_job: Make) -> None:
     cluster_store.enqueue("q3", [make_job()])
     cluster_store.enqueue("q8", [make_job()])
     assert {worker.wait_for_work(QUEUES, 2), worker.wait_for_work(QUEUES, 2)} == {"q3", "q8"}
@@ -96,7 +96,7 @@ def test_what_came_while_nobody_waited_is_found(cluster_store: RedisStore, worke
 
 
 def test_one_token_goes_to_one_worker(
-    cluster_store: RedisStore, worker: RedisStore, make_job: Make, beside: ThreadPoolExecutor
+    cluster_store: Store, worker: Store, make_job: Make, beside: ThreadPoolExecutor
 ) -> None:
     both = [waits(worker, beside), waits(worker, beside)]  # two threads: each has its own connections
     cluster_store.enqueue("q3", [make_job()])
@@ -106,7 +106,7 @@ def test_one_token_goes_to_one_worker(
 
 
 def test_a_worker_takes_no_token_of_a_queue_that_it_does_not_serve(
-    cluster_store: RedisStore, worker: RedisStore, make_job: Make
+    cluster_store: Store, worker: Store, make_job: Make
 ) -> None:
     cluster_store.enqueue("q3", [make_job()])
     assert worker.wait_for_work([queue for queue in QUEUES if queue != "q3"], 0.2) is None
@@ -114,20 +114,20 @@ def test_a_worker_takes_no_token_of_a_queue_that_it_does_not_serve(
     assert worker.wait_for_work(QUEUES, 2) == "q3"
 
 
-def test_passed_over_offers_stay_until_they_are_wanted(cluster_store: RedisStore, worker: RedisStore) -> None:
+def test_passed_over_offers_stay_until_they_are_wanted(cluster_store: Store, worker: Store) -> None:
     cluster_store.transport.command("RPUSH", cluster_store.keys.of("q3")["offer"], "1")
     assert worker.wait_for_work(QUEUES, 0.2, passed_over=["q3"]) is None
     assert worker.wait_for_work(QUEUES, 2) == "q3"
 
 
-def test_a_key_of_another_type_is_reported(cluster_store: RedisStore, worker: RedisStore) -> None:
+def test_a_key_of_another_type_is_reported(cluster_store: Store, worker: Store) -> None:
     cluster_store.transport.command("SET", cluster_store.keys.of("q3")["wake"], "x")
     with pytest.raises(StoreCorrupt):
         worker.wait_for_work(QUEUES, 2)
 
 
 def test_a_cut_connection_is_opened_again(
-    redis_cluster: str, cluster_store: RedisStore, worker: RedisStore, make_job: Make, beside: ThreadPoolExecutor
+    redis_cluster: str, cluster_store: Store, worker: Store, make_job: Make, beside: ThreadPoolExecutor
 ) -> None:
     found = waits(worker, beside)
     for host, port in nodes(redis_cluster):
@@ -141,7 +141,7 @@ def test_a_cut_connection_is_opened_again(
 
 
 def test_a_flushed_node_is_no_reason_to_sleep(
-    redis_cluster: str, cluster_store: RedisStore, worker: RedisStore, make_job: Make
+    redis_cluster: str, cluster_store: Store, worker: Store, make_job: Make
 ) -> None:
     for host, port in nodes(redis_cluster):
         with redis.Redis(host=host, port=port) as node:
@@ -158,7 +158,7 @@ def test_without_the_right_to_track_it_waits_on_one_queue_at_a_time(make_job: Ma
                 node.execute_command(
                     *["ACL", "SETUSER", "old", "on", ">secret", "~*", "&*", "+@all", "-client|tracking"]
                 )
-        store = RedisStore.from_setting(
+        store = Store.from_setting(
             setting.replace("://", "://old:secret@"), options=StoreOptions(namespace="refused", clock=clock)
         )
         try:
@@ -174,7 +174,7 @@ def test_without_the_right_to_track_it_waits_on_one_queue_at_a_time(make_job: Ma
 def test_queues_that_move_to_another_node_are_read_and_waited_for_there(make_job: Make, clock: Any) -> None:
     with running_cluster() as setting:
         options = StoreOptions(namespace="moving", clock=clock)
-        producer, worker = (RedisStore.from_setting(setting, options=options) for _ in range(2))
+        producer, worker = (Store.from_setting(setting, options=options) for _ in range(2))
         try:
             for queue in QUEUES:
                 producer.enqueue(queue, [make_job()])

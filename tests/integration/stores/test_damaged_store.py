@@ -20,12 +20,12 @@ from django_jobs.core.values import State
 from django_jobs.exceptions import StoreError
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
-from django_jobs.stores.redis.fsck import fsck
 from tests.support.dose import dose
 from tests.support.faults.corruptor import Corruptor
 from tests.support.faults.walking import QUEUE, Walk
+from tests.support.fsck import fsck
 
 pytestmark = [pytest.mark.django_db, pytest.mark.redis]
 
@@ -55,7 +55,7 @@ CHANGES = [("dead", "retry"), ("dead", "delete"), ("scheduled", "cancel"), ("que
 class Visitor:
     """Looks at everything, and presses buttons."""
 
-    def __init__(self, store: RedisStore, seed: int) -> None:
+    def __init__(self, store: Store, seed: int) -> None:
         self.store, self.rng = store, random.Random(seed)
         self.person, self.caller = Client(), Client()
         self.person.force_login(User.objects.create_superuser(f"root-{seed}"))
@@ -96,7 +96,7 @@ class Visitor:
 
 
 @pytest.fixture
-def damaged(make_redis_store: Any, settings: Any) -> Iterator[RedisStore]:
+def damaged(make_redis_store: Any, settings: Any) -> Iterator[Store]:
     settings.ROOT_URLCONF = "tests.integration.stores.test_damaged_store"
     settings.DJANGO_JOBS = {"STORE": "memory", "QUEUES": {"default": {}, QUEUE: {}}, "API": {}}
     store = make_redis_store(history=20, dead=20, archive=True)
@@ -106,7 +106,7 @@ def damaged(make_redis_store: Any, settings: Any) -> Iterator[RedisStore]:
 
 
 @pytest.mark.accepts("G79", "K01", "K05")
-def test_whatever_is_broken_every_page_call_and_command_answers(damaged: RedisStore, clock: Any) -> None:
+def test_whatever_is_broken_every_page_call_and_command_answers(damaged: Store, clock: Any) -> None:
     client: redis.Redis = damaged.transport.client
     for seed in range(dose(4, ci=12, long=100)):
         for key in client.scan_iter(match=f"{{{damaged.keys.namespace}*"):
@@ -132,7 +132,7 @@ def test_whatever_is_broken_every_page_call_and_command_answers(damaged: RedisSt
 
 @pytest.mark.accepts("K05")
 @pytest.mark.parametrize("score", ["inf", "-inf", "1e300"])
-def test_a_score_without_end_is_answered_too(damaged: RedisStore, clock: Any, score: str) -> None:
+def test_a_score_without_end_is_answered_too(damaged: Store, clock: Any, score: str) -> None:
     """In every place; here for users who may run scripts, and for those who may not."""
     client: redis.Redis = damaged.transport.client
     walk = Walk(damaged, clock, seed=3)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from django_jobs.worker.maintenance.eviction import EvictionWatch
 from tests.support.backends.servers import running_redis
 
@@ -25,7 +25,7 @@ def own_server() -> Iterator[str]:
 def test_a_policy_made_for_caches_is_told_once_and_again_when_it_changes(
     own_server: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = RedisStore.from_setting(own_server, options=StoreOptions(namespace="evict"))
+    store = Store.from_setting(own_server, options=StoreOptions(namespace="evict"))
     watch = EvictionWatch(store)
     with redis.Redis.from_url(own_server) as client, caplog.at_level(logging.CRITICAL):
         watch.tick()

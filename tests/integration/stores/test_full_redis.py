@@ -12,22 +12,22 @@ from django_jobs.core.values import Ended, State
 from django_jobs.exceptions import StoreFull
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from django_jobs.worker.child.settler import Settler
 from django_jobs.worker.maintenance.agenda import workflows
 from tests.contract.acts import FAILED, Q, claim, enqueue
 from tests.support.backends.servers import running_redis
+from tests.support.fsck import fsck
 
 pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
-def full_store(make_job) -> Iterator[RedisStore]:
+def full_store(make_job) -> Iterator[Store]:
     """A store with two jobs in each of some places, whose server takes no more."""
     with running_redis() as url:
-        store = RedisStore.from_setting(url, options=StoreOptions(namespace="full"))
+        store = Store.from_setting(url, options=StoreOptions(namespace="full"))
         locked = {"unique": "ab" * 32, "unique_mode": "running"}
         limited = {"limit_key": "k", "limit": 1}
         enqueue(store, make_job("limited-1", priority=9, **limited), make_job("limited-2", priority=9, **limited))
@@ -39,7 +39,7 @@ def full_store(make_job) -> Iterator[RedisStore]:
         store.close()
 
 
-def test_jobs_are_deleted_wherever_they_wait(full_store: RedisStore, make_job) -> None:
+def test_jobs_are_deleted_wherever_they_wait(full_store: Store, make_job) -> None:
     with pytest.raises(StoreFull):
         enqueue(full_store, make_job("more"))
     ids = ["limited-2", "locked", "later", "queued"]
@@ -52,7 +52,7 @@ def test_jobs_are_deleted_wherever_they_wait(full_store: RedisStore, make_job) -
 def test_attempts_end_in_every_way_in_one_call(make_job) -> None:
     verbs = ("retry", "snooze", "bury", "discard", "park") * 10
     with running_redis() as url, redis.Redis.from_url(url) as client:
-        store = RedisStore.from_setting(url, options=StoreOptions(archive=True))
+        store = Store.from_setting(url, options=StoreOptions(archive=True))
         enqueue(store, *[make_job(f"{n:02}", name=f"shop.job{n % 3}") for n in range(60)])
         claims = claim(store, 60)
         store.settle(Q, [Ended(each, "bury", FAILED) for each in claims[50:55]])  # the server knows the script
@@ -72,7 +72,7 @@ def test_attempts_end_in_every_way_in_one_call(make_job) -> None:
         store.close()
 
 
-def test_a_bulk_operation_can_be_noted_and_its_progress(full_store: RedisStore) -> None:
+def test_a_bulk_operation_can_be_noted_and_its_progress(full_store: Store) -> None:
     full_store.update_document("bulk", {"a": {"verb": "delete"}, "b": 1})
     full_store.update_document("bulk", {"a": None, "b": 2})
     assert full_store.get_document("bulk") == {"b": 2}
@@ -85,7 +85,7 @@ def nothing() -> None:
 
 def test_old_workflows_are_deleted_and_others_go_on_when_there_is_room() -> None:
     with running_redis() as url, redis.Redis.from_url(url) as client:
-        store = RedisStore.from_setting(url, options=StoreOptions(history_ttl=1))
+        store = Store.from_setting(url, options=StoreOptions(history_ttl=1))
         use_store(store)
         executor, settler = Executor(close_connections=False), Settler(store)
         old = chain(nothing.s()).enqueue(on_commit=False)

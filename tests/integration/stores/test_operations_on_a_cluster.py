@@ -23,7 +23,7 @@ from django_jobs.core.values import State
 from django_jobs.models import ArchivedJob
 from django_jobs.operations import bulk
 from django_jobs.stores import use_store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.worker.maintenance.archiver import Archiver
 from tests.integration.api.conftest import ALL, Api
 from tests.integration.console.conftest import BASE
@@ -53,7 +53,7 @@ def others(request: pytest.FixtureRequest) -> list[str]:
 
 
 @pytest.fixture
-def store(make_cluster_store: Callable[..., RedisStore], settings: Any) -> Iterator[RedisStore]:
+def store(make_cluster_store: Callable[..., Store], settings: Any) -> Iterator[Store]:
     """A store on three nodes, in use, with the archiver's outbox."""
     settings.DJANGO_JOBS = SETTINGS
     made = make_cluster_store(archive=True, clock=None)
@@ -63,14 +63,14 @@ def store(make_cluster_store: Callable[..., RedisStore], settings: Any) -> Itera
 
 
 @pytest.fixture
-def root(store: RedisStore) -> Client:
+def root(store: Store) -> Client:
     client = Client()
     client.force_login(User.objects.create_user("root", is_staff=True, is_superuser=True))
     return client
 
 
 @pytest.fixture
-def api(store: RedisStore, settings: Any) -> Iterator[Api]:
+def api(store: Store, settings: Any) -> Iterator[Api]:
     """A client of the API, and a remote job type for each queue."""
     settings.ROOT_URLCONF = "tests.integration.api.urls"
     remote.forget()
@@ -81,7 +81,7 @@ def api(store: RedisStore, settings: Any) -> Iterator[Api]:
     remote.forget()
 
 
-def fill(store: RedisStore, others: list[str]) -> None:
+def fill(store: Store, others: list[str]) -> None:
     """In each of QUEUES: its dead jobs, a running one, a succeeded one, and one that is scheduled."""
     filler = Filler(store)
     for queue in QUEUES:
@@ -94,7 +94,7 @@ def fill(store: RedisStore, others: list[str]) -> None:
     assert len({store.server_of(queue) for queue in QUEUES}) == 3
 
 
-def counts(store: RedisStore, state: State) -> dict[str, int]:
+def counts(store: Store, state: State) -> dict[str, int]:
     return {queue: stats.counts[state] for queue, stats in zip(QUEUES, store.stats(QUEUES), strict=True)}
 
 
@@ -105,7 +105,7 @@ def command(*words: str) -> Any:
     return json.loads(out.getvalue())
 
 
-def test_the_pages_count_the_jobs_of_every_node(store: RedisStore, root: Client, others: list[str]) -> None:
+def test_the_pages_count_the_jobs_of_every_node(store: Store, root: Client, others: list[str]) -> None:
     fill(store, others)
     total = sum(DEAD.values()) + len(others)
     overview = root.get(BASE)
@@ -130,7 +130,7 @@ def test_the_pages_count_the_jobs_of_every_node(store: RedisStore, root: Client,
 
 @pytest.mark.parametrize("verb", ["retry", "delete"])
 def test_all_dead_jobs_of_all_nodes_are_acted_on_from_the_console(
-    store: RedisStore, root: Client, others: list[str], verb: str
+    store: Store, root: Client, others: list[str], verb: str
 ) -> None:
     fill(store, others)
     total = sum(DEAD.values()) + len(others)
@@ -145,7 +145,7 @@ def test_all_dead_jobs_of_all_nodes_are_acted_on_from_the_console(
     assert counts(store, State.RUNNING) == dict.fromkeys(QUEUES, 1)
 
 
-def test_one_verb_on_the_jobs_of_one_error_or_one_queue_leaves_the_other_nodes_alone(store: RedisStore) -> None:
+def test_one_verb_on_the_jobs_of_one_error_or_one_queue_leaves_the_other_nodes_alone(store: Store) -> None:
     fill(store, [])
     filler = Filler(store)
     for number, queue in enumerate(QUEUES):
@@ -160,7 +160,7 @@ def test_one_verb_on_the_jobs_of_one_error_or_one_queue_leaves_the_other_nodes_a
     assert counts(store, State.QUEUED) == dict.fromkeys(QUEUES, 0) | {"shop-1": DEAD["shop-1"] + 1}
 
 
-def test_the_commands_see_and_move_the_jobs_of_every_node(store: RedisStore) -> None:
+def test_the_commands_see_and_move_the_jobs_of_every_node(store: Store) -> None:
     fill(store, [])
     stats = command("stats")
     assert stats["states"]["dead"] == sum(DEAD.values())
@@ -183,7 +183,7 @@ def test_the_commands_see_and_move_the_jobs_of_every_node(store: RedisStore) -> 
     assert [store.claim(queue, "w", 9, lease=60_000).claims for queue in QUEUES] == [[]] * len(QUEUES)
 
 
-def test_the_doctor_finds_and_repairs_what_is_wrong_on_each_node(empty_registry: None, store: RedisStore) -> None:
+def test_the_doctor_finds_and_repairs_what_is_wrong_on_each_node(empty_registry: None, store: Store) -> None:
     fill(store, [])
     assert doctor() == []
     for queue in QUEUES:  # a job is taken out of its list by hand
@@ -205,7 +205,7 @@ def doctor(*words: str) -> list[str]:
     return [each["says"] for each in json.loads(out.getvalue())["findings"] if each["level"] == "error"]
 
 
-def test_the_http_api_serves_jobs_of_every_node(store: RedisStore, api: Api) -> None:
+def test_the_http_api_serves_jobs_of_every_node(store: Store, api: Api) -> None:
     for queue in QUEUES:
         for number in range(DEAD[queue]):
             assert api.put(f"v1/jobs/php.{queue}/{queue}.{number}", {"data": number}).status_code == 201
@@ -294,7 +294,7 @@ def test_workers_run_move_and_archive_the_jobs_of_every_node(site: DatabaseSite)
     assert [pool.stop() for pool in pools]
 
 
-def test_one_archiver_has_each_queue_and_writes_every_job_once(store: RedisStore) -> None:
+def test_one_archiver_has_each_queue_and_writes_every_job_once(store: Store) -> None:
     fill(store, [])
     first, second = (Archiver(store, lambda: QUEUES) for _ in range(2))
     ended = sum(DEAD.values()) + len(QUEUES)

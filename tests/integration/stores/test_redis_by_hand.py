@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from django_jobs.core.values import Attempt, Done
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from tests.docs.pages import ROOT
@@ -36,7 +36,7 @@ def test_scripts_call_commands_of_redis_6_2_only(path: Path) -> None:
 @pytest.mark.redis
 @pytest.mark.accepts("R21", "R32")
 def test_the_life_of_a_job_takes_known_commands_and_scripts_by_their_hash(
-    redis_store: RedisStore, make_job: Any, redis_server: str
+    redis_store: Store, make_job: Any, redis_server: str
 ) -> None:
     live(redis_store, make_job)  # the server has the scripts from here on
     with redis.Redis.from_url(redis_server) as client:
@@ -56,7 +56,7 @@ def test_the_hash_of_a_script_is_that_of_its_source() -> None:
 
 @pytest.mark.redis
 @pytest.mark.accepts("R30")
-def test_keys_are_read_by_hand_as_the_table_says(redis_store: RedisStore, make_job: Any) -> None:
+def test_keys_are_read_by_hand_as_the_table_says(redis_store: Store, make_job: Any) -> None:
     redis_store.enqueue("default", [make_job("waits"), make_job("later", run_at=redis_store.now() + 60_000)])
     redis_store.enqueue("default", [make_job("runs", priority=100)])
     (claim,) = redis_store.claim("default", "w", 1, lease=30_000).claims
@@ -92,7 +92,7 @@ def test_namespaces_do_not_see_each_other_and_are_cleared_by_their_prefix(
     assert [claim.id for claim in other.claim("default", "w", 1, lease=30_000).claims] == ["same"]
 
 
-def live(store: RedisStore, make_job: Any) -> None:
+def live(store: Store, make_job: Any) -> None:
     """One job that succeeds, one that is tried again, one that dies, one of a worker that is lost."""
     store.enqueue("default", [make_job() for _ in range(4)])
     done, again, dead, _ = store.claim("default", "w", 4, lease=30_000).claims

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from django_jobs.core.values import State
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.part import Channels
 
 pytestmark = pytest.mark.redis
@@ -24,7 +24,7 @@ def in_a_thread(do: Any) -> None:
 
 
 def test_a_server_with_a_thread_for_each_request_does_not_fill_redis_with_answers(
-    redis_store: RedisStore, make_job: Any
+    redis_store: Store, make_job: Any
 ) -> None:
     for _ in range(30):
         in_a_thread(lambda: redis_store.enqueue("default", [make_job()]))
@@ -36,7 +36,7 @@ def test_a_server_with_a_thread_for_each_request_does_not_fill_redis_with_answer
 def test_connections_are_as_many_as_threads_that_enqueue_at_once(redis_server: str, make_job: Any) -> None:
     """Threads come and go; what they opened is used again."""
     name = uuid4().hex
-    store = RedisStore.from_setting(f"{redis_server}{'&' if '?' in redis_server else '?'}client_name={name}")
+    store = Store.from_setting(f"{redis_server}{'&' if '?' in redis_server else '?'}client_name={name}")
     barrier = Barrier(5)
 
     def enqueue() -> None:
@@ -110,7 +110,7 @@ def test_a_forked_process_uses_none_of_its_parents_channels() -> None:
     assert channels.begin("q", lambda: "call") is kept
 
 
-def test_a_pause_that_cannot_be_read_does_not_stop_redis(redis_store: RedisStore, make_job: Any) -> None:
+def test_a_pause_that_cannot_be_read_does_not_stop_redis(redis_store: Store, make_job: Any) -> None:
     """A member of `blocked` that looks like a pause's and is none: nobody may walk in a circle there."""
     redis_store.enqueue("default", [make_job("a")])
     redis_store.transport.client.zadd(redis_store.keys.of("default")["blocked"], {b"\x02nobody knows": 0})

@@ -10,9 +10,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_jobs.core.values import Added, Attempt, Done, Lane, State
-from django_jobs.stores.contract.ends import AGAIN
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.store import RedisClusterStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.redis.ends import AGAIN
+from django_jobs.stores.redis.store import ClusterStore
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis
@@ -21,7 +21,7 @@ QUEUES = [f"q{i}" for i in range(12)]
 
 
 @pytest.mark.accepts("G22")
-def test_queues_spread_over_the_nodes_and_each_lives_on_one(cluster_store: RedisStore, make_job: Any) -> None:
+def test_queues_spread_over_the_nodes_and_each_lives_on_one(cluster_store: Store, make_job: Any) -> None:
     for queue in QUEUES:
         cluster_store.enqueue(queue, [make_job()])
     client = cluster_store.transport.client
@@ -33,8 +33,8 @@ def test_queues_spread_over_the_nodes_and_each_lives_on_one(cluster_store: Redis
 
 
 @pytest.mark.accepts("G22")
-def test_a_job_lives_its_whole_life(cluster_store: RedisStore, make_job: Any, clock: Any) -> None:
-    assert isinstance(cluster_store, RedisClusterStore)
+def test_a_job_lives_its_whole_life(cluster_store: Store, make_job: Any, clock: Any) -> None:
+    assert isinstance(cluster_store, ClusterStore)
     for queue in QUEUES:
         jobs = [make_job(f"{queue}-{i}") for i in range(20)]
         assert cluster_store.enqueue(queue, jobs) == [Added.ADDED] * 20
@@ -63,7 +63,7 @@ def test_a_job_lives_its_whole_life(cluster_store: RedisStore, make_job: Any, cl
     assert found.queue == "q7"
 
 
-def test_the_fleet_s_own_keys_work(cluster_store: RedisStore) -> None:
+def test_the_fleet_s_own_keys_work(cluster_store: Store) -> None:
     assert cluster_store.publish_worker("one", {"pid": 1}, 60_000) == []
     assert cluster_store.command_worker("one", "stop")
     assert cluster_store.publish_worker("one", {"pid": 1}, 60_000) == ["stop"]
@@ -74,20 +74,20 @@ def test_the_fleet_s_own_keys_work(cluster_store: RedisStore) -> None:
     assert cluster_store.workers() == []
 
 
-def test_a_script_that_left_the_cache_is_loaded_again(cluster_store: RedisStore, make_job: Any) -> None:
+def test_a_script_that_left_the_cache_is_loaded_again(cluster_store: Store, make_job: Any) -> None:
     cluster_store.enqueue("q1", [make_job()])
     cluster_store.transport.client.script_flush()
     assert cluster_store.enqueue("q1", [make_job()]) == [Added.ADDED]
 
 
-def test_the_doctor_reads_the_nodes(cluster_store: RedisStore) -> None:
+def test_the_doctor_reads_the_nodes(cluster_store: Store) -> None:
     told = cluster_store.describe()
     assert told["kind"] == "redis"
     assert told["version"] != "unknown"
     assert told["eviction_policy"] == "noeviction"
 
 
-def test_whoever_waits_is_told_on_every_node(cluster_store: RedisStore, make_job: Any) -> None:
+def test_whoever_waits_is_told_on_every_node(cluster_store: Store, make_job: Any) -> None:
     ends = {}
     for queue in QUEUES:
         cluster_store.enqueue(queue, [make_job(queue, queue=queue)])
@@ -125,4 +125,4 @@ def test_an_alias_of_a_cluster_is_refused_with_the_address_to_write(redis_cluste
         override_settings(CACHES={"default": backend}),
         pytest.raises(ImproperlyConfigured, match=r"'redis\+cluster://127\.0\.0\.1:\d+,127.*rediss for TLS"),
     ):
-        RedisStore.from_setting("cache:default")
+        Store.from_setting("cache:default")

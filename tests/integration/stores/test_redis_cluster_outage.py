@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from django_jobs.exceptions import StoreMisconfigured, StoreUnavailable
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.integration.workers import WorkerSite
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.redis_process import RedisServer
@@ -33,7 +33,7 @@ class Frail:
 
     def __init__(self, setting: str) -> None:
         self.setting = setting
-        self.store = RedisStore.from_setting(setting)
+        self.store = Store.from_setting(setting)
         client = self.store.transport.client
         names = self.store.keys.of
         self.node_of = {queue: client.get_node_from_key(names(queue)["jobs"]).name for queue in QUEUES}
@@ -100,13 +100,13 @@ def test_who_has_a_queue_is_told_without_asking_anybody(frail: Frail) -> None:
     frail.kill(*QUEUES)
     frail.store.close()  # as before each fork
     assert {queue: frail.store.server_of(queue) for queue in QUEUES} == frail.node_of
-    assert RedisStore.from_setting(frail.setting).server_of("q1") == ""
+    assert Store.from_setting(frail.setting).server_of("q1") == ""
 
 
 def test_a_process_that_starts_beside_a_dead_node_works_with_the_others(frail: Frail, pace: Pace) -> None:
     lost, healthy = frail.parted()
     frail.kill(lost)
-    fresh = RedisStore.from_setting(frail.setting)
+    fresh = Store.from_setting(frail.setting)
     assert fresh.extend(healthy, ["w"], LEASE) == {}
     assert fresh.now() > 0
     pace.took(seconds(lambda: refused(lambda: fresh.extend(lost, ["w"], LEASE))), 5)
@@ -118,7 +118,7 @@ def test_a_cluster_without_a_living_node_is_unavailable(frail: Frail) -> None:
     refused(lambda: frail.store.extend("q1", ["w"], LEASE))
     refused(lambda: frail.store.backlog(QUEUES))
     refused(frail.store.now)
-    refused(lambda: RedisStore.from_setting(frail.setting).extend("q1", ["w"], LEASE))
+    refused(lambda: Store.from_setting(frail.setting).extend("q1", ["w"], LEASE))
 
 
 def test_a_cluster_with_slots_that_nobody_serves_is_unavailable(frail: Frail) -> None:
@@ -156,7 +156,7 @@ def test_a_server_that_is_no_node_of_a_cluster_is_named_with_the_remedy(tmp_path
     server = RedisServer(tmp_path).start()
     try:
         with pytest.raises(StoreMisconfigured, match=r"is not a Cluster.*redis://"):
-            RedisStore.from_setting(f"redis+cluster://127.0.0.1:{server.port}").now()
+            Store.from_setting(f"redis+cluster://127.0.0.1:{server.port}").now()
     finally:
         server.close()
 

@@ -16,17 +16,17 @@ import redis
 
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreCorrupt, StoreFull, StoreMisconfigured, StoreUnavailable
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.errors import is_passing, translate
 from django_jobs.stores.redis.connection.transport import Transport
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import free_port
 from tests.support.backends.servers import running_redis
 from tests.support.pace import Pace
 
 
-def store_at(setting: str) -> RedisStore:
-    return RedisStore.from_setting(setting, options=StoreOptions(namespace="errors"))
+def store_at(setting: str) -> Store:
+    return Store.from_setting(setting, options=StoreOptions(namespace="errors"))
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_wrong_password_names_the_setting(locked_server: str, password: str, m
 
 @pytest.mark.redis
 def test_a_key_of_another_type_is_named_as_damage_and_nothing_is_half_written(
-    redis_store: RedisStore, make_job: Any
+    redis_store: Store, make_job: Any
 ) -> None:
     redis_store.transport.command("SET", redis_store.keys.of("default")["jobs"], "rubbish")
     with pytest.raises(StoreCorrupt, match="doctor"):
@@ -91,25 +91,23 @@ def test_a_key_of_another_type_is_named_as_damage_and_nothing_is_half_written(
     assert info.state is State.QUEUED
 
 
-def _is_refused(store: RedisStore, job: Any) -> None:
+def _is_refused(store: Store, job: Any) -> None:
     with suppress(StoreCorrupt):
         store.enqueue("default", [job])
 
 
-def _is_refused_ahead(store: RedisStore, job: Any) -> None:
+def _is_refused_ahead(store: Store, job: Any) -> None:
     with suppress(StoreCorrupt):
         store.enqueue_ahead("default", [job])()
 
 
-def _is_refused_among_others(store: RedisStore, job: Any) -> None:
+def _is_refused_among_others(store: Store, job: Any) -> None:
     assert isinstance(store.renew(["default"], ["w"], 1000)["default"], StoreCorrupt)
 
 
 @pytest.mark.redis
 @pytest.mark.parametrize("call", [_is_refused, _is_refused_ahead, _is_refused_among_others])
-def test_an_error_keeps_no_connection(
-    redis_store: RedisStore, make_job: Any, call: Callable[[RedisStore, Any], None]
-) -> None:
+def test_an_error_keeps_no_connection(redis_store: Store, make_job: Any, call: Callable[[Store, Any], None]) -> None:
     """When its thread ends, it returns to the pool at once, not with the next run of the garbage collector."""
     for name in ("jobs", "claims", "leases"):
         redis_store.transport.command("SET", redis_store.keys.of("default")[name], "rubbish")
@@ -159,7 +157,7 @@ def test_a_full_redis_refuses_new_jobs_and_drains_the_old_ones(
 
 
 @pytest.fixture
-def harmed() -> Iterator[tuple[RedisStore, redis.Redis]]:
+def harmed() -> Iterator[tuple[Store, redis.Redis]]:
     """A store on a server of its own, and a way to harm it."""
     with running_redis() as url:
         store, client = store_at(url), redis.Redis.from_url(url)
@@ -169,9 +167,7 @@ def harmed() -> Iterator[tuple[RedisStore, redis.Redis]]:
 
 
 @pytest.mark.redis
-def test_the_connection_to_a_primary_that_was_demoted_is_left(
-    harmed: tuple[RedisStore, redis.Redis], make_job: Any
-) -> None:
+def test_the_connection_to_a_primary_that_was_demoted_is_left(harmed: tuple[Store, redis.Redis], make_job: Any) -> None:
     """A client that kept it would be refused for as long as it lives, though the name leads to another server."""
     store, client = harmed
     store.enqueue("default", [make_job()])
@@ -188,7 +184,7 @@ def test_the_connection_to_a_primary_that_was_demoted_is_left(
 @pytest.mark.redis
 @pytest.mark.parametrize("harm", ["replicas", "memory"])
 def test_refusals_inside_a_script_are_told_apart_on_every_version(
-    harmed: tuple[RedisStore, redis.Redis], make_job: Any, harm: str
+    harmed: tuple[Store, redis.Redis], make_job: Any, harm: str
 ) -> None:
     store, client = harmed
     store.enqueue("default", [make_job()])

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 
 pytestmark = pytest.mark.redis
 
 
 @pytest.mark.parametrize("verb", ["recover", "release_worker"])
 def test_jobs_that_were_moved_meanwhile_do_not_look_like_the_end_of_the_list(
-    redis_store: RedisStore, make_job: Any, monkeypatch: pytest.MonkeyPatch, verb: str
+    redis_store: Store, make_job: Any, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     """Who gives a dead child's jobs back stops at the first answer shorter than the limit."""
     store = redis_store

@@ -10,7 +10,7 @@ import pytest
 
 from django_jobs.core.values import Added, Done
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import server_program
@@ -41,7 +41,7 @@ def cluster(tls: Tls) -> Iterator[str]:
         yield setting
 
 
-def live(store: RedisStore, make_job) -> None:  # type: ignore[no-untyped-def]
+def live(store: Store, make_job) -> None:  # type: ignore[no-untyped-def]
     """Jobs from their start to their end, and somebody who waits for one."""
     for queue in QUEUES:
         assert store.enqueue(queue, [make_job(queue, queue=queue)]) == [Added.ADDED]
@@ -57,7 +57,7 @@ def live(store: RedisStore, make_job) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_jobs_live_on_a_server_with_tls_and_a_user(server: TlsServer, make_job, clock: Clock) -> None:  # type: ignore[no-untyped-def]
-    store = RedisStore.from_setting(f"{server.url}&client_name=shop")
+    store = Store.from_setting(f"{server.url}&client_name=shop")
     try:
         live(store, make_job)
         with server.client() as client:
@@ -69,7 +69,7 @@ def test_jobs_live_on_a_server_with_tls_and_a_user(server: TlsServer, make_job, 
 @pytest.mark.parametrize("others", ["", "&ssl_min_version=TLSv1_3&health_check_interval=30"])
 def test_jobs_live_on_a_cluster_with_tls(cluster: str, others: str, make_job) -> None:  # type: ignore[no-untyped-def]
     """`others`: options that redis-py's Cluster client drops without a word."""
-    store = RedisStore.from_setting(f"{cluster}{others}&client_name=shop")
+    store = Store.from_setting(f"{cluster}{others}&client_name=shop")
     try:
         for queue in QUEUES:
             store.delete(queue, [queue])
@@ -88,7 +88,7 @@ def test_jobs_live_on_a_cluster_with_tls(cluster: str, others: str, make_job) ->
 
 
 def test_a_cluster_whose_options_the_client_would_drop_gets_them(tls: Tls, cluster: str) -> None:
-    store = RedisStore.from_setting(f"{cluster}&ssl_ciphers=NO-SUCH-CIPHER")
+    store = Store.from_setting(f"{cluster}&ssl_ciphers=NO-SUCH-CIPHER")
     with pytest.raises(StoreUnavailable):
         store.now()
 
@@ -98,7 +98,7 @@ def test_a_certificate_of_another_authority_is_refused_and_the_options_are_named
 ) -> None:
     wrong = make_certificates(tmp_path)
     wrong = server.tls._replace(authority=wrong.authority)
-    store = RedisStore.from_setting(f"{server.url.partition('?')[0]}?{wrong.query}")
+    store = Store.from_setting(f"{server.url.partition('?')[0]}?{wrong.query}")
     with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed.*ssl_ca_certs") as told:
         store.now()
     assert "s3cret" not in str(told.value)
@@ -107,8 +107,8 @@ def test_a_certificate_of_another_authority_is_refused_and_the_options_are_named
 def test_a_name_that_the_certificate_does_not_have_is_refused_unless_it_is_not_checked(server: TlsServer) -> None:
     named = server.url.replace("127.0.0.1", "localhost")
     with pytest.raises(StoreUnavailable, match="ssl_check_hostname"):
-        RedisStore.from_setting(named).now()
-    store = RedisStore.from_setting(f"{named}&ssl_check_hostname=no")
+        Store.from_setting(named).now()
+    store = Store.from_setting(f"{named}&ssl_check_hostname=no")
     assert store.now() > 0
     store.close()
 
@@ -116,4 +116,4 @@ def test_a_name_that_the_certificate_does_not_have_is_refused_unless_it_is_not_c
 def test_a_cluster_without_tls_in_the_address_is_unavailable(cluster: str) -> None:
     parts = urlsplit(cluster)
     with pytest.raises(StoreUnavailable):
-        RedisStore.from_setting(f"redis+cluster://{parts.netloc}").now()
+        Store.from_setting(f"redis+cluster://{parts.netloc}").now()

@@ -11,15 +11,15 @@ import redis
 
 from django_jobs.core.values import Added, Done, NewJob, State
 from django_jobs.exceptions import StoreError, StoreMisconfigured
-from django_jobs.stores.contract.lists import Span
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.lists import Span
+from django_jobs.stores.values.options import StoreOptions
 from tests.conftest import Clock
 from tests.contract.acts import FAILED, Q, claim, complete, done, enqueue, state_of
 from tests.docs.pages import ROOT, blocks
 from tests.support.backends.cluster import running_cluster
 from tests.support.backends.servers import running_redis, server_program
+from tests.support.fsck import fsck
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.redis
@@ -66,12 +66,12 @@ def server(request: pytest.FixtureRequest) -> Iterator[Servers]:
 
 
 @pytest.fixture
-def store_of(server: Servers) -> Iterator[Callable[[str], RedisStore]]:
+def store_of(server: Servers) -> Iterator[Callable[[str], Store]]:
     """The store as that user sees it."""
-    made: list[RedisStore] = []
+    made: list[Store] = []
 
-    def make(user: str) -> RedisStore:
-        made.append(RedisStore.from_setting(server.address(user), options=StoreOptions(namespace="jobs")))
+    def make(user: str) -> Store:
+        made.append(Store.from_setting(server.address(user), options=StoreOptions(namespace="jobs")))
         return made[-1]
 
     yield make
@@ -84,7 +84,7 @@ def store_of(server: Servers) -> Iterator[Callable[[str], RedisStore]]:
 
 
 def test_a_worker_runs_retries_buries_and_repairs(
-    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+    store_of: Callable[[str], Store], make_job: Callable[..., NewJob]
 ) -> None:
     store = store_of("worker")
     assert enqueue(store, *[make_job(id) for id in "abc"]) == [Added.ADDED] * 3
@@ -103,7 +103,7 @@ def test_a_worker_runs_retries_buries_and_repairs(
 
 
 def test_a_producer_enqueues_in_every_way_and_looks(
-    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+    store_of: Callable[[str], Store], make_job: Callable[..., NewJob]
 ) -> None:
     store = store_of("producer")
     now = store.now()
@@ -125,7 +125,7 @@ def test_a_producer_enqueues_in_every_way_and_looks(
 
 @pytest.mark.parametrize("at_once", [1, 40])
 def test_a_producer_adds_many_unique_jobs(
-    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob], at_once: int
+    store_of: Callable[[str], Store], make_job: Callable[..., NewJob], at_once: int
 ) -> None:
     """It may not remove anything, not even what its own script has just written."""
     store = store_of("producer")
@@ -136,7 +136,7 @@ def test_a_producer_adds_many_unique_jobs(
 
 
 def test_a_producer_that_debounces_needs_one_permission_more(
-    server: Servers, store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+    server: Servers, store_of: Callable[[str], Store], make_job: Callable[..., NewJob]
 ) -> None:
     store = store_of("producer")
     pushed = make_job("b", unique="ab", on_conflict="debounce", run_at=store.now() + 60_000)
@@ -151,7 +151,7 @@ def test_a_producer_that_debounces_needs_one_permission_more(
 
 
 def test_a_producer_cannot_claim_finish_or_cancel(
-    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+    store_of: Callable[[str], Store], make_job: Callable[..., NewJob]
 ) -> None:
     producer, worker = store_of("producer"), store_of("worker")
     enqueue(producer, make_job("a"))
@@ -166,7 +166,7 @@ def test_a_producer_cannot_claim_finish_or_cancel(
 
 
 @pytest.mark.parametrize("user", ["worker", "producer", "viewer"])
-def test_everybody_may_wait(store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob], user: str) -> None:
+def test_everybody_may_wait(store_of: Callable[[str], Store], make_job: Callable[..., NewJob], user: str) -> None:
     worker, waiter = store_of("worker"), store_of(user)
     enqueue(worker, make_job("a"))
     (held,) = claim(worker)
@@ -180,7 +180,7 @@ def test_everybody_may_wait(store_of: Callable[[str], RedisStore], make_job: Cal
 
 
 def test_a_worker_looks_after_queues_of_every_node(
-    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
+    store_of: Callable[[str], Store], make_job: Callable[..., NewJob]
 ) -> None:
     """What reaches several queues, or none: the fleet, a bulk operation, the archive, the doctor."""
     store, queues = store_of("worker"), [f"q{n}" for n in range(6)]
@@ -203,9 +203,7 @@ def test_a_worker_looks_after_queues_of_every_node(
 
 
 @pytest.mark.parametrize("server", ["cluster"], indirect=True)
-def test_a_user_who_may_not_ask_for_the_slots_is_told_so(
-    server: Servers, store_of: Callable[[str], RedisStore]
-) -> None:
+def test_a_user_who_may_not_ask_for_the_slots_is_told_so(server: Servers, store_of: Callable[[str], Store]) -> None:
     """redis-py says of every error there that the server is no node of a Cluster."""
     server.rule("viewer", "-cluster|slots")
     try:
@@ -215,9 +213,7 @@ def test_a_user_who_may_not_ask_for_the_slots_is_told_so(
         server.rule("viewer", "+cluster|slots")
 
 
-def test_a_viewer_reads_and_changes_nothing(
-    store_of: Callable[[str], RedisStore], make_job: Callable[..., NewJob]
-) -> None:
+def test_a_viewer_reads_and_changes_nothing(store_of: Callable[[str], Store], make_job: Callable[..., NewJob]) -> None:
     enqueue(store_of("worker"), make_job("a"))
     viewer = store_of("viewer")
     assert state_of(viewer, "a") is State.QUEUED
@@ -253,7 +249,7 @@ def test_nobody_reaches_beyond_the_namespace_from_a_script(server: Servers) -> N
             client.eval("return redis.call('GET', 'somebody:elses')", 0)
 
 
-def test_who_may_not_run_scripts_sees_the_same_latency(redis_store: RedisStore, make_job: Any, clock: Clock) -> None:
+def test_who_may_not_run_scripts_sees_the_same_latency(redis_store: Store, make_job: Any, clock: Clock) -> None:
     store = redis_store
     store.enqueue(Q, [make_job("old", priority=-5), make_job("limited", limit_key="k", limit=1), make_job("x")])
     seen = []
@@ -281,7 +277,7 @@ def test_who_may_not_run_scripts_sees_the_same_latency(redis_store: RedisStore, 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_who_may_not_run_scripts_sees_the_same_stretch_of_time(
-    redis_store: RedisStore, make_job: Any, clock: Clock, reverse: bool
+    redis_store: Store, make_job: Any, clock: Clock, reverse: bool
 ) -> None:
     store, began, queues = redis_store, clock.now, ["a", "b", "c"]
     for n in range(24):

@@ -13,12 +13,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.sqlite.database import connection
 
 from django_jobs.core.values import Attempt, Done, State
 from django_jobs.exceptions import StoreCorrupt, StoreMisconfigured, StoreUnavailable
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.stores.sqlite.database import connection
+from django_jobs.stores.values.options import StoreOptions
 
 Q = "default"
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,7 +9,7 @@ from django_jobs import PREVIOUS, Batch, chain, group, job
 from django_jobs.core.values import Lane
 from django_jobs.execution.executor import Executor
 from django_jobs.stores import use_store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
 
 pytestmark = [pytest.mark.redis, pytest.mark.survival]
@@ -21,7 +21,7 @@ def step(*values):
     return list(values)
 
 
-def run(store: RedisStore) -> int:
+def run(store: Store) -> int:
     ran = 0
     while True:
         claims = [

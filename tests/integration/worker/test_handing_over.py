@@ -14,9 +14,8 @@ import pytest
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Lane
-from django_jobs.stores.contract.fetching import LONGEST_WAIT
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.answers import LONGEST_WAIT
 from django_jobs.worker.child.fetcher import LOOK_ROUND, Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from tests.integration.workers import WorkerSite
@@ -107,7 +106,7 @@ def test_what_a_worker_is_told_when_it_stops_goes_to_another(store: Store, make_
 
 
 @pytest.mark.redis
-def test_a_wake_up_that_is_met_when_the_gate_is_closed_goes_on(redis_store: RedisStore, make_job: Any) -> None:
+def test_a_wake_up_that_is_met_when_the_gate_is_closed_goes_on(redis_store: Store, make_job: Any) -> None:
     stopping, free = fetcher(redis_store, "stopping", 2), fetcher(redis_store, "free", 2)
     redis_store.enqueue("q1", [make_job("now")])
     stopping.picker.suspect(redis_store.wait_for_work(stopping.names, 0.1))
@@ -119,7 +118,7 @@ def test_a_wake_up_that_is_met_when_the_gate_is_closed_goes_on(redis_store: Redi
 
 
 @pytest.mark.redis
-def test_who_takes_other_work_hands_on_what_it_was_told(redis_store: RedisStore, make_job: Any) -> None:
+def test_who_takes_other_work_hands_on_what_it_was_told(redis_store: Store, make_job: Any) -> None:
     """Strict order: it was told of one queue, and takes a job of a more important one that came meanwhile."""
     busy, free = fetcher(redis_store, "busy", 2, strict=True), fetcher(redis_store, "free", 2, strict=True)
     redis_store.enqueue("q1", [make_job("low")])
@@ -138,7 +137,7 @@ def test_who_takes_other_work_hands_on_what_it_was_told(redis_store: RedisStore,
 
 
 @pytest.mark.redis
-def test_who_takes_a_job_tells_others_of_what_is_due_soon_in_that_queue(redis_store: RedisStore, make_job: Any) -> None:
+def test_who_takes_a_job_tells_others_of_what_is_due_soon_in_that_queue(redis_store: Store, make_job: Any) -> None:
     redis_store.enqueue("q0", [make_job("now"), make_job("soon", run_at=redis_store.now() + 1000)])
     worker = fetcher(redis_store, "w", 1)
     assert first_of(worker)[0] == "now"
@@ -149,7 +148,7 @@ def test_who_takes_a_job_tells_others_of_what_is_due_soon_in_that_queue(redis_st
 @pytest.mark.parametrize("end", ["recover", "release_worker"])
 @pytest.mark.parametrize("lane", list(Lane))
 def test_the_parent_of_a_child_that_ended_has_its_queues_looked_into(
-    redis_store: RedisStore, make_job: Any, end: str, lane: Lane
+    redis_store: Store, make_job: Any, end: str, lane: Lane
 ) -> None:
     """A wake-up that was on its way to a process when it ended is read by nobody."""
     redis_store.enqueue("q0", [make_job("due", run_at=redis_store.now() + 5000)])

@@ -11,8 +11,8 @@ from time import monotonic
 from typing import Any
 
 import pytest
-
 from django_jobs.stores.sqlite import SqliteStore
+
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance import process

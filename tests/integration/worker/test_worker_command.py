@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.exceptions import StoreError, StoreMisconfigured
 from django_jobs.management.commands.runworkers import Command
 from django_jobs.stores import use_store
-from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.parent.supervisor import Supervisor
 from tests.support.pools import ROOT
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from django_jobs.core.values import State
-from django_jobs.stores.contract.fetching import LONGEST_WAIT
+from django_jobs.stores.values.answers import LONGEST_WAIT
 from tests.integration.workers import WorkerSite, site
 from tests.support.checker import most_at_once
 from tests.support.pace import Pace

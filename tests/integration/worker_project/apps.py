@@ -16,9 +16,9 @@ class WorkerProject(AppConfig):
 
             listen(*how.split(":", 1))
         if os.environ.get("RENEWS_ONE"):
-            from django_jobs.stores.redis import RedisStore
+            from django_jobs.stores.redis import Store
 
-            RedisStore.renewed_at_once = 1
+            Store.renewed_at_once = 1
         if seconds := os.environ.get("HANGS"):
             from django_jobs.worker import health_process
 

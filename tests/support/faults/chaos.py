@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.support.pools import Pool, Site
 from tests.support.processes import is_stopped, send_signal
 from tests.support.waiting import wait_until
@@ -59,7 +59,7 @@ class Chaos:
         for pid in victims:
             send_signal(pid, signal.SIGSTOP)
         wait_until(lambda: all(is_stopped(pid) for pid in victims), "they stand still", seconds=5, every=0.001)
-        if not isinstance(self.site.store, RedisStore):
+        if not isinstance(self.site.store, Store):
             return 0
         begun = {event.id for event in self.site.ledger.read() if event.kind == "start" and event.pid in victims}
         held = self.site.store.transport.client.hkeys(self.site.store.keys.of("default")["claims"])

@@ -12,10 +12,10 @@ from django_jobs.core.values import PLAIN, Attempt, Claim, Completion, Controls,
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.samples.log import COARSE, FINE
 from django_jobs.serialization.record import decode, encode
-from django_jobs.stores.contract.lists import Bars
-from django_jobs.stores.contract.workflows import DELETED, End
-from django_jobs.stores.redis import RedisStore, lists
+from django_jobs.stores.redis import Store, lists
 from django_jobs.stores.redis.failures import bars as counting
+from django_jobs.stores.values.lists import Bars
+from django_jobs.stores.values.workflows import DELETED, End
 from django_jobs.workflows import engine
 from django_jobs.workflows.packing import Start, pack
 
@@ -47,7 +47,7 @@ SHAPES = (
 class Walk:
     """Keeps what workers would know: the claims they hold, and those they held."""
 
-    def __init__(self, store: RedisStore, clock: object, seed: int, *, damaged: bool = False) -> None:
+    def __init__(self, store: Store, clock: object, seed: int, *, damaged: bool = False) -> None:
         """`damaged`: somebody else writes into the store, so its numbers need not agree."""
         self.store, self.clock, self.rng, self.damaged = store, clock, random.Random(seed), damaged
         self.held: list[Claim] = []
@@ -321,7 +321,7 @@ class Walk:
     def watch(self) -> object:
         """Somebody waits for the ends of some, and looks what has been told."""
         after, _ = self.store.watch_ends(QUEUE, self._some())
-        return self.store.next_ends(QUEUE, after, list, 0.001)
+        return self.store.next_ends(QUEUE, after, 0.001)
 
     def delete(self) -> object:
         return self.store.delete(QUEUE, self._some())

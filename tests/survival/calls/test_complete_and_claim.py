@@ -12,7 +12,7 @@ import redis
 from django_jobs.core.values import Claimed, Completion, Controls, Done, Job, Lane, NewJob
 from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.serialization.record import decode, encode
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts, transport
 from tests.conftest import Clock
 from tests.support.backends.proxy import Proxy
@@ -33,7 +33,7 @@ def new(id: str, controls: Controls = ONCE, **options: Any) -> NewJob:
 class Scene:
     """A worker of one job at a time that has run one, and what it meets when it goes on."""
 
-    store: RedisStore
+    store: Store
     clock: Clock
     client: redis.Redis
     held: Any = None
@@ -138,7 +138,7 @@ OTHERS: dict[str, Change] = {
 
 
 @pytest.fixture
-def both(make_redis_store: Callable[..., RedisStore], clock: Clock) -> Iterator[Callable[[Change], list[Scene]]]:
+def both(make_redis_store: Callable[..., Store], clock: Clock) -> Iterator[Callable[[Change], list[Scene]]]:
     """Make the same scene twice: for one script, and for two."""
     clients: list[redis.Redis] = []
 
@@ -192,21 +192,21 @@ def test_all_is_as_after_the_two_scripts(
 ) -> None:
     one, two = both((SIMPLE | OTHERS)[name])
     done: list[Any] = []
-    in_one = RedisStore._in_one
+    in_one = Store._in_one
 
-    def noting(self: RedisStore, *args: Any) -> Any:
+    def noting(self: Store, *args: Any) -> Any:
         done.append(in_one(self, *args))
         return done[-1]
 
-    monkeypatch.setattr(RedisStore, "_in_one", noting)
+    monkeypatch.setattr(Store, "_in_one", noting)
     answer = _gone_on(one)
-    monkeypatch.setattr(RedisStore, "_may_be_one", lambda *args: False)
+    monkeypatch.setattr(Store, "_may_be_one", lambda *args: False)
     assert answer == _gone_on(two)
     assert _looks(one) == _looks(two)
     assert any(done) == (name in SIMPLE)
 
 
-def _ready(store: RedisStore, *ids: str) -> Any:
+def _ready(store: Store, *ids: str) -> Any:
     """These jobs are enqueued; the first one is claimed, and both scripts are known to the server."""
     store.enqueue("q", [new(id) for id in ids])
     for name in ("complete", "claim", "complete_and_claim"):
@@ -219,14 +219,14 @@ def _done(held: Any, result: bytes = b"1") -> Completion:
     return Completion("q", [Done(held, result, 3, "shop.pay", decode(held.id, "q", held.record).controls)])
 
 
-def _go_on(store: RedisStore, completion: Completion) -> list[str]:
+def _go_on(store: Store, completion: Completion) -> list[str]:
     claimed = store.claim("q", "w", 1, lane=Lane.ALONE, lease=LEASE, completion=completion)
     return [claim.id for claim in claimed.claims]
 
 
 @pytest.mark.parametrize("result", [b"", b"1"])
 def test_the_history_has_little_more_than_it_should_and_is_cut_in_the_end(
-    make_redis_store: Callable[..., RedisStore], clock: Clock, monkeypatch: pytest.MonkeyPatch, result: bytes
+    make_redis_store: Callable[..., Store], clock: Clock, monkeypatch: pytest.MonkeyPatch, result: bytes
 ) -> None:
     """A job with a result stays for a minute in any case: then each 20th claim looks for something to cut."""
     store, calls = make_redis_store(history=100), list[str]()
@@ -254,11 +254,11 @@ def test_the_history_has_little_more_than_it_should_and_is_cut_in_the_end(
 
 
 @pytest.fixture
-def far(quiet_server: RedisServer) -> Iterator[tuple[RedisStore, Proxy]]:
+def far(quiet_server: RedisServer) -> Iterator[tuple[Store, Proxy]]:
     with quiet_server.client() as client:
         client.flushall()
     proxy = Proxy(quiet_server.port)
-    store = RedisStore.from_setting(f"redis://127.0.0.1:{proxy.port}/0")
+    store = Store.from_setting(f"redis://127.0.0.1:{proxy.port}/0")
     yield store, proxy
     store.close()
     proxy.close()
@@ -267,7 +267,7 @@ def far(quiet_server: RedisServer) -> Iterator[tuple[RedisStore, Proxy]]:
 @pytest.mark.accepts("K06", "G04")
 @pytest.mark.parametrize("lost", ["the answer", "the request"])
 def test_both_get_their_first_answers_when_each_is_made_again(
-    far: tuple[RedisStore, Proxy], lost: str, monkeypatch: pytest.MonkeyPatch
+    far: tuple[Store, Proxy], lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, proxy = far
     held = _ready(store, "a", "b", "c")
@@ -291,7 +291,7 @@ def test_both_get_their_first_answers_when_each_is_made_again(
 def test_a_copy_that_comes_later_changes_nothing(quiet_server: RedisServer) -> None:
     with quiet_server.client() as client:
         client.flushall()
-        store = RedisStore.from_setting(quiet_server.url)
+        store = Store.from_setting(quiet_server.url)
         held = _ready(store, "a", "b", "c", "d")
         sent, run = list[Any](), store.transport.run
 
@@ -319,7 +319,7 @@ def test_a_request_that_comes_late_changes_nothing(quiet_server: RedisServer, an
     """Although the job that it ends is still held."""
     with quiet_server.client() as client:
         client.flushall()
-        store = RedisStore.from_setting(quiet_server.url)
+        store = Store.from_setting(quiet_server.url)
         held = _ready(store, "a", "b", "c")
         sent, run = list[Any](), store.transport.run
 
@@ -349,7 +349,7 @@ def test_a_server_that_forgot_its_scripts_completes_before_it_gives_the_next(qui
         client.flushall()
         for forgotten in ("complete", "claim"):
             client.script_flush()
-            store = RedisStore.from_setting(quiet_server.url)
+            store = Store.from_setting(quiet_server.url)
             store.enqueue("q", [new(f"{forgotten}-{n}", Controls()) for n in range(2)])
             (held,) = store.claim("q", "w", 1, lease=LEASE).claims
             client.script_flush()
@@ -364,7 +364,7 @@ def test_a_server_that_forgot_its_scripts_completes_before_it_gives_the_next(qui
 def test_a_full_server_ends_one_and_gives_the_next(quiet_server: RedisServer) -> None:
     with quiet_server.client() as client:
         client.flushall()
-        store = RedisStore.from_setting(quiet_server.url)
+        store = Store.from_setting(quiet_server.url)
         held = _ready(store, "a", "b")
         client.config_set("maxmemory", 1)
         try:
@@ -379,7 +379,7 @@ def test_it_takes_few_commands(quiet_server: RedisServer) -> None:
     """Their time is the time of a job that runs at most once: the two scripts have 57."""
     with quiet_server.client() as client:
         client.flushall()
-        store = RedisStore.from_setting(quiet_server.url)
+        store = Store.from_setting(quiet_server.url)
         held = _ready(store, "a", "b", "c")
         (held,) = store.claim("q", "w", 1, lane=Lane.ALONE, lease=LEASE, completion=_done(held)).claims
         completion = _done(held)

@@ -13,12 +13,12 @@ import pytest
 from django_jobs.core.values import Added, Claim, Controls, Done, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.connection.transport import _in_doubt as in_doubt
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
 from tests.support.faults.dumps import difference, dump
@@ -82,7 +82,7 @@ class Doubtful(Network):
 
 @pytest.mark.accepts("K06")
 def test_whatever_comes_late_on_a_random_walk_changes_nothing(
-    law_store: RedisStore, virtual: Clock, quiet_server: RedisServer
+    law_store: Store, virtual: Clock, quiet_server: RedisServer
 ) -> None:
     plain = law_store.transport
     for seed in SEEDS:
@@ -101,7 +101,7 @@ def test_whatever_comes_late_on_a_random_walk_changes_nothing(
 def store(quiet_server: RedisServer) -> Any:
     with quiet_server.client() as client:
         client.flushall()
-    store = RedisStore.from_setting(quiet_server.url, options=StoreOptions(history=0))
+    store = Store.from_setting(quiet_server.url, options=StoreOptions(history=0))
     store.transport = Network(store.transport)  # type: ignore[assignment]
     yield store
     store.close()
@@ -111,17 +111,17 @@ def new(id: str) -> NewJob:
     return NewJob(id, encode(Job(id, QUEUE, "shop.work", b"[[],{}]", 1)))
 
 
-def claim(store: RedisStore) -> list[Claim]:
+def claim(store: Store) -> list[Claim]:
     return store.claim(QUEUE, "worker", 10, lease=30_000).claims
 
 
-def run(store: RedisStore) -> list[str]:
+def run(store: Store) -> list[str]:
     claims = claim(store)
     assert store.complete(QUEUE, [Done(claim) for claim in claims]) == []
     return [claim.id for claim in claims]
 
 
-def late(store: RedisStore, script: str, call: Callable[[], Any]) -> Call:
+def late(store: Store, script: str, call: Callable[[], Any]) -> Call:
     """The call is made, given up, and still under way."""
     network: Any = store.transport
     network.delays = script
@@ -131,7 +131,7 @@ def late(store: RedisStore, script: str, call: Callable[[], Any]) -> Call:
     return copy
 
 
-def test_a_claim_that_comes_when_its_worker_has_claimed_again_takes_nothing(store: RedisStore) -> None:
+def test_a_claim_that_comes_when_its_worker_has_claimed_again_takes_nothing(store: Store) -> None:
     given_up = late(store, "claim", lambda: claim(store))
     assert claim(store) == []
     store.enqueue(QUEUE, [new("a")])
@@ -139,7 +139,7 @@ def test_a_claim_that_comes_when_its_worker_has_claimed_again_takes_nothing(stor
     assert run(store) == ["a"]
 
 
-def test_an_enqueue_that_comes_when_its_job_has_run_and_gone_adds_no_second(store: RedisStore) -> None:
+def test_an_enqueue_that_comes_when_its_job_has_run_and_gone_adds_no_second(store: Store) -> None:
     given_up = late(store, "enqueue_one", lambda: store.enqueue(QUEUE, [new("a")]))
     assert store.enqueue(QUEUE, [new("a")]) == [Added.ADDED]
     assert run(store) == ["a"]
@@ -147,7 +147,7 @@ def test_an_enqueue_that_comes_when_its_job_has_run_and_gone_adds_no_second(stor
     assert run(store) == []
 
 
-def test_an_enqueue_made_again_after_its_job_has_come_and_gone_is_told_so(store: RedisStore) -> None:
+def test_an_enqueue_made_again_after_its_job_has_come_and_gone_is_told_so(store: Store) -> None:
     given_up = late(store, "enqueue_one", lambda: store.enqueue(QUEUE, [new("a")]))
     store.transport.deliver(given_up)  # type: ignore[union-attr]
     assert run(store) == ["a"]
@@ -156,12 +156,12 @@ def test_an_enqueue_made_again_after_its_job_has_come_and_gone_is_told_so(store:
 
 
 def test_a_duplicate_that_comes_when_the_unique_key_is_free_adds_nothing(
-    store: RedisStore, quiet_server: RedisServer
+    store: Store, quiet_server: RedisServer
 ) -> None:
     controls = Controls(unique="0" * 64)
     jobs = [Job(id, QUEUE, "shop.work", b"[[],{}]", 1, controls=controls) for id in "ab"]
     holder, twin = (NewJob(job.id, encode(job), controls) for job in jobs)
-    worker = RedisStore.from_setting(quiet_server.url)
+    worker = Store.from_setting(quiet_server.url)
     assert worker.enqueue(QUEUE, [holder]) == [Added.ADDED]
     given_up = late(store, "enqueue_one", lambda: store.enqueue(QUEUE, [twin]))
     assert store.enqueue(QUEUE, [twin]) == [Added.DUPLICATE]
@@ -171,7 +171,7 @@ def test_a_duplicate_that_comes_when_the_unique_key_is_free_adds_nothing(
     worker.close()
 
 
-def test_a_revive_that_comes_when_its_job_is_dead_again_leaves_it_there(store: RedisStore) -> None:
+def test_a_revive_that_comes_when_its_job_is_dead_again_leaves_it_there(store: Store) -> None:
     store.enqueue(QUEUE, [new("a")])
     store.bury(claim(store)[0], FAILED)
     given_up = late(store, "revive", lambda: store.revive(QUEUE, ["a"]))
@@ -181,14 +181,14 @@ def test_a_revive_that_comes_when_its_job_is_dead_again_leaves_it_there(store: R
     assert store.get(QUEUE, "a").state is State.DEAD  # type: ignore[union-attr]
 
 
-def test_a_pause_that_comes_after_the_resume_closes_nothing(store: RedisStore) -> None:
+def test_a_pause_that_comes_after_the_resume_closes_nothing(store: Store) -> None:
     given_up = late(store, "pause", lambda: store.pause(QUEUE))
     store.resume(QUEUE)
     store.transport.deliver(given_up)  # type: ignore[union-attr]
     assert store.stats([QUEUE])[0].paused is None
 
 
-def test_a_resume_that_comes_after_the_next_pause_opens_nothing(store: RedisStore) -> None:
+def test_a_resume_that_comes_after_the_next_pause_opens_nothing(store: Store) -> None:
     store.pause(QUEUE)
     given_up = late(store, "resume", lambda: store.resume(QUEUE))
     store.pause(QUEUE, reason="still")
@@ -196,7 +196,7 @@ def test_a_resume_that_comes_after_the_next_pause_opens_nothing(store: RedisStor
     assert store.stats([QUEUE])[0].paused is not None
 
 
-def test_a_cancel_that_comes_after_its_job_was_revived_leaves_it_queued(store: RedisStore) -> None:
+def test_a_cancel_that_comes_after_its_job_was_revived_leaves_it_queued(store: Store) -> None:
     store.enqueue(QUEUE, [new("a")])
     given_up = late(store, "cancel", lambda: store.cancel(QUEUE, ["a"]))
     assert store.cancel(QUEUE, ["a"]) == {"a": State.CANCELLED}
@@ -205,7 +205,7 @@ def test_a_cancel_that_comes_after_its_job_was_revived_leaves_it_queued(store: R
     assert store.get(QUEUE, "a").state is State.QUEUED  # type: ignore[union-attr]
 
 
-def test_a_recovery_that_comes_after_the_lease_was_renewed_takes_nothing(store: RedisStore) -> None:
+def test_a_recovery_that_comes_after_the_lease_was_renewed_takes_nothing(store: Store) -> None:
     store.enqueue(QUEUE, [new("a")])
     (held,) = store.claim(QUEUE, "worker", 1, lease=1).claims
     wait_until(lambda: store.now() > held.claimed_at + 1, "the lease is over")
@@ -215,7 +215,7 @@ def test_a_recovery_that_comes_after_the_lease_was_renewed_takes_nothing(store: 
     assert store.get(QUEUE, "a").state is State.RUNNING  # type: ignore[union-attr]
 
 
-def test_a_time_that_comes_after_another_one_is_not_taken(store: RedisStore) -> None:
+def test_a_time_that_comes_after_another_one_is_not_taken(store: Store) -> None:
     now = store.now()
     store.enqueue(QUEUE, [new("a")])
     given_up = late(store, "reschedule", lambda: store.reschedule(QUEUE, ["a"], now + 60_000))
@@ -224,7 +224,7 @@ def test_a_time_that_comes_after_another_one_is_not_taken(store: RedisStore) -> 
     assert store.get(QUEUE, "a").at == now + 90_000  # type: ignore[union-attr]
 
 
-def test_a_restore_that_comes_after_the_deletion_brings_nothing_back(store: RedisStore) -> None:
+def test_a_restore_that_comes_after_the_deletion_brings_nothing_back(store: Store) -> None:
     given_up = late(store, "restore", lambda: store.restore(QUEUE, "a", new("a").record, State.DEAD))
     assert store.restore(QUEUE, "a", new("a").record, State.DEAD)
     assert store.delete(QUEUE, ["a"]) == ["a"]
@@ -278,7 +278,7 @@ def test_each_script_that_writes_has_a_number_or_a_reason() -> None:
     assert without == UNNUMBERED.keys()
 
 
-def test_a_number_written_by_a_foreign_hand_stops_nobody(store: RedisStore) -> None:
+def test_a_number_written_by_a_foreign_hand_stops_nobody(store: Store) -> None:
     store.enqueue(QUEUE, [new("a")])
     answers = store.keys.of(QUEUE)["answers"]
     for channel in store.transport.client.hkeys(answers):

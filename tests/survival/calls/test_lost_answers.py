@@ -8,10 +8,10 @@ from redis import exceptions as driver
 from django_jobs.core.values import PLAIN, Added, Completion, Controls, Done, Job, NewJob
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.scripts import Script
 from django_jobs.stores.redis.connection.transport import Call, Transport
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import RedisServer
 
 
@@ -34,7 +34,7 @@ class Deaf:
 
 @pytest.mark.redis
 @pytest.mark.accepts("G04", "K06")
-def test_the_next_claim_of_the_worker_gets_the_jobs_of_the_one_that_was_never_answered(law_store: RedisStore) -> None:
+def test_the_next_claim_of_the_worker_gets_the_jobs_of_the_one_that_was_never_answered(law_store: Store) -> None:
     ids = ["one", "two", "three"]
     law_store.enqueue("q", [NewJob(id, encode(Job(id, "q", "shop.work", b"[[],{}]", 1))) for id in ids])
     law_store.transport = Deaf(law_store.transport, calls=3)
@@ -49,7 +49,7 @@ def test_the_next_claim_of_the_worker_gets_the_jobs_of_the_one_that_was_never_an
 class Slow:
     """The answer to enqueue is lost, and by the time it is sent again the job has run and left the history."""
 
-    def __init__(self, inner: object, worker: RedisStore) -> None:
+    def __init__(self, inner: object, worker: Store) -> None:
         self.inner, self.store = inner, worker
         self.sent = 0
 
@@ -75,8 +75,8 @@ def test_an_enqueue_that_is_sent_again_after_its_job_has_run_adds_no_second(
 ) -> None:
     with quiet_server.client() as client:
         client.flushall()
-    store = RedisStore.from_setting(quiet_server.url, options=StoreOptions(history=0))
-    worker = RedisStore.from_setting(quiet_server.url, options=StoreOptions(history=0))
+    store = Store.from_setting(quiet_server.url, options=StoreOptions(history=0))
+    worker = Store.from_setting(quiet_server.url, options=StoreOptions(history=0))
     store.transport = slow = Slow(store.transport, worker)
     new = NewJob("one", encode(Job("one", "q", "shop.work", b"[[],{}]", 1, controls=controls)), controls)
     assert store.enqueue("q", [new]) == [Added.ADDED]
@@ -94,7 +94,7 @@ def test_calls_that_are_sent_together_again_are_all_marked(
     """The server then knows that an earlier request may still arrive, and keeps the number of a call without effect."""
     with quiet_server.client() as client:
         client.flushall()
-    store, sent = RedisStore.from_setting(quiet_server.url), list[list[object]]()
+    store, sent = Store.from_setting(quiet_server.url), list[list[object]]()
     together = Transport._together
 
     def lossy(self: Transport, calls: list[Call]) -> list[object]:

@@ -13,7 +13,7 @@ from django_jobs.core.outcome import Cancelled, Dead, Outcome, RetryIn, SnoozeFo
 from django_jobs.core.values import Attempt, Claim, Completion, Done, Ended, Job, NewJob, State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import encode
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts, transport
 from django_jobs.worker.child.settler import Settler
 from tests.support.backends.proxy import Proxy
@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.redis
 
 FAILED = Attempt(1, "failed", 0, error="no")
-ENDS: dict[str, Callable[[RedisStore, list[Claim]], object]] = {
+ENDS: dict[str, Callable[[Store, list[Claim]], object]] = {
     "complete": lambda store, claims: store.complete("q", [Done(claim, b"1") for claim in claims]),
     "retry": lambda store, claims: store.retry(claims[0], FAILED, 5_000),
     "snooze": lambda store, claims: store.snooze(claims[0], 5_000),
@@ -40,11 +40,11 @@ HELD: dict[str, object] = {
 
 
 @pytest.fixture
-def near(quiet_server: RedisServer) -> Iterator[RedisStore]:
+def near(quiet_server: RedisServer) -> Iterator[Store]:
     """A store that hears every answer."""
     with quiet_server.client() as client:
         client.flushall()
-    store = RedisStore.from_setting(quiet_server.url)
+    store = Store.from_setting(quiet_server.url)
     yield store
     store.close()
 
@@ -57,21 +57,21 @@ def proxy(quiet_server: RedisServer) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def far(near: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisStore]:
+def far(near: Store, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """The same store behind the proxy, soon out of patience."""
     monkeypatch.setattr(transport, "LAST_TRY", 0.1)
-    store = RedisStore.from_setting(proxy.url)
+    store = Store.from_setting(proxy.url)
     yield store
     store.close()
 
 
-def claimed(store: RedisStore, count: int, prefix: str = "job") -> list[Claim]:
+def claimed(store: Store, count: int, prefix: str = "job") -> list[Claim]:
     ids = [f"{prefix}-{n}" for n in range(count)]
     store.enqueue("q", [NewJob(id, encode(Job(id, "q", "shop.work", b"[[],{}]", 1))) for id in ids])
     return list(store.claim("q", "worker", count, lease=60_000).claims)
 
 
-def go_deaf(proxy: Proxy, near: RedisStore, script: str) -> None:
+def go_deaf(proxy: Proxy, near: Store, script: str) -> None:
     """The server runs the script, and nobody hears what it says."""
     near.transport.client.script_load(scripts.load(script).source)
     proxy.lose_replies(10**9, containing=scripts.load(script).sha)
@@ -93,7 +93,7 @@ def in_a_thread(do: Callable[[], object]) -> object:
 @pytest.mark.accepts("K06", "G04")
 @pytest.mark.parametrize("verb", ENDS)
 def test_an_end_made_again_by_another_thread_after_other_calls_gets_its_first_answer(
-    far: RedisStore, near: RedisStore, proxy: Proxy, verb: str
+    far: Store, near: Store, proxy: Proxy, verb: str
 ) -> None:
     claims, others = claimed(near, 3), claimed(near, 2, "other")
     go_deaf(proxy, near, script_of(verb))
@@ -107,9 +107,7 @@ def test_an_end_made_again_by_another_thread_after_other_calls_gets_its_first_an
     assert near.stats(["q"])[0].counts["running"] == (0 if verb == "complete" else 2)
 
 
-def test_an_end_whose_request_was_lost_is_made_at_the_second_call(
-    far: RedisStore, near: RedisStore, proxy: Proxy
-) -> None:
+def test_an_end_whose_request_was_lost_is_made_at_the_second_call(far: Store, near: Store, proxy: Proxy) -> None:
     claims = claimed(near, 3)
     proxy.lose_requests(10**9, containing=scripts.load("complete").sha)
     with pytest.raises(StoreUnavailable):
@@ -122,7 +120,7 @@ def test_an_end_whose_request_was_lost_is_made_at_the_second_call(
 
 @pytest.mark.accepts("K06", "G04")
 def test_ends_and_a_claim_in_one_round_trip_get_their_first_answers_when_each_is_made_again(
-    far: RedisStore, near: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    far: Store, near: Store, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims, waiting = claimed(near, 2), [f"later-{n}" for n in range(3)]
     near.kill("q", ["job-1"], "by hand")
@@ -141,9 +139,7 @@ def test_ends_and_a_claim_in_one_round_trip_get_their_first_answers_when_each_is
     assert near.stats(["q"])[0].counts["running"] == 2
 
 
-def test_a_claim_that_was_lost_is_stale_however_often_it_is_offered(
-    far: RedisStore, near: RedisStore, proxy: Proxy
-) -> None:
+def test_a_claim_that_was_lost_is_stale_however_often_it_is_offered(far: Store, near: Store, proxy: Proxy) -> None:
     claims = claimed(near, 2)
     near.kill("q", ["job-1"], "by hand")
     go_deaf(proxy, near, "complete")
@@ -156,7 +152,7 @@ def test_a_claim_that_was_lost_is_stale_however_often_it_is_offered(
 
 @pytest.mark.accepts("K06", "G04")
 def test_a_batch_of_ends_made_again_gets_its_first_answers_and_a_later_copy_changes_nothing(
-    far: RedisStore, near: RedisStore, proxy: Proxy
+    far: Store, near: Store, proxy: Proxy
 ) -> None:
     claims, others = claimed(near, 5), claimed(near, 2, "other")
     near.kill("q", ["job-2"], "by hand")
@@ -208,8 +204,8 @@ def told() -> Iterator[list[tuple[str, str]]]:
 @pytest.mark.accepts("G04", "R31")
 @pytest.mark.parametrize("verb", OUTCOMES)
 def test_each_end_is_told_once_and_nobody_is_said_to_have_lost_a_claim(
-    far: RedisStore,
-    near: RedisStore,
+    far: Store,
+    near: Store,
     proxy: Proxy,
     told: list[tuple[str, str]],
     caplog: pytest.LogCaptureFixture,

@@ -8,7 +8,7 @@ import pytest
 
 from django_jobs.core.values import Attempt, Claim, Done, Job, NewJob, State
 from django_jobs.serialization.record import encode
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.survival.conftest import Clock
 
 pytestmark = pytest.mark.redis
@@ -17,12 +17,12 @@ Q = "q"
 FAILED = Attempt(1, "failed", 0, error="no")
 
 
-def claim(store: RedisStore, worker: str) -> Claim:
+def claim(store: Store, worker: str) -> Claim:
     return store.claim(Q, worker, 1, lease=30_000).claims[0]
 
 
 @pytest.fixture
-def claims(law_store: RedisStore, virtual: Clock) -> tuple[Claim, Claim]:
+def claims(law_store: Store, virtual: Clock) -> tuple[Claim, Claim]:
     """Of the old worker, and of the new one after the failover; they have the same token."""
     store, client = law_store, law_store.transport.client
     client.flushall()
@@ -54,7 +54,7 @@ ENDS: dict[str, Any] = {
 @pytest.mark.accepts("R33")
 @pytest.mark.parametrize("verb", ENDS)
 def test_only_the_worker_that_has_the_job_now_can_end_it(
-    law_store: RedisStore, claims: tuple[Claim, Claim], verb: str
+    law_store: Store, claims: tuple[Claim, Claim], verb: str
 ) -> None:
     old, new = claims
     assert not ENDS[verb](law_store, old)
@@ -64,7 +64,7 @@ def test_only_the_worker_that_has_the_job_now_can_end_it(
     assert ENDS[verb](law_store, new)
 
 
-def test_a_claim_that_is_made_again_later_can_be_ended(law_store: RedisStore, virtual: Clock) -> None:
+def test_a_claim_that_is_made_again_later_can_be_ended(law_store: Store, virtual: Clock) -> None:
     """The answer to the second sending has the time of the first."""
     law_store.transport.client.flushall()
     law_store.enqueue(Q, [NewJob("a", encode(Job("a", Q, "shop.work", b"[[],{}]", 1)))])

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from django_jobs.core.values import Claim, Done
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts
 from django_jobs.stores.redis.connection.transport import Call, Transport
-from django_jobs.stores.redis.fsck import Snapshot, fsck
 from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
 from tests.support.faults.dumps import difference, dump
 from tests.support.faults.walking import FAILED, QUEUE, Walk
+from tests.support.fsck import Snapshot, fsck
 from tests.survival.conftest import Clock
 
 SEEDS = range(dose(5, ci=10, long=60))
@@ -57,7 +57,7 @@ class Twice:
 @pytest.mark.redis
 @pytest.mark.accepts("K06")
 def test_sent_twice_every_script_answers_the_same_and_leaves_the_same(
-    law_store: RedisStore, virtual: Clock, quiet_server: RedisServer
+    law_store: Store, virtual: Clock, quiet_server: RedisServer
 ) -> None:
     twice = Twice(law_store.transport, quiet_server)
     law_store.transport = twice
@@ -72,7 +72,7 @@ def test_sent_twice_every_script_answers_the_same_and_leaves_the_same(
 
 @pytest.mark.redis
 @pytest.mark.accepts("K02", "R14", "R15", "O15")
-def test_every_state_a_random_walk_reaches_is_sound(law_store: RedisStore, virtual: Clock) -> None:
+def test_every_state_a_random_walk_reaches_is_sound(law_store: Store, virtual: Clock) -> None:
     for seed in SEEDS:
         law_store.transport.client.flushall()
         walk = Walk(law_store, virtual, seed)
@@ -86,7 +86,7 @@ def test_every_state_a_random_walk_reaches_is_sound(law_store: RedisStore, virtu
             assert law_store.faults(QUEUE) == ({}, True), f"seed {seed}, after {walk.log[-8:]}"
 
 
-def settle_in_every_way(store: RedisStore, claim: Claim) -> dict[str, object]:
+def settle_in_every_way(store: Store, claim: Claim) -> dict[str, object]:
     """Each call that ends or extends an attempt, with this claim."""
     return {
         "complete": store.complete(QUEUE, [Done(claim, b"1")]) == [claim.id],
@@ -104,7 +104,7 @@ def settle_in_every_way(store: RedisStore, claim: Claim) -> dict[str, object]:
 
 @pytest.mark.redis
 @pytest.mark.accepts("R13", "R04")
-def test_a_stale_token_changes_no_byte(law_store: RedisStore, virtual: Clock) -> None:
+def test_a_stale_token_changes_no_byte(law_store: Store, virtual: Clock) -> None:
     refused = 0
     for seed in SEEDS:
         law_store.transport.client.flushall()
@@ -134,7 +134,7 @@ def kept(record: bytes) -> tuple[object, ...]:
 
 
 @pytest.mark.redis
-def test_no_script_rewrites_a_payload(law_store: RedisStore, virtual: Clock) -> None:
+def test_no_script_rewrites_a_payload(law_store: Store, virtual: Clock) -> None:
     """Replaced arguments are the bytes the caller sent; beside them only the limit changes, and the expiry."""
     for seed in SEEDS:
         law_store.transport.client.flushall()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from django_jobs.core.values import PLAIN, Added, Controls, Done, Job, Lane, NewJob
 from django_jobs.serialization.record import encode
-from django_jobs.stores.redis import RedisStore, adding
+from django_jobs.stores.redis import Store, adding
 from tests.support.dose import dose
 from tests.support.faults.dumps import dump
 from tests.support.faults.walking import QUEUE
@@ -61,7 +61,7 @@ STEPS = st.lists(
 )
 
 
-def walk(store: RedisStore, clock: Clock, steps: Sequence[tuple[str, Any]]) -> list[Any]:
+def walk(store: Store, clock: Clock, steps: Sequence[tuple[str, Any]]) -> list[Any]:
     """Return after each step what it answered and what every key then has."""
     store.transport.client.flushall()
     clock.now = 1_790_000_000_000
@@ -92,7 +92,7 @@ def walk(store: RedisStore, clock: Clock, steps: Sequence[tuple[str, Any]]) -> l
 )
 @given(steps=STEPS)
 def test_the_short_way_and_the_long_way_lead_to_the_same_place(
-    law_store: RedisStore, virtual: Clock, steps: Sequence[tuple[str, Any]]
+    law_store: Store, virtual: Clock, steps: Sequence[tuple[str, Any]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, never in LONG_WAY.items():
@@ -104,7 +104,7 @@ def test_the_short_way_and_the_long_way_lead_to_the_same_place(
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("controls", [PLAIN, Controls(priority=5)], ids=["plain", "other"])
 def test_a_count_that_cannot_be_added_to_begins_again_on_every_way(
-    law_store: RedisStore, controls: Controls, number: int
+    law_store: Store, controls: Controls, number: int
 ) -> None:
     law_store.transport.client.hset(law_store.keys.of(QUEUE)["totals"], "enqueued:shop.work", b"many")
     for ids in ("abcd"[:number], "efgh"[:number]):

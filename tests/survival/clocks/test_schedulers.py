@@ -13,11 +13,11 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.values import Done
-from django_jobs.stores.contract.store import Store, StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
 from tests.support.pools import ROOT, Site
@@ -168,7 +168,7 @@ def worker(fleet: Fleet) -> Iterator[Store]:
     if setting.startswith("embedded:"):
         store = SqliteStore(setting.removeprefix("embedded:"), options)
     else:
-        store = RedisStore.from_setting(setting, options=options)
+        store = Store.from_setting(setting, options=options)
     yield store
     store.close()
 

@@ -7,10 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.values import State
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.checker import judge, repeated_for_no_reason
 from tests.support.dose import dose
 from tests.support.pools import Producer, Site

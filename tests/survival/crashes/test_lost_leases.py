@@ -9,9 +9,9 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.stores.redis.fsck import fsck
 from tests.support.backends.proxy import Proxy
 from tests.support.backends.redis_process import RedisServer
+from tests.support.fsck import fsck
 from tests.support.pace import Pace
 from tests.support.pools import Pool, Site
 from tests.support.processes import is_alive, send_signal

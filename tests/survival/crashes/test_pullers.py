@@ -22,11 +22,11 @@ from typing import Any
 
 import pytest
 
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import RedisServer, free_ports
 from tests.support.dose import dose
+from tests.support.fsck import fsck
 from tests.support.pools import ROOT
 from tests.support.processes import die_with_parent
 from tests.support.waiting import wait_until
@@ -172,9 +172,9 @@ def parts(tmp_path: Path, server: RedisServer) -> Iterator[Parts]:
 
 
 @pytest.fixture
-def counting(server: RedisServer) -> Iterator[RedisStore]:
+def counting(server: RedisServer) -> Iterator[Store]:
     """The store, seen from the test."""
-    store = RedisStore.from_setting(server.url, options=StoreOptions(namespace="pulled", history=200_000, dead=200_000))
+    store = Store.from_setting(server.url, options=StoreOptions(namespace="pulled", history=200_000, dead=200_000))
     yield store
     store.close()
 
@@ -193,7 +193,7 @@ def add_all(parts: Parts, refused: list[Any]) -> None:
 
 @pytest.mark.accepts("K17", "K18", "R03")
 def test_whatever_is_killed_remote_workers_lose_no_job_and_run_none_twice_that_must_not(
-    parts: Parts, server: RedisServer, counting: RedisStore
+    parts: Parts, server: RedisServer, counting: Store
 ) -> None:
     began = monotonic()
     for part in ("web-0", "web-1", "workers"):

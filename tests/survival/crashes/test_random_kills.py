@@ -6,11 +6,11 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.stores.redis.fsck import fsck
 from tests.support.backends.redis_process import RedisServer
 from tests.support.checker import most_at_once, repeated_for_no_reason
 from tests.support.dose import dose
 from tests.support.faults.chaos import Chaos
+from tests.support.fsck import fsck
 from tests.support.ledger import Event
 from tests.support.pools import Site
 from tests.support.waiting import wait_until

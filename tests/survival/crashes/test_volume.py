@@ -8,7 +8,7 @@ import pytest
 
 from django_jobs.core.values import Added, Job, NewJob
 from django_jobs.serialization.record import encode
-from django_jobs.stores.redis.fsck import fsck
+from tests.support.fsck import fsck
 from tests.support.pools import Site
 from tests.support.waiting import wait_until
 

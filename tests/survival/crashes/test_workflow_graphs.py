@@ -10,9 +10,9 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-
-from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.sqlite import SqliteStore
+
+from django_jobs.stores.values.options import StoreOptions
 from django_jobs.workflows import reading
 from tests.support.checker import repeated_for_no_reason
 from tests.support.dose import dose

@@ -10,11 +10,11 @@ from time import monotonic
 
 import pytest
 
-from django_jobs.stores.redis.fsck import fsck
 from django_jobs.workflows import reading
 from tests.support.checker import repeated_for_no_reason
 from tests.support.dose import dose
 from tests.support.faults.chaos import Chaos
+from tests.support.fsck import fsck
 from tests.support.ledger import Event
 from tests.support.pools import ROOT, Site
 from tests.support.processes import die_with_parent

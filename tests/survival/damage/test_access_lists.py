@@ -14,9 +14,9 @@ from django_jobs.enqueue.decorator import JobFunction
 from django_jobs.exceptions import StoreFull, StoreMisconfigured
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.transport import _in_doubt as in_doubt
+from django_jobs.stores.values.options import StoreOptions
 from django_jobs.workflows import engine, reading
 from tests.docs.pages import ROOT, blocks
 from tests.support.backends.redis_process import RedisServer
@@ -40,9 +40,9 @@ def users(quiet_server: RedisServer) -> Iterator[None]:
         client.execute_command("ACL", "DELUSER", *USERS)
 
 
-def store_of(server: RedisServer, user: str, clock: Clock) -> RedisStore:
+def store_of(server: RedisServer, user: str, clock: Clock) -> Store:
     url = f"redis://{user}:PASSWORD@127.0.0.1:{server.port}/0"
-    return RedisStore.from_setting(url, options=StoreOptions(clock=clock, history=20, dead=20, archive=True))
+    return Store.from_setting(url, options=StoreOptions(clock=clock, history=20, dead=20, archive=True))
 
 
 @pytest.mark.redis

@@ -11,10 +11,10 @@ import pytest
 from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended, Job, Lane, NewJob, State
 from django_jobs.exceptions import StoreCorrupt
 from django_jobs.serialization.record import decode, encode
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
-from django_jobs.stores.redis.fsck import fsck
 from tests.support.faults.dumps import difference, dump
+from tests.support.fsck import fsck
 from tests.survival.conftest import Clock
 
 pytestmark = pytest.mark.redis
@@ -23,16 +23,16 @@ QUEUE = "broken"
 LEASE = 2_000
 FAILED = Attempt(1, "failed", 0, 12, "w", "ValueError", "no")
 ONCE = Controls(at_most_once=True, unique="u" * 64, unique_mode="queued", limit_key="one", limit=1)
-Prepare = Callable[[RedisStore, Clock], None]
+Prepare = Callable[[Store, Clock], None]
 
 
-def put(store: RedisStore, clock: Clock, id: str, controls: Controls = ONCE, name: str = "work", wait: int = 0) -> None:
+def put(store: Store, clock: Clock, id: str, controls: Controls = ONCE, name: str = "work", wait: int = 0) -> None:
     record = encode(Job(id, QUEUE, name, b"[[],{}]", clock(), controls=controls))
     run_at = clock() + wait if wait else 0
     store.enqueue(QUEUE, [NewJob(id, record, controls, run_at)])
 
 
-def claim(store: RedisStore, limit: int = 10) -> list[Claim]:
+def claim(store: Store, limit: int = 10) -> list[Claim]:
     """What there is in both lanes, as far as it can be had."""
     claims: list[Claim] = []
     for lane in reversed(Lane):
@@ -41,28 +41,28 @@ def claim(store: RedisStore, limit: int = 10) -> list[Claim]:
     return claims
 
 
-def complete(store: RedisStore, claims: list[Claim]) -> None:
+def complete(store: Store, claims: list[Claim]) -> None:
     done = [Done(each, controls=decode(each.id, QUEUE, each.record).controls) for each in claims]
     assert store.complete(QUEUE, done) == []
 
 
-def queued(store: RedisStore, clock: Clock) -> None:
+def queued(store: Store, clock: Clock) -> None:
     put(store, clock, "once")
 
 
-def due(store: RedisStore, clock: Clock) -> None:
+def due(store: Store, clock: Clock) -> None:
     put(store, clock, "once", wait=500)
     clock.now += 600
 
 
-def behind_an_expired_one(store: RedisStore, clock: Clock) -> None:
+def behind_an_expired_one(store: Store, clock: Clock) -> None:
     limited = Controls(priority=5, alone=True, expires_at=clock() + 10, limit_key="one", limit=1)
     put(store, clock, "expired", limited)
     put(store, clock, "once")
     clock.now += 600
 
 
-def beside_plain_ones(store: RedisStore, clock: Clock) -> None:
+def beside_plain_ones(store: Store, clock: Clock) -> None:
     """What is taken before the broken key is met must not be lost either."""
     blocked = Controls(priority=5, alone=True, limit_key="one", limit=1)
     put(store, clock, "first", blocked)
@@ -71,7 +71,7 @@ def beside_plain_ones(store: RedisStore, clock: Clock) -> None:
     put(store, clock, "locked", Controls(at_most_once=True, unique="l" * 64, unique_mode="queued"))
 
 
-def blocked_by_a_pause_that_is_over(store: RedisStore, clock: Clock) -> None:
+def blocked_by_a_pause_that_is_over(store: Store, clock: Clock) -> None:
     put(store, clock, "once")
     store.pause(QUEUE, name="work", until=clock() + 500)
     assert claim(store) == []
@@ -91,7 +91,7 @@ SCENES: list[tuple[Prepare, set[str]]] = [
 
 @pytest.mark.parametrize(("prepare", "known_by"), SCENES, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_job_that_may_run_once_runs_once_whichever_key_is_broken(
-    law_store: RedisStore, virtual: Clock, prepare: Prepare, known_by: set[str]
+    law_store: Store, virtual: Clock, prepare: Prepare, known_by: set[str]
 ) -> None:
     raw, names = law_store.transport.client, law_store.keys.of(QUEUE)
     for key in sorted(QUEUE_KEYS.keys() - known_by - {"jobs"}):
@@ -115,7 +115,7 @@ def test_a_job_that_may_run_once_runs_once_whichever_key_is_broken(
 
 @pytest.mark.parametrize("key", ["claims", "unique", "slots", "tries", "leases"])
 def test_a_claim_that_meets_a_broken_key_leaves_the_job_where_it_was(
-    law_store: RedisStore, virtual: Clock, key: str
+    law_store: Store, virtual: Clock, key: str
 ) -> None:
     raw, names = law_store.transport.client, law_store.keys.of(QUEUE)
     put(law_store, virtual, "once")
@@ -131,7 +131,7 @@ def test_a_claim_that_meets_a_broken_key_leaves_the_job_where_it_was(
 
 @pytest.mark.parametrize(("key", "wait"), [("alone", 0), ("scheduled", 500), ("unique", 0)])
 def test_an_enqueue_that_meets_a_broken_key_leaves_nothing(
-    law_store: RedisStore, virtual: Clock, key: str, wait: int
+    law_store: Store, virtual: Clock, key: str, wait: int
 ) -> None:
     """Its caller is told of an error and may send it again; half a job would be given up meanwhile."""
     raw, names = law_store.transport.client, law_store.keys.of(QUEUE)
@@ -146,13 +146,13 @@ def test_an_enqueue_that_meets_a_broken_key_leaves_nothing(
     assert [each.id for each in claim(law_store)] == ["once"]
 
 
-def test_a_broken_key_that_no_job_needs_stops_nobody(law_store: RedisStore, virtual: Clock) -> None:
+def test_a_broken_key_that_no_job_needs_stops_nobody(law_store: Store, virtual: Clock) -> None:
     put(law_store, virtual, "plain", PLAIN)
     law_store.transport.client.set(law_store.keys.of(QUEUE)["unique"], "junk")
     assert [each.id for each in claim(law_store)] == ["plain"]
 
 
-def settled(store: RedisStore, claims: list[Claim]) -> list[State | None]:
+def settled(store: Store, claims: list[Claim]) -> list[State | None]:
     """End them in one call, each in another way."""
     verbs = ("retry", "snooze", "park", "bury", "discard", "retry")
     lines = {"retry", "bury", "discard"}
@@ -170,7 +170,7 @@ STATES = [State.RETRY, State.SCHEDULED, State.BLOCKED, State.DEAD, State.CANCELL
 
 @pytest.mark.parametrize("key", sorted(QUEUE_KEYS))
 def test_a_key_of_another_type_keeps_all_jobs_of_a_batch_or_none_from_ending(
-    law_store: RedisStore, virtual: Clock, key: str
+    law_store: Store, virtual: Clock, key: str
 ) -> None:
     """What is settled for one job and not for another would be lost, or would come twice."""
     store = law_store

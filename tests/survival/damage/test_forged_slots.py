@@ -8,7 +8,7 @@ import pytest
 
 from django_jobs.core.values import Attempt, Claim, Done
 from django_jobs.serialization.record import decode
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.support.checker import most_at_once
 from tests.support.dose import dose
 from tests.support.faults.fault_injector import FaultInjector
@@ -79,7 +79,7 @@ class Forger:
         return Claim(event.id, Q, event.token, info.record)
 
 
-def _complete(store: RedisStore, claim: Claim) -> bool:
+def _complete(store: Store, claim: Claim) -> bool:
     return not store.complete(Q, [Done(claim, b"1", controls=decode(claim.id, Q, claim.record).controls)])
 
 

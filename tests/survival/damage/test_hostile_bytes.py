@@ -7,7 +7,7 @@ import pytest
 from django_jobs.core.values import Job, NewJob, State
 from django_jobs.exceptions import StoreError
 from django_jobs.serialization.record import encode
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
 from tests.support.faults.corruptor import BYTES, Corruptor
@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 from tests.survival.conftest import Clock
 
 
-def look(store: RedisStore, queue: str) -> None:
+def look(store: Store, queue: str) -> None:
     """What the admin, the CLI and the doctor do."""
     for state in State:
         for info in store.page(queue, state, 0, 50):
@@ -37,7 +37,7 @@ def good(id: str, now: int) -> NewJob:
 @pytest.mark.redis
 @pytest.mark.accepts("R18", "K02")
 @pytest.mark.timeout(dose(600, ci=1800, long=3600))
-def test_every_verb_survives_every_damage(law_store: RedisStore, virtual: Clock) -> None:
+def test_every_verb_survives_every_damage(law_store: Store, virtual: Clock) -> None:
     """Only errors of ours come out, and after the reconciler a new job runs."""
     client = law_store.transport.client
     for seed in range(dose(12, ci=80, long=200)):

@@ -10,9 +10,9 @@ import redis
 
 from django_jobs.core.values import Attempt, Job, Lane, NewJob, Options, State
 from django_jobs.serialization.record import encode
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis import Store
 from tests.support.backends.redis_process import RedisServer
+from tests.support.fsck import fsck
 from tests.survival.conftest import Clock
 
 QUEUE = "indexed"
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
-def raw(law_store: RedisStore) -> redis.Redis:
+def raw(law_store: Store) -> redis.Redis:
     return law_store.transport.client
 
 
-def fail(store: RedisStore, number: int, *, retry: bool = False, first: int = 0) -> list[str]:
+def fail(store: Store, number: int, *, retry: bool = False, first: int = 0) -> list[str]:
     """So many jobs that died, or wait for a retry."""
     ids = [f"{'r' if retry else 'd'}{n:04}" for n in range(first, first + number)]
     for id in ids:
@@ -43,7 +43,7 @@ def fail(store: RedisStore, number: int, *, retry: bool = False, first: int = 0)
     return ids
 
 
-def reconciled(store: RedisStore) -> dict[str, int]:
+def reconciled(store: Store) -> dict[str, int]:
     """Repair until nothing is left to do."""
     sums: dict[str, int] = {}
     while True:
@@ -54,7 +54,7 @@ def reconciled(store: RedisStore) -> dict[str, int]:
             return sums
 
 
-def of_groups(store: RedisStore) -> dict[tuple[State, str, str], list[str]]:
+def of_groups(store: Store) -> dict[tuple[State, str, str], list[str]]:
     return {
         (state, group.name, group.signature): sorted(
             info.id for info in store.listed([QUEUE], state, 1000, groups=[group])[0]
@@ -65,7 +65,7 @@ def of_groups(store: RedisStore) -> dict[tuple[State, str, str], list[str]]:
     }
 
 
-def of_tags(store: RedisStore) -> dict[tuple[State, str], list[str]]:
+def of_tags(store: Store) -> dict[tuple[State, str], list[str]]:
     return {
         (state, group.tag): sorted(info.id for info in store.listed([QUEUE], state, 1000, groups=[group])[0])
         for state in (State.DEAD, State.RETRY)
@@ -74,7 +74,7 @@ def of_tags(store: RedisStore) -> dict[tuple[State, str], list[str]]:
     }
 
 
-def test_jobs_from_before_the_index_are_added(law_store: RedisStore, raw: redis.Redis) -> None:
+def test_jobs_from_before_the_index_are_added(law_store: Store, raw: redis.Redis) -> None:
     fail(law_store, 250)
     fail(law_store, 40, retry=True)
     whole, by_tag = of_groups(law_store), of_tags(law_store)
@@ -89,7 +89,7 @@ def test_jobs_from_before_the_index_are_added(law_store: RedisStore, raw: redis.
     assert law_store.faults(QUEUE) == ({}, True)
 
 
-def test_the_index_by_tags_alone_is_made_again(law_store: RedisStore, raw: redis.Redis) -> None:
+def test_the_index_by_tags_alone_is_made_again(law_store: Store, raw: redis.Redis) -> None:
     """A worker that keeps the index by errors only has moved jobs: no sum shows it."""
     ids = fail(law_store, 250)
     by_tag, keys = of_tags(law_store), law_store.keys.of(QUEUE)
@@ -104,7 +104,7 @@ def test_the_index_by_tags_alone_is_made_again(law_store: RedisStore, raw: redis
     assert fsck(law_store, QUEUE) == []
 
 
-def test_what_a_worker_without_an_index_did_is_caught_up_with(law_store: RedisStore, raw: redis.Redis) -> None:
+def test_what_a_worker_without_an_index_did_is_caught_up_with(law_store: Store, raw: redis.Redis) -> None:
     """Jobs that come and go by scripts that know of no index: as many come as go, so that the numbers agree."""
     ids = fail(law_store, 60)
     keys = law_store.keys.of(QUEUE)
@@ -129,9 +129,7 @@ def test_what_a_worker_without_an_index_did_is_caught_up_with(law_store: RedisSt
 
 @pytest.mark.parametrize("key", INDEX)
 @pytest.mark.parametrize("kind", ["string", "list", "junk"])
-def test_a_broken_index_stops_no_job(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock, key: str, kind: str
-) -> None:
+def test_a_broken_index_stops_no_job(law_store: Store, raw: redis.Redis, virtual: Clock, key: str, kind: str) -> None:
     fail(law_store, 30)
     name = law_store.keys.of(QUEUE)[key]
     if kind == "junk":
@@ -160,7 +158,7 @@ def test_a_broken_index_stops_no_job(
 
 @pytest.mark.parametrize("kind", ["chunks", "groups", "tags"])
 def test_a_long_foreign_text_in_the_index_does_not_stop_the_server(
-    law_store: RedisStore, raw: redis.Redis, kind: str
+    law_store: Store, raw: redis.Redis, kind: str
 ) -> None:
     """A pattern once took a time that grew with the square of it: minutes for a million bytes."""
     fail(law_store, 30)
@@ -182,7 +180,7 @@ def test_a_long_foreign_text_in_the_index_does_not_stop_the_server(
 
 @pytest.mark.parametrize("used", ["-1e300", "1e300", "inf", "nan", "many", "1.5"])
 def test_a_count_of_groups_that_another_hand_wrote_gives_numbers_that_are_free(
-    law_store: RedisStore, raw: redis.Redis, used: str
+    law_store: Store, raw: redis.Redis, used: str
 ) -> None:
     groups = law_store.keys.of(QUEUE)["groups"]
     fail(law_store, 6)
@@ -195,7 +193,7 @@ def test_a_count_of_groups_that_another_hand_wrote_gives_numbers_that_are_free(
 
 @pytest.mark.parametrize("used", [99_999, 100_003, 1_000_000])
 def test_when_the_numbers_of_groups_are_used_up_free_ones_are_given_again(
-    law_store: RedisStore, raw: redis.Redis, used: int
+    law_store: Store, raw: redis.Redis, used: int
 ) -> None:
     """Not those of groups that exist, wherever among the free ones these are."""
     groups = law_store.keys.of(QUEUE)["groups"]
@@ -215,7 +213,7 @@ def test_when_the_numbers_of_groups_are_used_up_free_ones_are_given_again(
     assert fsck(law_store, QUEUE) == []
 
 
-def test_an_index_costs_less_than_120_bytes_per_job(law_store: RedisStore, raw: redis.Redis) -> None:
+def test_an_index_costs_less_than_120_bytes_per_job(law_store: Store, raw: redis.Redis) -> None:
     def ids(n: int) -> list[str]:
         return [f"{law_store.now():012x}{n + i:020x}" for i in range(100)]
 
@@ -240,7 +238,7 @@ def test_an_index_costs_less_than_120_bytes_per_job(law_store: RedisStore, raw: 
 class Storm:
     """A transport: before each of its calls, another job dies."""
 
-    def __init__(self, inner: Any, store: RedisStore) -> None:
+    def __init__(self, inner: Any, store: Store) -> None:
         self.inner, self.store, self.numbers = inner, store, count(5_000)
         #: jobs that were looked at.
         self.checked = 0
@@ -259,8 +257,8 @@ class Storm:
         return self.inner.run(script, keys, args)
 
 
-def test_jobs_that_fail_meanwhile_are_no_reason_to_check_all(law_store: RedisStore, quiet_server: RedisServer) -> None:
-    other = RedisStore.from_setting(quiet_server.url, options=law_store.options)
+def test_jobs_that_fail_meanwhile_are_no_reason_to_check_all(law_store: Store, quiet_server: RedisServer) -> None:
+    other = Store.from_setting(quiet_server.url, options=law_store.options)
     fail(law_store, 600)
     assert reconciled(law_store) == {}
     calm = law_store.transport

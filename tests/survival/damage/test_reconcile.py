@@ -10,12 +10,12 @@ import redis
 
 from django_jobs.core.values import PLAIN, Controls, Done, Job, Lane, NewJob
 from django_jobs.serialization.record import encode
-from django_jobs.stores.redis import RedisStore, reconciling
+from django_jobs.stores.redis import Store, reconciling
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
-from django_jobs.stores.redis.fsck import fsck
 from django_jobs.stores.redis.reconciling import REPAIRED_AT_ONCE, STEP
 from tests.support.dose import dose
 from tests.support.faults.dumps import difference, dump
+from tests.support.fsck import fsck
 from tests.support.pace import Pace
 from tests.survival.conftest import Clock
 
@@ -30,14 +30,14 @@ def new_job(id: str, now: int, controls: Controls = PLAIN) -> NewJob:
 
 
 @pytest.fixture
-def raw(law_store: RedisStore) -> redis.Redis:
+def raw(law_store: Store) -> redis.Redis:
     return law_store.transport.client
 
 
 class Damage:
     """Breaks things, a hundred of each kind, and knows which jobs must still be there afterwards."""
 
-    def __init__(self, store: RedisStore, raw: redis.Redis, now: int) -> None:
+    def __init__(self, store: Store, raw: redis.Redis, now: int) -> None:
         self.store, self.raw, self.key, self.now = store, raw, store.keys.of(QUEUE), now
         self.accepted: set[str] = set()
 
@@ -90,7 +90,7 @@ class Damage:
         self.job_in_two_places()
 
 
-def reconcile(store: RedisStore, clock: Clock) -> Counter[str]:
+def reconcile(store: Store, clock: Clock) -> Counter[str]:
     """What running workers do in a minute: a few rounds, and recovery."""
     repairs: Counter[str] = Counter()
     for _ in range(6):
@@ -101,7 +101,7 @@ def reconcile(store: RedisStore, clock: Clock) -> Counter[str]:
     return repairs
 
 
-def drain(store: RedisStore) -> Counter[str]:
+def drain(store: Store) -> Counter[str]:
     """Run everything; id → how often."""
     starts: Counter[str] = Counter()
     idle = 0
@@ -119,7 +119,7 @@ def drain(store: RedisStore) -> Counter[str]:
 
 @pytest.mark.redis
 @pytest.mark.accepts("R04", "R17", "R18", "G60", "P03")
-def test_every_kind_of_damage_is_repaired_at_once(law_store: RedisStore, raw: redis.Redis, virtual: Clock) -> None:
+def test_every_kind_of_damage_is_repaired_at_once(law_store: Store, raw: redis.Redis, virtual: Clock) -> None:
     damage = Damage(law_store, raw, virtual())
     damage.all()
     assert len(fsck(law_store, QUEUE)) >= 6 * EACH
@@ -149,7 +149,7 @@ def test_every_kind_of_damage_is_repaired_at_once(law_store: RedisStore, raw: re
 
 
 @pytest.mark.redis
-def test_faults_that_cancel_each_other_out_are_found(law_store: RedisStore, raw: redis.Redis, virtual: Clock) -> None:
+def test_faults_that_cancel_each_other_out_are_found(law_store: Store, raw: redis.Redis, virtual: Clock) -> None:
     """As many lost jobs as phantoms: the sizes add up although nothing is right."""
     damage = Damage(law_store, raw, virtual())
     damage.job_without_place()
@@ -161,7 +161,7 @@ def test_faults_that_cancel_each_other_out_are_found(law_store: RedisStore, raw:
 
 @pytest.mark.redis
 @pytest.mark.accepts("R04")
-def test_every_key_of_a_wrong_type_is_set_aside(law_store: RedisStore, raw: redis.Redis, virtual: Clock) -> None:
+def test_every_key_of_a_wrong_type_is_set_aside(law_store: Store, raw: redis.Redis, virtual: Clock) -> None:
     for key, name in law_store.keys.of(QUEUE).items():
         raw.flushall()
         law_store.enqueue(QUEUE, [new_job("before", virtual())])
@@ -182,7 +182,7 @@ def test_every_key_of_a_wrong_type_is_set_aside(law_store: RedisStore, raw: redi
 
 @pytest.mark.redis
 def test_a_key_that_another_worker_has_set_aside_first_is_left_as_it_is_by_now(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock
+    law_store: Store, raw: redis.Redis, virtual: Clock
 ) -> None:
     """Two maintenance processes see it broken.  Before the second one acts, jobs have come into the repaired key."""
     broken = law_store.keys.of(QUEUE)["queued"]
@@ -196,7 +196,7 @@ def test_a_key_that_another_worker_has_set_aside_first_is_left_as_it_is_by_now(
 
 @pytest.mark.redis
 def test_a_waiter_that_was_let_in_meanwhile_is_not_made_to_wait_again(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock
+    law_store: Store, raw: redis.Redis, virtual: Clock
 ) -> None:
     """The reconciler looks first and repairs later; in between, work goes on."""
     one = Controls(limit_key="one", limit=1)
@@ -210,7 +210,7 @@ def test_a_waiter_that_was_let_in_meanwhile_is_not_made_to_wait_again(
 
 @pytest.mark.redis
 def test_a_waiter_that_only_one_of_the_two_keys_knows_runs_once(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock
+    law_store: Store, raw: redis.Redis, virtual: Clock
 ) -> None:
     one = Controls(limit_key="one", limit=1)
     ids = ["running", "unknown", "phantom"]
@@ -231,7 +231,7 @@ def test_a_waiter_that_only_one_of_the_two_keys_knows_runs_once(
 
 @pytest.mark.redis
 def test_what_is_wrong_behind_thousands_that_are_sound_is_reached(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock
+    law_store: Store, raw: redis.Redis, virtual: Clock
 ) -> None:
     """A step looks at a thousand slots and a hundred limits; some of what is wrong stands before and behind them."""
     key, many = law_store.keys.of(QUEUE), 2_500
@@ -260,7 +260,7 @@ def test_what_is_wrong_behind_thousands_that_are_sound_is_reached(
 @pytest.mark.redis
 @pytest.mark.parametrize("gone", ["waits", "blocked"])
 def test_blocked_jobs_outlive_the_loss_of_either_key_that_names_them(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock, gone: str
+    law_store: Store, raw: redis.Redis, virtual: Clock, gone: str
 ) -> None:
     """They have not run: those that may run at most once are not given up, and the order stays."""
     once = Controls(limit_key="one", limit=1, at_most_once=True)
@@ -281,7 +281,7 @@ def test_blocked_jobs_outlive_the_loss_of_either_key_that_names_them(
 @pytest.mark.redis
 @pytest.mark.parametrize("controls", [PLAIN, Controls(at_most_once=True)])
 def test_a_misplaced_job_leaves_no_check_in(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock, controls: Controls
+    law_store: Store, raw: redis.Redis, virtual: Clock, controls: Controls
 ) -> None:
     law_store.enqueue(QUEUE, [new_job("lost", virtual(), controls)])
     (claim,) = [claim for lane in Lane for claim in law_store.claim(QUEUE, "worker", 1, lane=lane, lease=LEASE).claims]
@@ -299,7 +299,7 @@ def test_a_job_that_was_forgotten_since_the_look_is_no_repair(redis_store, make_
 @pytest.mark.timed
 @pytest.mark.parametrize("fault", ["lost", "in two places", "blocked"])
 def test_one_misplaced_job_of_many_is_found_in_steps_that_hold_nobody_up(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock, fault: str, pace: Pace
+    law_store: Store, raw: redis.Redis, virtual: Clock, fault: str, pace: Pace
 ) -> None:
     key = law_store.keys.of(QUEUE)
     for first in range(0, MANY, 1000):
@@ -333,7 +333,7 @@ def test_one_misplaced_job_of_many_is_found_in_steps_that_hold_nobody_up(
 
 
 def test_a_walk_goes_on_where_it_stood(
-    law_store: RedisStore, raw: redis.Redis, virtual: Clock, monkeypatch: pytest.MonkeyPatch
+    law_store: Store, raw: redis.Redis, virtual: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciling, "STEP", 0)
     key = law_store.keys.of(QUEUE)

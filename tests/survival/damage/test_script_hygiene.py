@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts
 from tests.support.backends.redis_process import RedisServer
 from tests.support.faults.walking import Walk
@@ -97,7 +97,7 @@ def called(command: str) -> tuple[str, list[str]]:
 @pytest.mark.redis
 @pytest.mark.accepts("K06")
 def test_every_script_touches_only_keys_it_was_given_and_of_one_slot(
-    law_store: RedisStore, quiet_server: RedisServer, virtual: Clock
+    law_store: Store, quiet_server: RedisServer, virtual: Clock
 ) -> None:
     for name in scripts.names():
         law_store.transport.client.script_load(scripts.load(name).source.decode())

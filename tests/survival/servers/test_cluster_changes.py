@@ -10,7 +10,7 @@ from time import monotonic, monotonic_ns
 import pytest
 import redis
 
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.support.backends.cluster import running_cluster
 from tests.support.checker import judge
 from tests.support.dose import dose
@@ -33,7 +33,7 @@ class Changing:
     """A cluster with a replica of each node, and workers for a queue that is harmed and for one that is not."""
 
     def __init__(self, setting: str, folder: Path) -> None:
-        self.store = RedisStore.from_setting(setting)
+        self.store = Store.from_setting(setting)
         self.client = self.store.transport.client
         self.harmed = NAMES[0]
         self.healthy = next(name for name in NAMES if self.node_of(name) != self.node_of(self.harmed))

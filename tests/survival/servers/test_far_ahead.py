@@ -6,11 +6,11 @@ import pytest
 
 from django_jobs.core.values import Attempt, Controls, Done, Job, NewJob
 from django_jobs.serialization.record import decode, encode
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
+from tests.support.fsck import fsck
 from tests.survival.conftest import Clock
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis]
@@ -21,8 +21,8 @@ RESTARTS = dose(6, ci=20, long=20)
 FAILED = Attempt(1, "failed", 0, error="no")
 
 
-def open_store(server: RedisServer, clock: Clock) -> RedisStore:
-    return RedisStore.from_setting(server.url, options=StoreOptions(clock=clock, history=1_000, history_ttl=90 * DAY))
+def open_store(server: RedisServer, clock: Clock) -> Store:
+    return Store.from_setting(server.url, options=StoreOptions(clock=clock, history=1_000, history_ttl=90 * DAY))
 
 
 @pytest.mark.accepts("G07", "G56", "P03")

@@ -13,7 +13,7 @@ from django_jobs.core.outcome import SnoozeFor, Succeeded
 from django_jobs.core.values import Claim, Controls, Job, Lane, NewJob, State
 from django_jobs.execution.executor import Executor
 from django_jobs.serialization.record import encode
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.support.backends.redis_process import RedisServer
 from tests.support.processes import send_signal
 from tests.support.waiting import wait_until
@@ -45,22 +45,22 @@ def replica(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def store(server: RedisServer) -> Iterator[RedisStore]:
+def store(server: RedisServer) -> Iterator[Store]:
     ran.clear()
-    store = RedisStore.from_setting(server.url)
+    store = Store.from_setting(server.url)
     with override_settings(DJANGO_JOBS={"STORE": server.url, "MIN_REPLICAS": 1}):
         yield store
     store.close()
 
 
-def claimed(store: RedisStore, name: str) -> Claim:
+def claimed(store: Store, name: str) -> Claim:
     controls = Controls(at_most_once=name.endswith("charge"))
     record = encode(Job("a", "default", name, b"[[],{}]", 1, controls=controls))
     store.enqueue("default", [NewJob("a", record, controls)])
     return again(store, Lane.ALONE if controls.at_most_once else Lane.SHARED)
 
 
-def again(store: RedisStore, lane: Lane = Lane.ALONE) -> Claim:
+def again(store: Store, lane: Lane = Lane.ALONE) -> Claim:
     found: list[Claim] = []
 
     def claim() -> bool:
@@ -71,14 +71,14 @@ def again(store: RedisStore, lane: Lane = Lane.ALONE) -> Claim:
     return found[0]
 
 
-def test_with_a_replica_it_starts(store: RedisStore, replica: RedisServer) -> None:
+def test_with_a_replica_it_starts(store: Store, replica: RedisServer) -> None:
     attempted = Executor().run(claimed(store, "tests.replicas.charge"), store)
     assert isinstance(attempted.outcome, Succeeded)
     assert ran == ["charge"]
 
 
 def test_without_it_waits_uncounted_and_starts_once_when_one_is_back(
-    store: RedisStore, replica: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    store: Store, replica: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_jobs.execution.replicas._last_told", -1e9)
     assert replica.process is not None
@@ -96,13 +96,13 @@ def test_without_it_waits_uncounted_and_starts_once_when_one_is_back(
     assert ran == ["charge"]
 
 
-def test_a_claim_that_a_failover_forgot_does_not_start(store: RedisStore, replica: RedisServer) -> None:
+def test_a_claim_that_a_failover_forgot_does_not_start(store: Store, replica: RedisServer) -> None:
     claim = claimed(store, "tests.replicas.charge")
     store.transport.client.hdel(store.keys.of("default")["claims"], "a")
     assert not store.is_replicated(claim, 1, 1_000)
 
 
-def test_other_jobs_wait_for_nobody(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_jobs_wait_for_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "is_replicated", None)
     assert isinstance(Executor().run(claimed(store, "tests.replicas.mail"), store).outcome, Succeeded)
     assert ran == ["mail"]

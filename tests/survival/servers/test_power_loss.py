@@ -11,11 +11,11 @@ import pytest
 
 from django_jobs.core.values import Done, Lane
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.redis.fsck import fsck
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.options import StoreOptions
 from tests.support.backends.redis_process import RedisServer
 from tests.support.dose import dose
+from tests.support.fsck import fsck
 from tests.support.pools import Producer, Site
 
 pytestmark = [pytest.mark.survival, pytest.mark.redis, pytest.mark.timeout(dose(600, long=1800))]
@@ -64,7 +64,7 @@ def after_the_cut(folder: Path, accepted: list[str]) -> None:
     server = RedisServer(folder).start()
     # A minute later: every lease of that time is over.
     now = server.client().time()[0] * 1000 + 60_000
-    store = RedisStore.from_setting(server.url, options=StoreOptions(history=200_000, clock=lambda: now))
+    store = Store.from_setting(server.url, options=StoreOptions(history=200_000, clock=lambda: now))
     try:
         there = {id.decode() for id in store.transport.client.hkeys(store.keys.of(Q)["jobs"])}
         lost = [id for id in accepted if id not in there]
@@ -81,7 +81,7 @@ def after_the_cut(folder: Path, accepted: list[str]) -> None:
         server.close()
 
 
-def drain(store: RedisStore) -> set[str]:
+def drain(store: Store) -> set[str]:
     """Run everything; the ids that ran."""
     ran: set[str] = set()
     idle = 0

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.support.backends.redis_process import free_port
 from tests.support.backends.servers import server_program
 from tests.support.backends.tls import Tls, TlsServer, make_certificates
@@ -103,7 +103,7 @@ def test_workers_follow_a_sentinel_with_tls_and_users_to_the_new_primary(
 
 def test_a_sentinel_that_refuses_the_password_is_told_with_the_options(sentinel: int, tls: Tls) -> None:
     with pytest.raises(StoreUnavailable, match="sentinel_username and sentinel_password") as told:
-        RedisStore.from_setting(address(sentinel, tls, WRONG_PASSWORD)).now()
+        Store.from_setting(address(sentinel, tls, WRONG_PASSWORD)).now()
     text = "".join(traceback.format_exception(told.value))
     assert WRONG_PASSWORD not in text
     assert TlsServer.USER[1] not in text

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.registry import digest, register, unregister
 from django_jobs.core.values import Claim, NewJob
 from django_jobs.execution.executor import Executor
-from django_jobs.stores.sqlite import SqliteStore
 from tests.conftest import Clock
 
 

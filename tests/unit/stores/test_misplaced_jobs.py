@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
+from django_jobs.stores.sqlite import SqliteStore
+
 from django_jobs.core.values import NewJob
 from django_jobs.events.signal_events import SignalEvent
 from django_jobs.signals import job_dead
-from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.maintenance.tasks import MaintenanceTasks
 from tests.contract.operating.test_repair import misplace
 

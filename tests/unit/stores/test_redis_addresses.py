@@ -13,7 +13,7 @@ from django.test import override_settings
 from redis.sentinel import SentinelConnectionPool, SentinelManagedSSLConnection
 
 from django_jobs.conf.store_address import SCHEMES
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.addresses import (
     CONNECT_TIMEOUT,
     SOCKET_TIMEOUT,
@@ -123,7 +123,7 @@ def test_a_url_that_is_none_is_refused_without_its_password() -> None:
 @pytest.mark.parametrize("setting", ["redis://u:p/s3cret@h:1/0", "redis+cluster://u:s3cret/x@h", "redis://h:s3cret"])
 def test_a_password_that_is_not_escaped_is_not_shown_by_what_redis_py_makes_of_it(setting: str) -> None:
     with pytest.raises(ImproperlyConfigured) as told:
-        RedisStore.from_setting(setting)
+        Store.from_setting(setting)
     text = "".join(traceback.format_exception(told.value))
     assert "cast" not in text
     assert "s3cret" not in text.rpartition("ImproperlyConfigured: ")[2].replace("h:s3cret", "")
@@ -132,7 +132,7 @@ def test_a_password_that_is_not_escaped_is_not_shown_by_what_redis_py_makes_of_i
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_an_option_that_an_address_cannot_have_is_named_with_the_remedy(kind: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"has the unknown option 'foo' after the .*Remove it"):
-        RedisStore.from_setting(f"{kind}://{PATHS.get(kind, 'h')}?foo=1")
+        Store.from_setting(f"{kind}://{PATHS.get(kind, 'h')}?foo=1")
 
 
 PATHS = {"unix": "/r.sock", "redis+sentinel": "h/m", "rediss+sentinel": "h/m"}

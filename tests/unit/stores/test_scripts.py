@@ -11,7 +11,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection import scripts, wire
 
 ARGUMENT = st.one_of(
@@ -52,7 +52,7 @@ def test_long_lists_of_keys_are_not_kept() -> None:
 def test_a_prepared_store_has_the_scripts_of_every_job(name: str) -> None:
     """Putting `claim` together takes 12 ms, which the first job of each process would wait for."""
     scripts.load.cache_clear()
-    RedisStore.from_setting("redis://server").prepare()
+    Store.from_setting("redis://server").prepare()
     missing = scripts.load.cache_info().misses
     scripts.load(name)
     assert scripts.load.cache_info().misses == missing

@@ -6,7 +6,6 @@ import gc
 import sqlite3
 
 import pytest
-
 from django_jobs.stores.sqlite.database.connection import Connection
 
 

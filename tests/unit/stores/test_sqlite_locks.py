@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from django_jobs.stores.sqlite import SqliteStore
 
 

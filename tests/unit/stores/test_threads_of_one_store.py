@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import redis
+from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.sqlite.database.connection import Connection
 
 from django_jobs import stores
 from django_jobs.stores.redis.connection.part import MOST_UNANSWERED, Channel, Channels
 from django_jobs.stores.redis.connection.transport import Transport
-from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.stores.sqlite.database.connection import Connection
 
 
 def in_a_thread(do: Callable[[], Any]) -> Any:

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, Outcome, RetryIn, Succeeded
 from django_jobs.core.values import Attempt, Claim, Killed, Lane
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.child.event_loop import EventLoop
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.holdings import Holding

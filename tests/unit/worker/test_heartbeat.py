@@ -11,7 +11,7 @@ import pytest
 
 from django_jobs.conf import QueueSettings
 from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
-from django_jobs.stores.contract.running import Renewal
+from django_jobs.stores.values.answers import Renewal
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.parent.heartbeat import Heartbeat
 from django_jobs.worker.parent.reach import Reach

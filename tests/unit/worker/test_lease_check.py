@@ -10,7 +10,7 @@ import pytest
 from django_jobs.core.context import RunningJob
 from django_jobs.core.values import Claim, Job
 from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.child.lease_check import LeaseCheck
 from tests.contract.acts import Q, claim, claim_alone, complete, start
 

@@ -13,14 +13,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, RetryIn, SnoozeFor, Succeeded
 from django_jobs.core.values import Attempt, Claim, NewJob, Recovered, State
 from django_jobs.exceptions import StoreFull, StoreUnavailable
-from django_jobs.stores.contract.batches import MAX_BYTES, SETTLED_AT_ONCE
-from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.values.answers import UpkeepDue
+from django_jobs.stores.values.sizes import MAX_BYTES, SETTLED_AT_ONCE
 from django_jobs.worker.child.batch_monitor import INTERVAL, SLOW, BatchMonitor
 from django_jobs.worker.child.queue_selector import BatchSizer
 from django_jobs.worker.child.settler import Settler, calls_of

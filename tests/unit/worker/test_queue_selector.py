@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from django_jobs.conf import QueueSettings
-from django_jobs.stores.contract.fetching import Outlook
+from django_jobs.stores.values.answers import Outlook
 from django_jobs.worker.child.queue_selector import LARGEST, LONGEST_REST, BatchSizer, QueuePicker
 from django_jobs.worker.crash_loop import MOST_LOOPS, CrashLoop
 

@@ -8,6 +8,7 @@ from threading import Event, current_thread
 from typing import Any
 
 import pytest
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core.attempt import Attempted
@@ -18,7 +19,6 @@ from django_jobs.events.receivers import Telling
 from django_jobs.events.signal_events import SignalEvent
 from django_jobs.execution.executor import Executor
 from django_jobs.signals import job_expired, job_started, job_succeeded, worker_stopped
-from django_jobs.stores.sqlite import SqliteStore
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.settler import Settler

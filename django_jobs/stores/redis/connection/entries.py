@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django_jobs.core.values import Attempt
-from django_jobs.stores.contract.running import MAX_BATCH
+from django_jobs.stores.values.sizes import MAX_BATCH
 
 #: Characters.  A longer error text or traceback is cut when it enters the log (workers cut earlier).
 LONGEST_TEXT = 16_384

@@ -1,4 +1,4 @@
-"""What all parts of RedisStore share: calling a script for a queue by its name, under an idempotency key.
+"""What all parts of Store share: calling a script for a queue by its name, under an idempotency key.
 
 Each call of a script that may have an effect carries the name of its sender and a number.  The server keeps the last
 answer of each sender in a queue.  If the same number comes again, it returns that answer and does nothing; it refuses a
@@ -14,12 +14,12 @@ from itertools import islice
 from typing import Any
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.keys import Keys
 from django_jobs.stores.redis.connection.replies import Argument
 from django_jobs.stores.redis.connection.scripts import Script, load
+from django_jobs.stores.values.options import StoreOptions
 
 #: How many unanswered calls are remembered, the latest ones: callers that never try again must not fill the memory.
 MOST_UNANSWERED = 10_000
@@ -38,7 +38,7 @@ OneCall = tuple[str, str, Sequence[Argument], Name]
 InOne = Callable[[Sequence[tuple[str, str]]], list[Any] | None]
 
 
-class RedisPart:
+class Part:
     """Base class of the parts; holds the transport, the key names and the options."""
 
     transport: AnyTransport
@@ -67,6 +67,7 @@ class RedisPart:
         return self.options.clock() if self.options.clock else 0
 
     def now(self) -> int:
+        """Return the time of the store's clock, ms."""
         if self.options.clock:
             return self.options.clock()
         seconds, microseconds = self.transport.command("TIME")

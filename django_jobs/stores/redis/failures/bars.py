@@ -1,4 +1,4 @@
-"""RedisStore: how many failed jobs have their time in each of some bars, by the parts of the groups."""
+"""How many failed jobs have their time in each of some bars, by the parts of the groups."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.contract.lists import Bars, FailureGroup, Span, check_span
 from django_jobs.stores.redis.connection.entries import chunks
 from django_jobs.stores.redis.connection.scripts import load
-from django_jobs.stores.redis.failures.groups import CALLS, RedisGroups, letter_of
+from django_jobs.stores.redis.failures.groups import CALLS, Groups, letter_of
+from django_jobs.stores.values.lists import Bars, FailureGroup, Span, check_span
 
 #: Queues in one call: each takes at most some tenths of a millisecond of the server's time.
 QUEUES = 100
@@ -29,12 +29,15 @@ CUT, BEFORE, OUTSIDE = -3, -1, -2
 LATEST = 9_999_999_999_999
 
 
-class RedisBars(RedisGroups):
-    """See stores/contract/lists.py for the contract of each method."""
+class BarCounts(Groups):
+    """Counts of jobs by time."""
 
     def count_within(
         self, queues: Sequence[str], state: State, span: Span, groups: Sequence[FailureGroup] | None = None
     ) -> int:
+        """Return how many jobs `listed` would return in all for this span, by an index.  Raises ValueError as it does.
+
+        Of groups, the index is read between the two times: 0.1 s or so for a million jobs, in parts."""
         check_span(state)
         if groups is not None:
             letter_of(state)
@@ -51,6 +54,11 @@ class RedisBars(RedisGroups):
     def count_bars(
         self, state: State, groups: Sequence[FailureGroup], bars: Bars, *, most: int = 0
     ) -> list[list[int] | None]:
+        """Return for each of these groups how many of its jobs have their time of the state in each bar: exact, by an
+        index.  Raises ValueError for a state without groups.
+
+        `most`: read no more of the index than about so many jobs need, the smallest groups first; a group for which
+        this does not suffice is None.  0 = read all that is needed."""
         letter_of(state)
         found: dict[int, list[int]] = {}
         smallest = sorted(range(len(groups)), key=lambda i: groups[i].jobs)

@@ -1,4 +1,4 @@
-"""RedisStore: the groups of failed jobs, by job type and error and by tag."""
+"""The groups of failed jobs, by job type and error and by tag."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreMisconfigured
-from django_jobs.stores.contract.lists import (
+from django_jobs.stores.redis.connection.part import Part
+from django_jobs.stores.redis.connection.scripts import load
+from django_jobs.stores.values.lists import (
     OTHER_TAGS,
     FailureGroup,
     FailureKind,
     FailureSum,
-    ListStore,
     add_up,
     check_grouped,
     merged,
 )
-from django_jobs.stores.redis.connection.part import RedisPart
-from django_jobs.stores.redis.connection.scripts import load
 
 #: Queues in one call at first; a call deals with fewer if they have many groups.
 QUEUES_OF_GROUPS = 500
@@ -31,12 +30,17 @@ CALLS = 600
 LETTERS = {State.DEAD: "d", State.RETRY: "r"}
 
 
-class RedisGroups(RedisPart, ListStore):
-    """See stores/contract/lists.py for the contract of each method."""
+class Groups(Part):
+    """Groups of failed jobs.  These methods only read, and cost O(number of queues and of what they return)."""
 
     def failure_groups(
         self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
     ) -> list[FailureGroup]:
+        """Return the groups of the dead jobs, or of those that wait for a retry, in these queues; some may be empty.
+        Raises ValueError for another state.
+
+        `kinds`: only groups of these job types and errors, which the store finds without the others.  All groups of 500
+        queues may be 70,000."""
         letter, fields = letter_of(state), _fields(state, kinds)
         if fields == []:
             return []
@@ -65,6 +69,7 @@ class RedisGroups(RedisPart, ListStore):
         return map(partial(_paired, fields), self.transport.pipeline([("HMGET", name, *fields) for name in names]))
 
     def failure_kinds(self, queues: Sequence[str]) -> dict[State, set[FailureKind]]:
+        """Return the job types and errors of all groups of each of the two states; some groups may be empty."""
         if not self._scripts_refused:
             try:
                 read = [_read_field(field) for _, fields in self._run_groups("fields", queues) for field in fields]
@@ -82,6 +87,7 @@ class RedisGroups(RedisPart, ListStore):
     def failure_sums(
         self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
     ) -> list[FailureSum]:
+        """Return the groups that have jobs, added up over the queues: one sum for each job type and error."""
         letter, fields = letter_of(state), _fields(state, kinds)
         if not self._scripts_refused and (kinds is None or fields):
             try:
@@ -105,12 +111,20 @@ class RedisGroups(RedisPart, ListStore):
             at, most = at + done, min(most, 2 * done)
 
     def failure_tags(self, queues: Sequence[str], state: State, tag: str = "") -> list[FailureGroup]:
+        """Return a group for each tag of the dead jobs, or of those that wait for a retry, in these queues; with `tag`,
+        only the group of this tag and that of OTHER_TAGS.  A job with several tags is in several groups.  Some may be
+        empty.  Raises ValueError for another state.
+
+        A group of a tag has all jobs of its queue with this tag.  Jobs with a tag that has no group are in that of
+        OTHER_TAGS.  Times are those of failures, as in `failure_groups`."""
         letter = letter_of(state)
         fields = [(letter + tag).encode(), letter.encode()] if tag else None
         found = zip(queues, self._groups(queues, letter, fields, "tags"), strict=True)
         return [group for queue, flat in found for group in _read_tags(queue, letter, flat)]
 
     def tag_sums(self, queues: Sequence[str], state: State) -> list[FailureSum]:
+        """Return the groups by tags that have jobs, added up over the queues: `name` is the tag or OTHER_TAGS, `groups`
+        how many of the queues have such a group.  Raises ValueError as `failure_tags` does."""
         letter = letter_of(state)
         if not self._scripts_refused:
             try:
@@ -118,7 +132,7 @@ class RedisGroups(RedisPart, ListStore):
                 return merged(each for some, flat in calls for each in _read_tag_sums(letter, some, flat))
             except StoreMisconfigured:
                 self._scripts_refused = True
-        return super().tag_sums(queues, state)
+        return add_up(group._replace(name=group.tag) for group in self.failure_tags(queues, state))
 
 
 def letter_of(state: State) -> str:

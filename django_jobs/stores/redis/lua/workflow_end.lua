@@ -2,7 +2,7 @@
 --
 -- Long because it is one transition: everything that the end of a step means for the steps after it, and for callbacks.
 --
--- KEYS  1 the workflow (see "A workflow" in docs/contributing/internals.md; stores/sqlite/workflows.py does the same)
+-- KEYS  1 the workflow (see "A workflow" in docs/contributing/internals.md)
 -- ARGV  1 clock   2 "" | "close": the batch gets no more jobs | "stop": what has not started never starts
 --       | "started": all its first steps are in the store, and of a batch these callbacks
 --       then per end: step, number of its note ("=n": only if n is the number of the last one), state, result or ""

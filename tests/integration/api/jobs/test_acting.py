@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.maintenance.archiver import Archiver
 from tests.conftest import Clock
 from tests.integration.api import work

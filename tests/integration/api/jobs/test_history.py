@@ -15,7 +15,7 @@ from django_jobs import archive
 from django_jobs.archive import Cursor
 from django_jobs.core.values import Attempt, JobInfo, State
 from django_jobs.models import ArchivedJob
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.maintenance.archiver import Archiver
 from tests.conftest import Clock
 from tests.integration.api.conftest import SETTINGS, Api

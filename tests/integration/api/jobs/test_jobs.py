@@ -10,7 +10,7 @@ import pytest
 
 from django_jobs.core.values import State
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.maintenance.archiver import Archiver
 from tests.conftest import Clock
 from tests.integration.api import work

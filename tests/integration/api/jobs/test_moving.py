@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from django_jobs.samples.worker import ENDS, WorkerSamples
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import Api

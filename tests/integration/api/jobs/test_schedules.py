@@ -11,7 +11,7 @@ from django_jobs import schedules
 from django_jobs.models import Schedule
 from django_jobs.schedules import state
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import SETTINGS, Api

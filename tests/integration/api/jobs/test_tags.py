@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.api.conftest import Api
 from tests.integration.api.jobs.test_listing import walk
 

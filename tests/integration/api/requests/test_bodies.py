@@ -12,7 +12,7 @@ from django.core.wsgi import get_wsgi_application
 
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.api.conftest import ALL, SETTINGS, Api
 
 ONE_TYPE = b'{"job": "tests.greet"}'

@@ -13,7 +13,7 @@ from django_jobs.api.common.schemas import MOST_IN_BULK
 from django_jobs.core.values import State
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.api.conftest import SETTINGS, Api
 
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from django_jobs.api.common.principal import Principal
 from django_jobs.models import ApiToken
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.api.conftest import ALL, SETTINGS, Api
 
 CALLS = [

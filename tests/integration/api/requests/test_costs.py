@@ -16,7 +16,7 @@ from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.request import NewJobRequest
 from django_jobs.remote import type_cache
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.docs.pages import ROOT
 from tests.integration.api.conftest import SETTINGS, Api
 

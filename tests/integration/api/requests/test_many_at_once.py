@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.api.conftest import together
 
 

@@ -18,7 +18,7 @@ from django_jobs import metrics
 from django_jobs.core.values import Done
 from django_jobs.models import ApiToken
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import SETTINGS, Api
 

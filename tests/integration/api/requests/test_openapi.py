@@ -19,7 +19,7 @@ from django_jobs.api.urls import describe_errors
 from django_jobs.models import RemoteJobType
 from django_jobs.remote import forget
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.api.conftest import ALL, SETTINGS, Api
 
 DOCUMENT = describe_errors(the_api.get_openapi_schema(path_prefix="/jobs/"))

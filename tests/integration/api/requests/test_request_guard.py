@@ -11,7 +11,7 @@ from django.test import Client
 from django_jobs.api.endpoints import numbers
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.api.conftest import SETTINGS, Api
 
 

@@ -14,7 +14,7 @@ from django_jobs import chain
 from django_jobs.api.urls import api as the_api
 from django_jobs.core.values import Attempt, State
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
 from tests.integration.api import work
 from tests.integration.api.conftest import SETTINGS, together

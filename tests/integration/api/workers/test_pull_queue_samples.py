@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_jobs.samples.log import COARSE, FINE
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance import agenda
 from tests.contract.acts import LEASE, done

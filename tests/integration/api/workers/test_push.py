@@ -18,7 +18,7 @@ from django_jobs.core.values import State
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.models import RemoteJobType
 from django_jobs.remote import posting, push
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
 from tests.integration.api.receiver import Receiver, receiving

@@ -20,7 +20,7 @@ import pytest
 
 from django_jobs.execution.remote_reports import RemoteWatch
 from django_jobs.models import ApiToken
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.docs.pages import ROOT
 from tests.support.backends.missing import need_toolchain
 from tests.support.dose import dose

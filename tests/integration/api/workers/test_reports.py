@@ -11,7 +11,7 @@ from django_jobs import signals
 from django_jobs.core.values import State
 from django_jobs.events.receivers import here
 from django_jobs.execution.remote_reports import RemoteWatch
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import Api
 

@@ -21,7 +21,7 @@ from django_jobs.models import RemoteJobType
 from django_jobs.remote import posting, push
 from django_jobs.remote.posting import seconds_of
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api.conftest import SETTINGS, Api
 from tests.integration.api.receiver import Receiver, receiving

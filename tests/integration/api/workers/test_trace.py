@@ -9,7 +9,7 @@ import pytest
 
 from django_jobs import remote
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.docs.pages import ROOT, module_of
 from tests.integration.api.conftest import SETTINGS, Api

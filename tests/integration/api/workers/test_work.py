@@ -12,7 +12,7 @@ from django_jobs import remote
 from django_jobs.core.values import Lane, State
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.remote_reports import RemoteWatch
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.api import work
 from tests.integration.api.conftest import Api

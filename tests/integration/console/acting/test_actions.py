@@ -18,7 +18,7 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.models.audit import AuditEntry
 from django_jobs.operations import bulk, matching
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, worker_info
 

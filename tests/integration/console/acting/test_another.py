@@ -18,7 +18,7 @@ from django_jobs.core.values import Controls, Done, Job, Lane, NewJob, Options, 
 from django_jobs.models.audit import AuditEntry
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, charge_card
 

@@ -16,8 +16,8 @@ from django_jobs.core.values import Job, JobInfo, NewJob, State
 from django_jobs.models.audit import AuditEntry
 from django_jobs.operations import bulk
 from django_jobs.serialization.record import encode
-from django_jobs.stores.contract.batches import MAX_BYTES
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_BYTES
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 

@@ -20,7 +20,7 @@ from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical, worker_info
 
 pytestmark = pytest.mark.django_db

@@ -17,8 +17,7 @@ from django_jobs.events.receivers import here
 from django_jobs.management.jobs_commands.doctor import ORPHANS
 from django_jobs.signals import job_dead
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.contract.operating.test_repair import misplace
 from tests.integration.project.test_checks import registered, task
 from tests.support.console_data import worker_info
@@ -96,7 +95,7 @@ def test_every_kind_of_fault_has_words(live: Store, make_job: MakeJob, monkeypat
 def test_failed_jobs_that_an_older_worker_left_out_of_the_groups_are_a_warning(
     make_redis_store: Any, make_job: MakeJob, bare_project: None
 ) -> None:
-    store: RedisStore = make_redis_store(clock=None)
+    store: Store = make_redis_store(clock=None)
     use_store(store)
     store.publish_worker("web-1:4711", worker_info(), 60_000)
     store.enqueue("default", [make_job("a")])
@@ -139,7 +138,7 @@ def test_a_repair_mends_it_and_tells_of_what_may_not_run_again(live: Store, make
 def test_a_key_of_another_type_is_named_and_the_other_looks_go_on(
     make_redis_store: Any, make_job: MakeJob, bare_project: None, key: str
 ) -> None:
-    store: RedisStore = make_redis_store(clock=None)
+    store: Store = make_redis_store(clock=None)
     use_store(store)
     store.enqueue("default", [make_job("a")])
     name = store.keys.of("default")[key]

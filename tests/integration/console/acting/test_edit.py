@@ -18,7 +18,7 @@ from django_jobs.enqueue.submit import enqueue_by_name
 from django_jobs.exceptions import DuplicateJob, InvalidArguments, JobMoved, JobNotFound, PayloadError
 from django_jobs.serialization.payloads import HIDDEN
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler
 
 

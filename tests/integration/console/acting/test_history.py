@@ -21,7 +21,7 @@ from django_jobs.admin.common.acts import facts, sentence
 from django_jobs.core.values import State
 from django_jobs.models import ApiToken, RemoteJobType, Schedule
 from django_jobs.models.audit import Act, Actor, AuditEntry, Kind, Source, record
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 

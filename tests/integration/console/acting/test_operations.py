@@ -14,7 +14,7 @@ from django_jobs.events.receivers import here
 from django_jobs.exceptions import CorruptRecord, InvalidArguments, JobNotFound, UnknownJob, UnknownQueue
 from django_jobs.serialization.payloads import HIDDEN
 from django_jobs.serialization.record import decode
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_jobs.admin.jobs.forms import end_of
 from django_jobs.models.audit import AuditEntry
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 

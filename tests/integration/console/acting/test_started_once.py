@@ -15,7 +15,7 @@ from django_jobs.browse import Match
 from django_jobs.core.values import Controls, Lane, State
 from django_jobs.exceptions import JobMoved
 from django_jobs.operations import bulk
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 

@@ -13,7 +13,7 @@ from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.models.audit import AuditEntry
 from django_jobs.operations import bulk
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE, PERMISSIONS
 from tests.support.console_data import Filler, fill_typical, worker_info
 

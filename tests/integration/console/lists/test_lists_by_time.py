@@ -14,7 +14,7 @@ from django.test import Client, override_settings
 from django_jobs.core.values import State
 from django_jobs.models import AuditEntry
 from django_jobs.operations import bulk, searching
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, search_in_small_steps

@@ -16,9 +16,9 @@ from django_jobs import browse
 from django_jobs.core.values import Job, NewJob, Options, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.lists import FailureGroup
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.failures import bars
+from django_jobs.stores.values.lists import FailureGroup
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import shop_jobs
 
@@ -36,7 +36,7 @@ def reason(n: int) -> str:
 
 
 @pytest.fixture
-def many_groups(redis_store: RedisStore, clock: Callable[[], int]) -> Iterator[RedisStore]:
+def many_groups(redis_store: Store, clock: Callable[[], int]) -> Iterator[Store]:
     """One queue is filled by the store's methods, and the others are copies of its keys."""
     store, (first, *others) = redis_store, NAMES
     for n in range(ERRORS):
@@ -70,7 +70,7 @@ class Cost(NamedTuple):
     there: float
 
 
-def cost(store: RedisStore, call: Callable[[], object]) -> Cost:
+def cost(store: Store, call: Callable[[], object]) -> Cost:
     """Return the least that this call costs in three times."""
     client, found = store.transport.client, []
     call()
@@ -85,7 +85,7 @@ def cost(store: RedisStore, call: Callable[[], object]) -> Cost:
     return Cost(*map(min, zip(*found, strict=True)))
 
 
-def test_what_is_wanted_of_70_000_groups_is_read_without_the_others(many_groups: RedisStore) -> None:
+def test_what_is_wanted_of_70_000_groups_is_read_without_the_others(many_groups: Store) -> None:
     store = many_groups
     everything = cost(store, lambda: store.failure_groups(NAMES, State.DEAD))
     groups = store.failure_groups(NAMES, State.DEAD)
@@ -108,7 +108,7 @@ def test_what_is_wanted_of_70_000_groups_is_read_without_the_others(many_groups:
         assert some.there < there * everything.there, (some, everything)
 
 
-def test_no_call_of_the_server_is_long(many_groups: RedisStore) -> None:
+def test_no_call_of_the_server_is_long(many_groups: Store) -> None:
     """All calls of one kind look at about as much: on average they take at most 20 ms of the server's time."""
     store = many_groups
     groups = store.failure_groups(NAMES, State.DEAD)
@@ -125,7 +125,7 @@ def test_no_call_of_the_server_is_long(many_groups: RedisStore) -> None:
 
 
 def test_the_groups_of_a_tag_are_read_once_for_a_page(
-    many_groups: RedisStore, root: Client, monkeypatch: pytest.MonkeyPatch
+    many_groups: Store, root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = list[str]()
     original = many_groups.failure_tags
@@ -141,7 +141,7 @@ def test_the_groups_of_a_tag_are_read_once_for_a_page(
 
 @pytest.mark.parametrize("small", [bars.SMALL, 0])
 def test_pages_over_70_000_groups_cost_30_commands_at_most(
-    many_groups: RedisStore, root: Client, monkeypatch: pytest.MonkeyPatch, small: int
+    many_groups: Store, root: Client, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
     """`small` is 0: also if each group has so many jobs that they are counted part by part."""
     monkeypatch.setattr(bars, "SMALL", small)
@@ -169,9 +169,7 @@ def test_pages_over_70_000_groups_cost_30_commands_at_most(
 
 
 @pytest.mark.parametrize("reverse", [True, False])
-def test_a_queue_that_has_nothing_for_the_page_is_passed_over_with_one_look(
-    many_groups: RedisStore, reverse: bool
-) -> None:
+def test_a_queue_that_has_nothing_for_the_page_is_passed_over_with_one_look(many_groups: Store, reverse: bool) -> None:
     """The page has the jobs of six queues: no group of the other 494 is opened.  A shorter one is not looked for so."""
     store, client = many_groups, many_groups.transport.client
     error = f"killed: {reason(ERRORS - 1 if reverse else 0)}"
@@ -187,9 +185,7 @@ def test_a_queue_that_has_nothing_for_the_page_is_passed_over_with_one_look(
 
 
 @pytest.mark.parametrize("reverse", [True, False])
-def test_a_page_of_10_000_groups_with_many_of_the_jobs_opens_few_of_them(
-    many_groups: RedisStore, reverse: bool
-) -> None:
+def test_a_page_of_10_000_groups_with_many_of_the_jobs_opens_few_of_them(many_groups: Store, reverse: bool) -> None:
     """Of the jobs that come first, every fifth is in the groups.  A part of a group is read for each of them, not for
     each group."""
     store, client = many_groups, many_groups.transport.client
@@ -206,7 +202,7 @@ def test_a_page_of_10_000_groups_with_many_of_the_jobs_opens_few_of_them(
     assert opened == 50
 
 
-def test_a_long_part_of_a_group_is_not_split_for_its_last_line(redis_store: RedisStore) -> None:
+def test_a_long_part_of_a_group_is_not_split_for_its_last_line(redis_store: Store) -> None:
     """400 groups cost a page little more if their parts are full: here, of jobs that have left.
 
     On Redis 6.2 it is 2.2 times as much, as that takes longer to hand a text of 4 KB to a script; 1.1 times on newer

@@ -18,8 +18,8 @@ from django_jobs.core.values import Job, Options, State
 from django_jobs.operations import bulk, searching
 from django_jobs.serialization.record import encode, tags_of
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.lists import MOST_TAGS
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.lists import MOST_TAGS
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, search_in_small_steps
 

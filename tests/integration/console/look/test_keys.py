@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from django_jobs.admin.common.navigation import SHORTCUTS
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 
 PAGE = Path(__file__).parents[4] / "docs" / "howto" / "admin.md"

@@ -9,7 +9,7 @@ from django.test import Client
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.operations import bulk
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.acting.test_who_may_do_what import PAGES
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, fill_typical

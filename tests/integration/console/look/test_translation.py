@@ -11,7 +11,7 @@ import pytest
 from django.test import Client, override_settings
 
 import django_jobs
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import fill_typical
 

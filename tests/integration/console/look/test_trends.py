@@ -14,7 +14,7 @@ from django_jobs.browse.trends import Trend
 from django_jobs.core.values import State
 from django_jobs.samples.chart import Stretch
 from django_jobs.samples.log import COARSE, FINE, NOTHING
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, fill_hostile
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import worker_info, worker_numbers
 

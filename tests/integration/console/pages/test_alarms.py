@@ -20,9 +20,8 @@ from django_jobs.alarms.facts import ArchiveWaiting, LateSchedule, Unchecked
 from django_jobs.core.values import Done, Pause, QueueStats, State, WorkerInfo
 from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.schedules.entry import Entry
-from django_jobs.stores.contract.queues import ParkedName
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.answers import ParkedName
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, worker_info
 
@@ -140,10 +139,10 @@ def test_the_worst_come_first() -> None:
 def safe_store(console_store: Store) -> Iterator[Store]:
     """Each store in turn, with a worker, and keeping what it accepts."""
     console_store.publish_worker("web-1:4711", worker_info(queues=["default", "mail"]), 24 * 60 * MINUTE)
-    if isinstance(console_store, RedisStore):
+    if isinstance(console_store, Store):
         console_store.transport.client.config_set("appendonly", "yes")
     yield console_store
-    if isinstance(console_store, RedisStore):
+    if isinstance(console_store, Store):
         console_store.transport.client.config_set("appendonly", "no")
 
 

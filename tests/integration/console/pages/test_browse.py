@@ -12,7 +12,7 @@ from django_jobs.browse import Match, counts, error_key, pages, search
 from django_jobs.core.values import JobInfo, State
 from django_jobs.operations import bulk, searching
 from django_jobs.operations.matching import count_matching
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler, search_in_small_steps
 
 

@@ -15,8 +15,7 @@ from django_jobs import admin as console
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.integration.console.acting.test_who_may_do_what import PAGES
 from tests.integration.console.conftest import BASE
 from tests.integration.console.pages.test_many_jobs import Sent, sent
@@ -88,7 +87,7 @@ def test_django_finds_nothing_to_complain_about(memory_console: Store, capsys: p
 
 @pytest.mark.redis
 def test_with_500_queues_no_page_asks_more_than_30_times(
-    make_redis_store: Callable[..., RedisStore], root: Client, sent: Sent
+    make_redis_store: Callable[..., Store], root: Client, sent: Sent
 ) -> None:
     from django_jobs.browse import publish_snapshot
 

@@ -11,7 +11,7 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 
 from django_jobs.core.values import State
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.acting.test_who_may_do_what import PAGES
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import MARKUP, Filler, fill_hostile, fill_typical

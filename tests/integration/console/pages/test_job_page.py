@@ -12,7 +12,7 @@ from django_jobs import job
 from django_jobs.core import registry
 from django_jobs.core.values import State
 from django_jobs.enqueue.decorator import JobFunction
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 

@@ -13,7 +13,7 @@ from bench.monitor import Sent, sent_here
 from django_jobs.core.values import Job, NewJob, Options, State
 from django_jobs.serialization.record import encode
 from django_jobs.stores import use_store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, shop_jobs, worker_info
 
@@ -49,7 +49,7 @@ def texts(sent: Sent) -> list[tuple[str, str]]:
     return [(verb.decode().upper(), rest[0].decode(errors="replace") if rest else "") for verb, *rest in sent.commands]
 
 
-def fill(store: RedisStore, queue: str, number: int, state: State) -> None:
+def fill(store: Store, queue: str, number: int, state: State) -> None:
     """`number` jobs in `state`, a thousand at a time."""
     now = store.now()
     for start in range(0, number, 1000):
@@ -65,7 +65,7 @@ def fill(store: RedisStore, queue: str, number: int, state: State) -> None:
 
 
 def test_pages_over_20_000_jobs_cost_as_many_commands_as_over_none(
-    make_redis_store: Callable[..., RedisStore], root: Client, sent: Sent
+    make_redis_store: Callable[..., Store], root: Client, sent: Sent
 ) -> None:
     store = make_redis_store()
     use_store(store)
@@ -99,7 +99,7 @@ def test_pages_over_20_000_jobs_cost_as_many_commands_as_over_none(
 
 @pytest.mark.parametrize("queues", [19, 40])
 def test_pages_over_many_queues_cost_30_commands_at_most(
-    queues: int, make_redis_store: Callable[..., RedisStore], root: Client, sent: Sent
+    queues: int, make_redis_store: Callable[..., Store], root: Client, sent: Sent
 ) -> None:
     from django_jobs.browse import publish_snapshot
 
@@ -122,7 +122,7 @@ def test_pages_over_many_queues_cost_30_commands_at_most(
             assert 0 < len(sent.commands) <= MOST, (page, Counter(texts(sent)).most_common(12))
 
 
-def test_every_command_of_a_page_is_counted_whoever_packs_it(redis_store: RedisStore, root: Client, sent: Sent) -> None:
+def test_every_command_of_a_page_is_counted_whoever_packs_it(redis_store: Store, root: Client, sent: Sent) -> None:
     """Our script calls are packed without redis-py, so a count of what redis-py packs would miss most of a page."""
     use_store(redis_store)
     server = redis_store.transport.client

@@ -9,7 +9,7 @@ from django.test import Client
 
 from django_jobs.core.values import Job, NewJob, State
 from django_jobs.serialization.record import encode
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, fill_typical, worker_info
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django_jobs.browse import Match, search
 from django_jobs.core.values import State
 from django_jobs.operations import searching
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, search_in_small_steps
 

@@ -23,7 +23,7 @@ from django_jobs.serialization.masking import masked, shown_key
 from django_jobs.serialization.payloads import job_payload
 from django_jobs.serialization.record import decode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 

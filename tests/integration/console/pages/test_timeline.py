@@ -10,6 +10,7 @@ import pytest
 from django.db import DatabaseError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.admin.jobs import timeline as page
 from django_jobs.browse.timeline import timeline, unkept
@@ -17,8 +18,7 @@ from django_jobs.core.values import Attempt, Job, JobInfo, State
 from django_jobs.models.audit import Act, Actor, AuditEntry, Kind, Source, record
 from django_jobs.serialization.record import decode
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, shop_jobs
 

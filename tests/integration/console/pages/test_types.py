@@ -15,7 +15,7 @@ from django_jobs.admin.pages import types
 from django_jobs.core.times import added, read_slots, slots_of
 from django_jobs.core.values import Done, State
 from django_jobs.models import Schedule
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler
 

@@ -13,8 +13,7 @@ from django_jobs import browse
 from django_jobs.browse import Match, counts
 from django_jobs.core.values import State
 from django_jobs.operations import bulk
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.redis import RedisStore
+from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, worker_info
 
@@ -28,7 +27,7 @@ GARBAGE = (
 
 def write(store: Store, document: str, entry: str, text: str) -> None:
     """By hand, past everything that checks."""
-    if isinstance(store, RedisStore):
+    if isinstance(store, Store):
         key = "workers" if document == "workers" else f"document:{document}"
         text = f"{store.now()}:{text}" if document == "workers" else text
         store.transport.command("HSET", store.keys.fleet(key), entry, text)
@@ -106,7 +105,7 @@ def test_a_worker_whose_description_is_broken_is_shown_beside_the_others(console
         call_command("jobs", "workers", "--json", stdout=out)
 
 
-def test_a_worker_whose_entry_says_no_time_is_shown(redis_store: RedisStore) -> None:
+def test_a_worker_whose_entry_says_no_time_is_shown(redis_store: Store) -> None:
     redis_store.publish_worker("broken:1", worker_info(), 60_000)
     for text in ("", "junk", "soon:{}", "9" * 400 + ":{}"):
         redis_store.transport.command("HSET", redis_store.keys.fleet("workers"), "broken:1", text)

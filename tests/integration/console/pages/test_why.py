@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client, override_settings
+from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs import __version__, browse
 from django_jobs.browse.reasons import SENTENCES, Reason
 from django_jobs.core.values import Attempt, Controls, Done, Lane, NewJob, State
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
-from django_jobs.stores.redis import RedisStore
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.redis import Store
 from django_jobs.worker.parent.status import WorkerStatus
 from tests.conftest import Clock
 from tests.integration.console.conftest import BASE
@@ -402,7 +401,7 @@ def test_the_console_notes_who_pauses(scene: Scene, root: Client) -> None:
 
 
 @pytest.mark.redis
-def test_a_server_that_refuses_writes(redis_store: RedisStore, clock: Clock) -> None:
+def test_a_server_that_refuses_writes(redis_store: Store, clock: Clock) -> None:
     use_store(redis_store)
     scene = Scene(redis_store, clock, Filler(redis_store))
     scene.worker()

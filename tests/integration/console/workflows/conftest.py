@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.contract.workflows.steps import ENDS, RAN
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django_jobs import Batch, Workflow, job
 from django_jobs.core.values import Attempt, Lane
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
 from tests.contract.workflows.steps import DEAD, ENDS, act, run
 

@@ -22,7 +22,7 @@ from django_jobs.browse.worker_health import problems_of
 from django_jobs.core.queue_stats import Pause, QueueStats
 from django_jobs.core.values import WorkerInfo
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.store import Store
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.workers import WorkerSite, site
 from tests.support.backends.redis_process import RedisServer, free_port

@@ -12,7 +12,8 @@ import redis
 from bench.monitor import sent_commands
 from django_jobs.core.values import Controls, Done, Job, NewJob, State
 from django_jobs.serialization.record import decode, encode
-from django_jobs.stores.contract.store import MAX_BATCH, Store
+from django_jobs.stores.redis import Store
+from django_jobs.stores.values.sizes import MAX_BATCH
 from django_jobs.worker.child.fetcher import LOOK_ROUND
 from tests.integration.workers import WorkerSite, site
 from tests.support.backends.redis_process import RedisServer

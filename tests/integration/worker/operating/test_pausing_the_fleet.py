@@ -16,7 +16,7 @@ from django.test import override_settings
 from django_jobs import job, operations
 from django_jobs.core.values import State
 from django_jobs.stores import use_store
-from django_jobs.stores.contract.fetching import LONGEST_WAIT
+from django_jobs.stores.values.answers import LONGEST_WAIT
 from tests.integration.workers import WorkerSite
 from tests.support.pace import Pace
 from tests.support.pools import Pool

@@ -1,4 +1,4 @@
--- How many bytes of records one answer carries; the same as MAX_BYTES in stores/contract/batches.py.
+-- How many bytes of records one answer carries; the same as MAX_BYTES in stores/values/sizes.py.
 --! keys jobs
 local MOST_BYTES = 4 * 1024 * 1024
 local AT_ONCE = 16 -- records in one read: each may be as large as MAX_PAYLOAD, and their sizes are not known before

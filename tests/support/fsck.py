@@ -1,4 +1,4 @@
-"""Checks one queue of a RedisStore against its invariants: what must be true between any two scripts.
+"""Checks one queue of a Store against its invariants: what must be true between any two scripts.
 
 All keys are read in one transaction, so that a queue in use can be checked, too; it costs O(everything in the
 queue).
@@ -13,10 +13,10 @@ from django_jobs.core.values import FINISHED, PLAIN, WAITING, Controls, State
 from django_jobs.exceptions import CorruptRecord
 from django_jobs.formatting import counted
 from django_jobs.serialization.record import decode, name_of, tags_of
+from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.entries import read_claim, read_holdings, read_number
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.stats import PLACES
-from django_jobs.stores.redis.store import RedisStore
 
 _READ = {
     "hash": ("HGETALL",),
@@ -35,7 +35,7 @@ COVERED = {
 }
 
 
-def fsck(store: RedisStore, queue: str) -> list[str]:
+def fsck(store: Store, queue: str) -> list[str]:
     """Return every broken invariant of the queue as a sentence; [] if there is none.  Raises StoreError."""
     names = store.keys.of(queue)
     prefix = names["jobs"].removesuffix("jobs")
@@ -48,7 +48,7 @@ def fsck(store: RedisStore, queue: str) -> list[str]:
     return problems if wrong else problems + list(Snapshot(store, queue).problems())
 
 
-def _wrong_types(store: RedisStore, names: dict[str, str]) -> dict[str, str]:
+def _wrong_types(store: Store, names: dict[str, str]) -> dict[str, str]:
     types = store.transport.pipeline([("TYPE", name) for name in names.values()])
     kinds = {key: _text(kind) for key, kind in zip(names, types, strict=True)}
     return {key: kind for key, kind in kinds.items() if kind not in ("none", QUEUE_KEYS[key])}
@@ -57,7 +57,7 @@ def _wrong_types(store: RedisStore, names: dict[str, str]) -> dict[str, str]:
 class Snapshot:
     """All keys of one queue at one moment."""
 
-    def __init__(self, store: RedisStore, queue: str) -> None:
+    def __init__(self, store: Store, queue: str) -> None:
         self.queue = queue
         names = store.keys.of(queue)
         with store.transport.client.pipeline(transaction=True) as pipe:

@@ -1,12 +1,11 @@
-"""The part of the store contract for lists over several queues and for groups of failed jobs.  It only reads."""
+"""Lists over several queues, and groups of failed jobs: what the store takes and returns."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from django_jobs.core.values import FINISHED, JobInfo, State
+from django_jobs.core.values import FINISHED, State
 
 
 class FailureGroup(NamedTuple):
@@ -140,82 +139,3 @@ def check_span(state: State) -> None:
     """Raise ValueError unless jobs of this state can be chosen by time."""
     if state not in TIMED:
         raise ValueError(f"Jobs that are {state} cannot be chosen by time: the store keeps them in no order of time.")
-
-
-class ListStore(ABC):
-    """Lists over several queues.  Every method costs O(number of queues and of what it returns)."""
-
-    @abstractmethod
-    def failure_groups(
-        self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
-    ) -> list[FailureGroup]:
-        """Return the groups of the dead jobs, or of those that wait for a retry, in these queues; some may be empty.
-        Raises ValueError for another state.
-
-        `kinds`: only groups of these job types and errors, which the store finds without the others.  All groups of 500
-        queues may be 70,000."""
-
-    @abstractmethod
-    def failure_kinds(self, queues: Sequence[str]) -> dict[State, set[FailureKind]]:
-        """Return the job types and errors of all groups of each of the two states; some groups may be empty."""
-
-    @abstractmethod
-    def failure_sums(
-        self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
-    ) -> list[FailureSum]:
-        """Return the groups that have jobs, added up over the queues: one sum for each job type and error."""
-
-    @abstractmethod
-    def failure_tags(self, queues: Sequence[str], state: State, tag: str = "") -> list[FailureGroup]:
-        """Return a group for each tag of the dead jobs, or of those that wait for a retry, in these queues; with `tag`,
-        only the group of this tag and that of OTHER_TAGS.  A job with several tags is in several groups.  Some may be
-        empty.  Raises ValueError for another state.
-
-        A group of a tag has all jobs of its queue with this tag.  Jobs with a tag that has no group are in that of
-        OTHER_TAGS.  Times are those of failures, as in `failure_groups`."""
-
-    def tag_sums(self, queues: Sequence[str], state: State) -> list[FailureSum]:
-        """Return the groups by tags that have jobs, added up over the queues: `name` is the tag or OTHER_TAGS, `groups`
-        how many of the queues have such a group.  Raises ValueError as `failure_tags` does."""
-        return add_up(group._replace(name=group.tag) for group in self.failure_tags(queues, state))
-
-    @abstractmethod
-    def listed(
-        self,
-        queues: Sequence[str],
-        state: State,
-        limit: int,
-        after: Mark | None = None,
-        *,
-        groups: Sequence[FailureGroup] | None = None,
-        reverse: bool = False,
-        span: Span | None = None,
-    ) -> tuple[list[JobInfo], Mark | None]:
-        """Return at most `limit` jobs in one state, of all these queues together, each as in `page`, and where the list
-        goes on (None: these were the last).
-
-        Sorted by the time of the state; queued jobs by priority, then arrival; blocked jobs in any stable order.
-        `groups`: only jobs of these groups; of each queue only one group by tags.  A job that stays where it is is
-        returned exactly once, whatever comes and goes between the calls.  Raises ValueError for a mark that does not
-        belong to this list.
-
-        `span`: only jobs whose time of the state belongs to it; found by an index.  Succeeded jobs with `keep_result`
-        are left out then, because no index has the time of their end.  Raises ValueError for a state without a time."""
-
-    @abstractmethod
-    def count_within(
-        self, queues: Sequence[str], state: State, span: Span, groups: Sequence[FailureGroup] | None = None
-    ) -> int:
-        """Return how many jobs `listed` would return in all for this span, by an index.  Raises ValueError as it does.
-
-        Of groups, the index is read between the two times: 0.1 s or so for a million jobs, in parts."""
-
-    @abstractmethod
-    def count_bars(
-        self, state: State, groups: Sequence[FailureGroup], bars: Bars, *, most: int = 0
-    ) -> list[list[int] | None]:
-        """Return for each of these groups how many of its jobs have their time of the state in each bar: exact, by an
-        index.  Raises ValueError for a state without groups.
-
-        `most`: read no more of the index than about so many jobs need, the smallest groups first; a group for which
-        this does not suffice is None.  0 = read all that is needed."""

@@ -1,1 +1,0 @@
-"""The store contract: abstract methods, one module for each kind of caller."""

@@ -1,1 +1,0 @@
-"""The SQLite file: connections, transactions, and the transitions inside one transaction."""
