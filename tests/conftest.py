@@ -5,18 +5,15 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from django.db.backends.signals import connection_created
-from django_jobs.stores.sqlite import SqliteStore
 from hypothesis import HealthCheck, settings
 
 from django_jobs.core import registry
@@ -44,12 +41,8 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 
-#: The stores that tests of the contract run on.  (In memory and in a file it is the same code.)
-STORES = os.environ.get("STORES", "memory embedded redis").split()
-
-
-#: Those of them that need a server.
-SERVERS = ("redis", "cluster")
+#: The kinds of server that tests of the store run on: "redis" is one server, "cluster" three nodes.
+STORES = os.environ.get("STORES", "redis").split()
 
 
 class Clock:
@@ -114,7 +107,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if "pace" in getattr(item, "fixturenames", ()) and not is_timed(item):
+    names = getattr(item, "fixturenames", ())
+    if not {"redis_server", "redis_cluster", "make_store"}.isdisjoint(names):
+        item.add_marker(pytest.mark.redis)
+    if "pace" in names and not is_timed(item):
         item.add_marker(pytest.mark.timed(beside=1))
 
 
@@ -234,63 +230,23 @@ def cluster_store(make_cluster_store: Callable[..., Store]) -> Store:
     return make_cluster_store()
 
 
-@pytest.fixture
-def make_sqlite_store(clock: Clock) -> Iterator[Callable[..., SqliteStore]]:
-    """Make a SqliteStore; the first argument is its path or ":memory:", keyword arguments are of StoreOptions."""
-    made: list[SqliteStore] = []
-
-    def make(path: str | Path = ":memory:", **options: Any) -> SqliteStore:
-        made.append(SqliteStore(path, StoreOptions(**{"clock": clock, **options})))
-        return made[-1]
-
-    yield make
-    for store in made:
-        store.close()
-    # A thread that was listening for ends may have opened a connection again before it saw that nobody waits.
-    for thread in threading.enumerate():
-        if thread.name.startswith("ends of "):
-            thread.join(5)
-    for store in made:
-        store.close()
-
-
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.redis] * (name in SERVERS)) for name in STORES])
-def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Store]:
-    """Make a store of each kind in turn, again on the same data; keyword arguments are fields of StoreOptions.
-
-    (Each "memory" store has data of its own.)"""
-    if request.param in SERVERS:
-        make: Callable[..., Store] = request.getfixturevalue(f"make_{request.param}_store")
-        return make
-    make_sqlite = request.getfixturevalue("make_sqlite_store")
-    path = ":memory:" if request.param == "memory" else tmp_path / "jobs.sqlite3"
-    return lambda **options: make_sqlite(path, **options)
+@pytest.fixture(params=STORES)
+def make_store(request: pytest.FixtureRequest) -> Callable[..., Store]:
+    """Make a store on each kind of server in turn, again on the same data; keyword arguments are fields of
+    StoreOptions."""
+    make: Callable[..., Store] = request.getfixturevalue(f"make_{request.param}_store")
+    return make
 
 
 @pytest.fixture
 def store(make_store: Callable[..., Store]) -> Store:
-    """One store of each kind in turn: for tests of the contract."""
+    """One store on each kind of server in turn: for tests of what a store does."""
     return make_store()
 
 
 @pytest.fixture
-def memory_store(make_sqlite_store: Callable[..., SqliteStore]) -> SqliteStore:
-    return make_sqlite_store()
-
-
-@pytest.fixture
-def embedded_store(make_sqlite_store: Callable[..., SqliteStore], tmp_path: Path) -> SqliteStore:
-    return make_sqlite_store(tmp_path / "jobs.sqlite3")
-
-
-@pytest.fixture
-def sqlite_store(memory_store: SqliteStore) -> SqliteStore:
-    """The SqliteStore to use where the file does not matter."""
-    return memory_store
-
-
-@pytest.fixture
 def redis_store(make_redis_store: Callable[..., Store]) -> Store:
+    """The store to use where the kind of server does not matter."""
     return make_redis_store()
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from django_jobs.stores import use_store
+from django_jobs.stores.redis import Store
 from tests.support.backends.missing import chromium
 from tests.support.console_data import shop_jobs
 
@@ -60,9 +60,9 @@ class MachineClock:
 
 
 @pytest.fixture
-def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[SqliteStore]:
+def console_store(make_redis_store: Callable[..., Store]) -> Iterator[Store]:
     """The store of the live server, with the machine's own clock, which a test may set back to make a past."""
-    store = make_sqlite_store(clock=MachineClock())
+    store = make_redis_store(clock=MachineClock())
     use_store(store)
     with shop_jobs():
         yield store
@@ -71,7 +71,7 @@ def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[Sql
 
 @pytest.fixture
 def open_page(
-    browser: Browser, live_server: Any, transactional_db: None, console_store: SqliteStore
+    browser: Browser, live_server: Any, transactional_db: None, console_store: Store
 ) -> Iterator[Callable[..., Page]]:
     """Open a page of the console as a superuser: (path, size, scheme) → Page.  Errors in the page fail the test."""
     user = User.objects.create_superuser("ada", "ada@example.com", "secret")

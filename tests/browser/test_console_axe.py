@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs.core.values import Controls, Lane
 from django_jobs.models import SavedFilter
+from django_jobs.stores.redis import Store
 from tests.browser.test_console_pages import PATHS, typical
 from tests.support.backends.missing import missing
 from tests.support.console_data import Filler
@@ -43,7 +43,7 @@ def program() -> str:
 def test_axe_finds_nothing(
     size: str,
     scheme: str,
-    console_store: SqliteStore,
+    console_store: Store,
     open_page: Callable[..., Page],
     live_server: Any,
     shoot: Callable[[Page, str], Any],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
+from django_jobs.stores.redis import Store
 from tests.browser.test_console_axe import program, violations
 from tests.support.console_data import Filler
 
@@ -26,7 +26,7 @@ def focused(page: Page) -> str:
 def test_a_question_mark_or_the_button_opens_the_list_and_escape_closes_it(
     size: str,
     scheme: str,
-    console_store: SqliteStore,
+    console_store: Store,
     open_page: Callable[..., Page],
     shoot: Callable[[Page, str], object],
 ) -> None:
@@ -49,7 +49,7 @@ def test_a_question_mark_or_the_button_opens_the_list_and_escape_closes_it(
 
 
 def test_keys_go_to_pages_rows_and_the_search_and_tick_jobs(
-    console_store: SqliteStore, open_page: Callable[..., Page]
+    console_store: Store, open_page: Callable[..., Page]
 ) -> None:
     filler = Filler(console_store)
     ids = [filler.make(State.DEAD) for _ in range(2)]
@@ -74,7 +74,7 @@ def test_keys_go_to_pages_rows_and_the_search_and_tick_jobs(
 
 
 def test_a_key_in_a_field_is_text_and_with_a_modifier_it_is_the_browsers(
-    console_store: SqliteStore, open_page: Callable[..., Page]
+    console_store: Store, open_page: Callable[..., Page]
 ) -> None:
     page = open_page("jobs/dead/")
     box = page.get_by_role("dialog", name="Keyboard shortcuts")
@@ -94,7 +94,7 @@ def test_a_key_in_a_field_is_text_and_with_a_modifier_it_is_the_browsers(
     assert page.url.endswith("/jobs/dead/")
 
 
-def test_they_can_be_turned_off_and_on_again(console_store: SqliteStore, open_page: Callable[..., Page]) -> None:
+def test_they_can_be_turned_off_and_on_again(console_store: Store, open_page: Callable[..., Page]) -> None:
     page = open_page("queues/")
     box = page.get_by_role("dialog", name="Keyboard shortcuts")
     page.keyboard.press("?")

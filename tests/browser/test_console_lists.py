@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
+from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -22,7 +22,7 @@ def ids_of(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("scripts", [True, False])
 def test_a_time_is_chosen_with_the_browsers_own_field(
-    console_store: SqliteStore, open_page: Callable[..., Page], scripts: bool
+    console_store: Store, open_page: Callable[..., Page], scripts: bool
 ) -> None:
     filler = Filler(console_store)
     runs_in = {filler.make(State.SCHEDULED, run_in=hours * 3_600_000): hours for hours in (1, 3, 5)}
@@ -48,7 +48,7 @@ def test_a_time_is_chosen_with_the_browsers_own_field(
 
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_the_order_is_turned(console_store: SqliteStore, open_page: Callable[..., Page], size: str) -> None:
+def test_the_order_is_turned(console_store: Store, open_page: Callable[..., Page], size: str) -> None:
     filler = Filler(console_store)
     ids = [filler.make(State.SCHEDULED, run_in=hours * 3_600_000) for hours in (1, 2, 3)]
     page = open_page("jobs/scheduled/", size)
@@ -67,9 +67,7 @@ def test_the_order_is_turned(console_store: SqliteStore, open_page: Callable[...
 
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_the_queues_are_sorted_by_a_number(
-    console_store: SqliteStore, open_page: Callable[..., Page], size: str
-) -> None:
+def test_the_queues_are_sorted_by_a_number(console_store: Store, open_page: Callable[..., Page], size: str) -> None:
     filler = Filler(console_store)
     for queue, number in (("few", 1), ("many", 3), ("some", 2)):
         for _ in range(number):
@@ -86,7 +84,7 @@ def test_the_queues_are_sorted_by_a_number(
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_a_filter_is_saved_and_opened_and_deleted(
-    console_store: SqliteStore, open_page: Callable[..., Page], size: str
+    console_store: Store, open_page: Callable[..., Page], size: str
 ) -> None:
     filler = Filler(console_store)
     for queue in ("mail", "default"):

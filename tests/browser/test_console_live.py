@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
 from django_jobs.operations import searching
+from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler, search_in_small_steps
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_rows_and_their_actions_come_and_go_together(
-    console_store: SqliteStore, open_page: Callable[..., Page]
-) -> None:
+def test_rows_and_their_actions_come_and_go_together(console_store: Store, open_page: Callable[..., Page]) -> None:
     page = open_page("jobs/dead/")
     expect(page.get_by_text("There are no dead jobs.")).to_be_visible()
     assert page.locator('button[name="verb"]').count() == 0
@@ -30,7 +28,7 @@ def test_rows_and_their_actions_come_and_go_together(
     assert page.locator('button[name="verb"]').count() == 0, "actions stay without a row"
 
 
-def test_a_job_that_moves_on_leaves_no_old_button(console_store: SqliteStore, open_page: Callable[..., Page]) -> None:
+def test_a_job_that_moves_on_leaves_no_old_button(console_store: Store, open_page: Callable[..., Page]) -> None:
     filler = Filler(console_store)
     id = filler.make(State.DEAD)
     page = open_page(f"job/default/{id}/")
@@ -45,7 +43,7 @@ def test_a_job_that_moves_on_leaves_no_old_button(console_store: SqliteStore, op
 
 
 def test_a_search_that_goes_on_shows_its_progress_and_ends(
-    console_store: SqliteStore, open_page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+    console_store: Store, open_page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search_in_small_steps(monkeypatch)
     filler = Filler(console_store)
@@ -61,7 +59,7 @@ def test_a_search_that_goes_on_shows_its_progress_and_ends(
 
 @pytest.mark.parametrize("queues", [6, 20])
 def test_all_jobs_of_one_error_are_three_clicks_away(
-    queues: int, console_store: SqliteStore, open_page: Callable[..., Page]
+    queues: int, console_store: Store, open_page: Callable[..., Page]
 ) -> None:
     """Which error, since when, all of its jobs: from the list of dead jobs over many queues."""
     filler = Filler(console_store)

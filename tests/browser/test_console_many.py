@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import Job, NewJob, Options
 from django_jobs.serialization.record import encode
+from django_jobs.stores.redis import Store
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -19,7 +19,7 @@ NUMBER = 100_000
 
 
 @pytest.fixture
-def console_store(console_store: SqliteStore) -> SqliteStore:
+def console_store(console_store: Store) -> Store:
     """With as many scheduled jobs."""
     now = console_store.now()
     for start in range(0, NUMBER, 1000):

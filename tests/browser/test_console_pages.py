@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.utils import quote
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs import browse
 from django_jobs.browse import Match
 from django_jobs.core.values import State
 from django_jobs.operations import bulk
+from django_jobs.stores.redis import Store
 from tests.support.console_data import (
     MARKUP,
     Filler,
@@ -53,11 +53,11 @@ PATHS = {
 LOOKS = [("desktop", "light"), ("desktop", "dark"), ("phone", "light"), ("phone", "dark")]
 
 
-def no_data(store: SqliteStore) -> dict[str, str]:
+def no_data(store: Store) -> dict[str, str]:
     return {}
 
 
-def typical(store: SqliteStore) -> dict[str, str]:
+def typical(store: Store) -> dict[str, str]:
     fill_week(Filler(store, "01H"), store.options.clock)
     fill_typical(store)
     store.publish_worker("web-1:4711", worker_info(), 600_000)  # for longer than all pages take
@@ -79,7 +79,7 @@ def typical(store: SqliteStore) -> dict[str, str]:
     }
 
 
-def errors(store: SqliteStore) -> dict[str, str]:
+def errors(store: Store) -> dict[str, str]:
     """The pages of the largest error of each state that has groups."""
     found = {state: browse.error_groups(state, Match()) for state in (State.DEAD, State.RETRY)}
     return {
@@ -89,7 +89,7 @@ def errors(store: SqliteStore) -> dict[str, str]:
     }
 
 
-def hostile(store: SqliteStore) -> dict[str, str]:
+def hostile(store: Store) -> dict[str, str]:
     fill_hostile(store)
     jobs = {f"job-{state}-{i}": info.id for state in State for i, info in enumerate(store.page("default", state, 0, 9))}
     return {name: f"job/default/{quote(id)}/" for name, id in jobs.items()} | errors(store)
@@ -98,10 +98,10 @@ def hostile(store: SqliteStore) -> dict[str, str]:
 @pytest.mark.parametrize("fill", [no_data, typical, hostile])
 @pytest.mark.parametrize(("size", "scheme"), LOOKS)
 def test_every_page_fits_its_screen_and_runs_no_foreign_script(
-    fill: Callable[[SqliteStore], dict[str, str]],
+    fill: Callable[[Store], dict[str, str]],
     size: str,
     scheme: str,
-    console_store: SqliteStore,
+    console_store: Store,
     open_page: Callable[..., Page],
     shoot: Callable[[Page, str], Any],
     live_server: Any,
@@ -120,9 +120,7 @@ def test_every_page_fits_its_screen_and_runs_no_foreign_script(
         assert wide <= 0, f"{name} is {wide} px wider than the screen"
 
 
-def test_the_names_of_hostile_jobs_are_shown_as_they_are(
-    console_store: SqliteStore, open_page: Callable[..., Page]
-) -> None:
+def test_the_names_of_hostile_jobs_are_shown_as_they_are(console_store: Store, open_page: Callable[..., Page]) -> None:
     fill_hostile(console_store)
     page = open_page("jobs/dead/")
     assert page.get_by_text(MARKUP).count() > 0

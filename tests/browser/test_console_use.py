@@ -6,18 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import State
+from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler, fill_typical
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_dead_job_is_retried_with_the_keyboard_alone(
-    console_store: SqliteStore, open_page: Callable[..., Page]
-) -> None:
+def test_a_dead_job_is_retried_with_the_keyboard_alone(console_store: Store, open_page: Callable[..., Page]) -> None:
     id = Filler(console_store).make(State.DEAD)
     page = open_page("jobs/dead/")
     page.locator(f'input[value="default/{id}"]').focus()
@@ -29,7 +27,7 @@ def test_a_dead_job_is_retried_with_the_keyboard_alone(
 
 
 def test_tabbing_reaches_filters_actions_and_rows_in_reading_order(
-    console_store: SqliteStore, open_page: Callable[..., Page]
+    console_store: Store, open_page: Callable[..., Page]
 ) -> None:
     Filler(console_store).make(State.DEAD)
     page = open_page("jobs/dead/")
@@ -42,7 +40,7 @@ def test_tabbing_reaches_filters_actions_and_rows_in_reading_order(
     assert places == sorted(places), met
 
 
-def test_everything_works_without_scripts(console_store: SqliteStore, open_page: Callable[..., Page]) -> None:
+def test_everything_works_without_scripts(console_store: Store, open_page: Callable[..., Page]) -> None:
     filler = Filler(console_store)
     for _ in range(3):
         filler.make(State.DEAD)
@@ -55,7 +53,7 @@ def test_everything_works_without_scripts(console_store: SqliteStore, open_page:
     assert console_store.stats(["default"])[0].counts["dead"] == 0
 
 
-def test_ticking_all_ticks_the_page(console_store: SqliteStore, open_page: Callable[..., Page]) -> None:
+def test_ticking_all_ticks_the_page(console_store: Store, open_page: Callable[..., Page]) -> None:
     filler = Filler(console_store)
     for _ in range(4):
         filler.make(State.DEAD)
@@ -68,7 +66,7 @@ def test_ticking_all_ticks_the_page(console_store: SqliteStore, open_page: Calla
 
 
 def test_a_page_left_open_shows_what_happens_but_not_to_one_who_chooses(
-    console_store: SqliteStore, open_page: Callable[..., Page]
+    console_store: Store, open_page: Callable[..., Page]
 ) -> None:
     filler = Filler(console_store)
     filler.make(State.DEAD)
@@ -87,7 +85,7 @@ def test_a_page_left_open_shows_what_happens_but_not_to_one_who_chooses(
     assert page.locator('input[name="job"]').count() == 2
 
 
-def test_a_hidden_page_asks_nothing(console_store: SqliteStore, open_page: Callable[..., Page]) -> None:
+def test_a_hidden_page_asks_nothing(console_store: Store, open_page: Callable[..., Page]) -> None:
     page = open_page("")
     page.clock.install()
     page.reload()
@@ -104,7 +102,7 @@ def test_a_hidden_page_asks_nothing(console_store: SqliteStore, open_page: Calla
 
 
 def test_the_console_runs_under_a_strict_content_security_policy(
-    console_store: SqliteStore, open_page: Callable[..., Page], live_server: Any
+    console_store: Store, open_page: Callable[..., Page], live_server: Any
 ) -> None:
     fill_typical(console_store)
     page = open_page("")
@@ -125,7 +123,7 @@ def test_the_console_runs_under_a_strict_content_security_policy(
     assert refused == []
 
 
-def test_a_traceback_is_copied(console_store: SqliteStore, open_page: Callable[..., Page]) -> None:
+def test_a_traceback_is_copied(console_store: Store, open_page: Callable[..., Page]) -> None:
     id = Filler(console_store).make(State.DEAD)
     page = open_page(f"job/default/{id}/", permissions=["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy").click()

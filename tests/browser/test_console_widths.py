@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs.browse import Match
@@ -16,6 +15,7 @@ from django_jobs.core.values import State
 from django_jobs.models import Schedule
 from django_jobs.models.audit import Act, Actor, Kind, Source, record
 from django_jobs.operations import bulk
+from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler, fill_typical, send_receipt, worker_info
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -41,7 +41,7 @@ def right_edges(page: Page, selector: str) -> list[float]:
 
 
 def test_the_overview_on_the_apps_own_page_has_the_width_of_the_window(
-    console_store: SqliteStore, open_page: Callable[..., Page], live_server: Any
+    console_store: Store, open_page: Callable[..., Page], live_server: Any
 ) -> None:
     fill_typical(console_store)
     page = open_page("")
@@ -53,9 +53,7 @@ def test_the_overview_on_the_apps_own_page_has_the_width_of_the_window(
     assert max(scrolled) <= 0, "a table is cut off"
 
 
-def test_the_list_of_queues_is_not_cut_off_on_a_desk(
-    console_store: SqliteStore, open_page: Callable[..., Page]
-) -> None:
+def test_the_list_of_queues_is_not_cut_off_on_a_desk(console_store: Store, open_page: Callable[..., Page]) -> None:
     fill_typical(console_store)
     page = open_page("queues/")
     scrolled = page.locator(".jobs-scroll").evaluate_all("all => all.map(each => each.scrollWidth - each.clientWidth)")
@@ -63,7 +61,7 @@ def test_the_list_of_queues_is_not_cut_off_on_a_desk(
 
 
 def test_breadcrumbs_have_the_admins_colour_and_tabs_no_line_in_every_admin(
-    console_store: SqliteStore, open_page: Callable[..., Page]
+    console_store: Store, open_page: Callable[..., Page]
 ) -> None:
     page = open_page("queues/")
     ours, theirs = page.evaluate(
@@ -82,7 +80,7 @@ def test_breadcrumbs_have_the_admins_colour_and_tabs_no_line_in_every_admin(
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 @pytest.mark.parametrize("path", ["dashboard/queues/default/", "schedule/add/"])
 def test_a_long_name_of_a_job_widens_no_form(
-    path: str, size: str, console_store: SqliteStore, open_page: Callable[..., Page], live_server: Any
+    path: str, size: str, console_store: Store, open_page: Callable[..., Page], live_server: Any
 ) -> None:
     fill_typical(console_store)
     page = open_page("", size)
@@ -91,9 +89,7 @@ def test_a_long_name_of_a_job_widens_no_form(
     assert edge <= 0
 
 
-def test_that_a_queue_is_paused_stands_beside_its_name(
-    console_store: SqliteStore, open_page: Callable[..., Page]
-) -> None:
+def test_that_a_queue_is_paused_stands_beside_its_name(console_store: Store, open_page: Callable[..., Page]) -> None:
     fill_typical(console_store)
     console_store.pause("default", reason="the disk is full")
     page = open_page("queues/", "phone")
@@ -105,9 +101,7 @@ def test_that_a_queue_is_paused_stands_beside_its_name(
     "path",
     ["schedules/", "bulk/", "jobs/dead/", "queues/", "history/", "search/?q=receipt", "types/shop.send_receipt/"],
 )
-def test_no_table_scrolls_sideways_on_a_phone(
-    path: str, console_store: SqliteStore, open_page: Callable[..., Page]
-) -> None:
+def test_no_table_scrolls_sideways_on_a_phone(path: str, console_store: Store, open_page: Callable[..., Page]) -> None:
     fill_typical(console_store)
     Schedule.objects.create(
         name="the-nightly-clean-up-of-all-receipts",
@@ -128,7 +122,7 @@ def test_no_table_scrolls_sideways_on_a_phone(
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 @pytest.mark.parametrize("path", ["jobs/dead/", "jobs/running/", "workers/", "job/default/{id}/", "search/?q=0192"])
 def test_ids_and_worker_names_break_in_no_single_letters(
-    path: str, size: str, console_store: SqliteStore, open_page: Callable[..., Page]
+    path: str, size: str, console_store: Store, open_page: Callable[..., Page]
 ) -> None:
     filler = Filler(console_store)
     name = "worker-of-the-second-machine.example.com:4711/12"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs import Batch, Workflow, job
+from django_jobs.stores.redis import Store
 from tests.browser.test_console_axe import COLOURS, RULES, program, violations
 from tests.contract.workflows.steps import DEAD, ENDS, act, run
 from tests.integration.console.workflows import flows
@@ -40,7 +40,7 @@ def catalogue(pages: int = 166) -> str:
     return id
 
 
-def fill(store: SqliteStore) -> dict[str, str]:
+def fill(store: Store) -> dict[str, str]:
     """Workflows and batches in each state; returns the addresses of their pages."""
     held = flows.charged_and_dead(store)
     stopped, done = flows.order(store, dead="packed"), flows.order(store)
@@ -68,7 +68,7 @@ def fill(store: SqliteStore) -> dict[str, str]:
 def test_the_pages_fit_and_axe_finds_nothing(
     size: str,
     scheme: str,
-    console_store: SqliteStore,
+    console_store: Store,
     open_page: Callable[..., Page],
     live_server: Any,
     shoot: Callable[[Page, str], Any],
@@ -98,7 +98,7 @@ def test_the_pages_fit_and_axe_finds_nothing(
 
 
 def test_the_graph_leads_to_jobs_and_boxes_to_steps(
-    console_store: SqliteStore, open_page: Callable[..., Page], live_server: Any
+    console_store: Store, open_page: Callable[..., Page], live_server: Any
 ) -> None:
     paths = fill(console_store)
     page = open_page(paths["stopped"])

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page
 
 from django_jobs import Batch, Workflow, browse, job
 from django_jobs.core.values import Attempt, Controls, Done, State
 from django_jobs.stores import use_store
+from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine
 from tests.browser.conftest import MachineClock
 from tests.contract.workflows.steps import run
@@ -44,12 +44,12 @@ ERRORS = [
 
 
 @pytest.fixture
-def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[SqliteStore]:
+def console_store(make_redis_store: Callable[..., Store]) -> Iterator[Store]:
     """An hour of the shop, minute by minute, up to now."""
     chance = random.Random(7)
     now = int(time.time() * 1000)
     moment = [now - 60 * MINUTE]
-    store: SqliteStore = make_sqlite_store(clock=lambda: moment[0])
+    store: Store = make_redis_store(clock=lambda: moment[0])
     use_store(store)
     filler = Filler(store)
     with shop_jobs():
@@ -74,7 +74,7 @@ def console_store(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[Sql
     use_store(None)
 
 
-def work(store: SqliteStore, filler: Filler, chance: Any, kind: Any, *, fails: bool, busy: bool, last: bool) -> None:
+def work(store: Store, filler: Filler, chance: Any, kind: Any, *, fails: bool, busy: bool, last: bool) -> None:
     """One job, from its beginning to its end."""
     name, queue, call = kind
     filler.number += chance.randint(1, 99)
@@ -95,7 +95,7 @@ def work(store: SqliteStore, filler: Filler, chance: Any, kind: Any, *, fails: b
         store.retry(claim, attempt, chance.randint(MINUTE * 60, MINUTE * 70))
 
 
-def leave(store: SqliteStore, filler: Filler, now: int) -> None:
+def leave(store: Store, filler: Filler, now: int) -> None:
     """What waits, runs and is closed at this moment."""
     queues = ["default", "mail", "payments", "photos", "reports", "webhooks"]
     for name, hours in (("web-1:4711", 9), ("web-2:1822", 3)):
@@ -114,7 +114,7 @@ def leave(store: SqliteStore, filler: Filler, now: int) -> None:
 
 @pytest.mark.parametrize("scheme", ["light"])
 def test_the_pictures_of_the_documentation(
-    scheme: str, console_store: SqliteStore, open_page: Callable[..., Page], shoot: Callable[..., Any], live_server: Any
+    scheme: str, console_store: Store, open_page: Callable[..., Page], shoot: Callable[..., Any], live_server: Any
 ) -> None:
     page = open_page("", scheme=scheme)
     base = f"{live_server.url}/admin/django_jobs/dashboard/"
@@ -133,13 +133,13 @@ def test_the_pictures_of_the_documentation(
 
 
 def test_the_pictures_of_tags_an_error_a_week_and_a_worker(
-    make_sqlite_store: Callable[..., SqliteStore],
+    make_redis_store: Callable[..., Store],
     open_page: Callable[..., Page],
     shoot: Callable[..., Any],
     live_server: Any,
 ) -> None:
     clock = MachineClock()
-    store = make_sqlite_store(clock=clock)
+    store = make_redis_store(clock=clock)
     use_store(store)
     with shop_jobs():
         fill_week(Filler(store, "01H"), clock)
@@ -216,12 +216,12 @@ def order(number: int) -> str:
 
 
 def test_the_pictures_of_workflows(
-    make_sqlite_store: Callable[..., SqliteStore],
+    make_redis_store: Callable[..., Store],
     open_page: Callable[..., Page],
     shoot: Callable[..., Any],
     live_server: Any,
 ) -> None:
-    store = make_sqlite_store(clock=lambda: int(time.time() * 1000))
+    store = make_redis_store(clock=lambda: int(time.time() * 1000))
     use_store(store)
     stopped = [order(number) for number in (7019, 7020, 7021)][-1]
     run(store)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 from playwright.sync_api import Page, expect
 
 from django_jobs.core.values import Controls, State
+from django_jobs.stores.redis import Store
 from tests.support.console_data import Filler, worker_info
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_one_click_leads_to_what_keeps_a_job(
-    open_page: Callable[..., Page], console_store: SqliteStore, shoot: Callable[[Page, str], None], size: str
+    open_page: Callable[..., Page], console_store: Store, shoot: Callable[[Page, str], None], size: str
 ) -> None:
     console_store.publish_worker("web-1:4711", worker_info(), 600_000)
     id = Filler(console_store).add()
@@ -33,7 +33,7 @@ def test_one_click_leads_to_what_keeps_a_job(
 
 
 def test_a_card_is_nowhere(
-    open_page: Callable[..., Page], console_store: SqliteStore, shoot: Callable[[Page, str], None]
+    open_page: Callable[..., Page], console_store: Store, shoot: Callable[[Page, str], None]
 ) -> None:
     card = "4111111111111111"
     given: dict[str, Any] = {

@@ -31,9 +31,9 @@ SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_s
 
 
 @pytest.fixture
-def served(memory_store: Store, db: None) -> dict[str, set[str]]:
+def served(redis_store: Store, db: None) -> dict[str, set[str]]:
     """Sample name → its labels."""
-    use_store(memory_store)
+    use_store(redis_store)
     return {
         family.name + suffix: {*family._labelnames, *({"le"} if suffix == "_bucket" else ())}
         for family in JobsCollector().collect()
@@ -119,7 +119,7 @@ def test_each_rule_has_a_name_a_severity_and_a_summary() -> None:
         assert not used or used <= by[0], rule["alert"]
 
 
-def test_prometheus_own_checker_accepts_rules_and_metrics(memory_store: Store, db: None, tmp_path: Path) -> None:
+def test_prometheus_own_checker_accepts_rules_and_metrics(redis_store: Store, db: None, tmp_path: Path) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip(
@@ -127,7 +127,7 @@ def test_prometheus_own_checker_accepts_rules_and_metrics(memory_store: Store, d
         )
     from django_jobs import metrics
 
-    use_store(memory_store)
+    use_store(redis_store)
     checked = subprocess.run([promtool, "check", "rules", str(RULES)], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     checked = subprocess.run([promtool, "check", "metrics"], input=metrics.text(), capture_output=True)

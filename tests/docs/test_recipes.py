@@ -48,19 +48,19 @@ def run_all(store: Store, *middleware: Any) -> None:
 
 
 @pytest.mark.accepts("G05", "G25")
-def test_structlog_carries_the_requests_context_into_the_job(recipes: Any, memory_store: Store) -> None:
+def test_structlog_carries_the_requests_context_into_the_job(recipes: Any, redis_store: Store) -> None:
     seen.clear()
-    use_store(memory_store)
+    use_store(redis_store)
     jobs_settings = {"STORE": "memory", "ENQUEUE_MIDDLEWARE": ["observability_recipes.carry"]}
     with override_settings(DJANGO_JOBS=jobs_settings):
-        use_store(memory_store)
+        use_store(redis_store)
         with structlog.contextvars.bound_contextvars(request_id="r-1", password="never"):
             handle = look.enqueue()
-        run_all(memory_store, recipes.bind)
+        run_all(redis_store, recipes.bind)
     assert seen == [{"request_id": "r-1", "job_id": handle.id, "job": "tests.recipes.look", "attempt": 1}]
 
 
-def test_sentry_sees_one_trace_from_the_request_to_the_job(recipes: Any, memory_store: Store) -> None:
+def test_sentry_sees_one_trace_from_the_request_to_the_job(recipes: Any, redis_store: Store) -> None:
     sent: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []
 
@@ -82,10 +82,10 @@ def test_sentry_sees_one_trace_from_the_request_to_the_job(recipes: Any, memory_
         with override_settings(
             DJANGO_JOBS={"STORE": "memory", "ENQUEUE_MIDDLEWARE": ["observability_recipes.publish"]}
         ):
-            use_store(memory_store)
+            use_store(redis_store)
             with sentry_sdk.start_transaction(op="http.server", name="checkout"):
                 handle = look.enqueue(fail=True)
-            run_all(memory_store, recipes.process)
+            run_all(redis_store, recipes.process)
     finally:
         sentry_sdk.get_client().close(timeout=0)
         sentry_sdk.init()
@@ -134,7 +134,7 @@ async def ask(application: Any, path: str, body: bytes = b"", *headers: tuple[by
 
 @override_settings(DJANGO_JOBS=PARTNER, ROOT_URLCONF="tests.integration.api.urls")
 def test_an_asgi_site_serves_the_api_in_threads_that_stay(
-    memory_store: Store, empty_registry: None, monkeypatch: pytest.MonkeyPatch
+    redis_store: Store, empty_registry: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type_cache, "read_rows", list)  # there is no database
     job(name="tests.recipes.called", api=True)(called)
@@ -143,7 +143,7 @@ def test_an_asgi_site_serves_the_api_in_threads_that_stay(
     )
     module = ModuleType("asgi_recipe")
     exec(recipe.code.replace("workers=16", "workers=1"), module.__dict__)
-    use_store(memory_store)
+    use_store(redis_store)
     seen.clear()
     key = (b"x-partner-key", b"p")
     body = b'{"data": {}}'
@@ -164,6 +164,6 @@ def test_an_asgi_site_serves_the_api_in_threads_that_stay(
     finally:
         module.api.executor.shutdown()
     assert [status for status, _ in answers] == [201, 201, 411, 401, 404]
-    assert memory_store.stats(["default"])[0].counts["queued"] == 2
+    assert redis_store.stats(["default"])[0].counts["queued"] == 2
     assert len(set(seen)) == 1, "each request must not have a thread of its own"
     assert seen[0] is not threading.main_thread()

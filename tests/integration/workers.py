@@ -1,4 +1,4 @@
-"""Real workers on each store that processes can share."""
+"""Real workers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
+from django_jobs.conf import Settings
 from django_jobs.core.values import Controls, Job, JobInfo, NewJob, Options, State
 from django_jobs.serialization.record import encode
+from django_jobs.stores import maker_of
 from django_jobs.stores.redis import Store
 from django_jobs.stores.values.options import StoreOptions
 from tests.support.pools import Pool, Site
@@ -33,11 +34,9 @@ class WorkerSite(Site):
     @property
     def store(self) -> Store:  # type: ignore[override]
         if self._any is None:
-            kind, _, path = self.store_setting.partition(":")
-            if kind == "embedded":
-                self._any = SqliteStore(path, self.options)
-            else:
-                self._any = Store.from_setting(self.store_setting, options=self.options)
+            maker = maker_of(Settings(store=self.store_setting, base_dir=str(self.folder)))
+            assert maker is not None
+            self._any = maker(self.options)
         return self._any
 
     def direct_any(self, url: str) -> None:
@@ -87,14 +86,10 @@ class WorkerSite(Site):
             self._any.close()
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]:
-    """Workers with a lease of 2 s and a drain of 3 s, on each store in turn."""
-    if request.param == "redis":
-        url = request.getfixturevalue("redis_server")
-        made = WorkerSite(tmp_path, url, NAMESPACE=f"w{uuid4().hex[:10]}")
-    else:
-        made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}")
+@pytest.fixture
+def site(redis_server: str, tmp_path: Path) -> Iterator[WorkerSite]:
+    """Workers with a lease of 2 s and a drain of 3 s."""
+    made = WorkerSite(tmp_path, redis_server, NAMESPACE=f"w{uuid4().hex[:10]}")
     yield made
     made.close()
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.values import NewJob, Options, State
 from django_jobs.serialization.record import decode
 from django_jobs.stores.redis import Store
-from django_jobs.stores.values.options import StoreOptions
 from tests.conftest import Clock
 from tests.contract.acts import FAILED, Q, claim, complete, counts, enqueue, ids_in, info, start, totals
 
@@ -97,20 +94,15 @@ def test_queues_do_not_see_each_other(make_store: Callable[..., Store], make_job
 
 
 @pytest.mark.accepts("P08", "P09", "P23")
-def test_a_file_is_made_by_its_name_and_keeps_jobs_that_nobody_runs(
-    tmp_path: Path, make_job: MakeJob, clock: Clock
-) -> None:
-    options = StoreOptions(clock=clock)
-    before = SqliteStore.from_setting("embedded:jobs.sqlite3", base_dir=str(tmp_path), options=options)
+def test_jobs_that_nobody_runs_are_kept(make_store: Callable[..., Store], make_job: MakeJob, clock: Clock) -> None:
+    before = make_store()
     enqueue(before, make_job("a"))
     before.close()
-    assert (tmp_path / "jobs.sqlite3").exists()
     clock.advance(40 * 86_400_000)
-    after = SqliteStore.from_setting("embedded:jobs.sqlite3", base_dir=str(tmp_path), options=options)
+    after = make_store()
     after.prune(Q)
     after.reconcile(Q)
     assert [held.id for held in claim(after)] == ["a"]
-    after.close()
 
 
 @pytest.mark.accepts("R28")

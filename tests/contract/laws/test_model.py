@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.machine import StoreMachine, run_on_redis
 from tests.support.dose import dose
@@ -17,10 +15,5 @@ SETTINGS = settings(
 )
 
 
-def test_the_sqlite_store_does_as_the_model():
-    run_state_machine_as_test(StoreMachine, settings=SETTINGS)
-
-
-@pytest.mark.redis
-def test_the_redis_store_does_as_the_model(redis_server):
+def test_the_store_does_as_the_model(redis_server):
     run_on_redis(StoreMachine, SETTINGS, redis_server)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule
 
 from django_jobs.browse.counts import job_counts
 from django_jobs.browse.reasons import SENTENCES, reason_of
@@ -116,10 +115,5 @@ class WhyMachine(StoreMachine):
         self.claims.append(claimed)
 
 
-def test_every_job_has_a_true_answer_on_sqlite():
-    run_state_machine_as_test(WhyMachine, settings=SETTINGS)
-
-
-@pytest.mark.redis
-def test_every_job_has_a_true_answer_on_redis(redis_server):
+def test_every_job_has_a_true_answer(redis_server):
     run_on_redis(WhyMachine, SETTINGS, redis_server)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.stores.sqlite.database import remembered
 
 from django_jobs.core.values import State
 from django_jobs.enqueue.handle import JobHandle, get_job
 from django_jobs.exceptions import JobNotFound
 from django_jobs.stores import use_store
-from django_jobs.stores.values.options import StoreOptions
 from tests.contract.acts import Q, complete, finish, ids_in, start, state_of
 
 MINUTE = 60_000
@@ -91,24 +88,6 @@ def test_of_nothing_else_is_that_said(make_store, make_job, clock):
         assert not store.has_returned_none(Q, id)
         with pytest.raises(JobNotFound):
             JobHandle(id, "tests.job", Q).wait(0)
-
-
-def test_what_is_known_of_them_in_the_embedded_store_is_bounded(make_job, clock, monkeypatch):
-    store = SqliteStore(":memory:", StoreOptions(history=0, clock=clock))
-    monkeypatch.setattr(remembered, "MOST_RETURNED", 2500)
-
-    def known():
-        with store.database.read() as raw:
-            return raw.execute("SELECT count(*) FROM returned").fetchone()[0]
-
-    for _ in range(4):
-        complete(store, *start(store, *[make_job() for _ in range(1000)]))
-        clock.advance(1)
-    store.prune(Q)
-    assert known() <= 2500
-    clock.advance(MINUTE)
-    store.prune(Q)
-    assert known() == 0
 
 
 @pytest.mark.redis

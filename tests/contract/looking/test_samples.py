@@ -260,14 +260,6 @@ def test_samples_disappear_eight_days_after_the_last(redis_store, make_job):
     assert 191 * COARSE < left <= 192 * COARSE
 
 
-def test_samples_of_a_queue_that_gets_no_more_are_deleted(memory_store, make_job, clock):
-    memory_store.sample(["gone", Q])
-    for _ in range(8 * 24 + 2):
-        clock.advance(COARSE)
-        memory_store.sample([Q])
-    assert memory_store.samples(["gone"], COARSE)["gone"].log is None
-
-
 def test_the_claim_of_a_job_changes_no_sample(store, make_job):
     enqueue(store, make_job())
     store.sample([Q])

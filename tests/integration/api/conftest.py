@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -143,14 +142,11 @@ def claim(api: Api, kind: str) -> Callable[..., list[dict[str, Any]]]:
 TOGETHER = 10
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def shared_store(request: pytest.FixtureRequest, settings: Any, tmp_path: Path) -> Store:
-    """The stores that several threads share as servers do."""
+@pytest.fixture
+def shared_store(make_redis_store: Callable[..., Store], settings: Any) -> Store:
+    """The store that several threads share as servers do."""
     settings.DJANGO_JOBS = SETTINGS
-    if request.param == "redis":
-        store: Store = request.getfixturevalue("make_redis_store")(archive=True)
-    else:
-        store = request.getfixturevalue("make_sqlite_store")(tmp_path / "jobs.sqlite3", archive=True)
+    store = make_redis_store(archive=True)
     use_store(store)
     return store
 

@@ -34,11 +34,11 @@ def console_store(store: Store) -> Iterator[Store]:
 
 
 @pytest.fixture
-def memory_console(memory_store: Store) -> Iterator[Store]:
+def memory_console(redis_store: Store) -> Iterator[Store]:
     """One store, where the kind does not matter."""
-    use_store(memory_store)
+    use_store(redis_store)
     with shop_jobs():
-        yield memory_store
+        yield redis_store
 
 
 @pytest.fixture

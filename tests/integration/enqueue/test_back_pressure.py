@@ -49,19 +49,15 @@ def save_and_place(request: HttpRequest) -> HttpResponse:
 urlpatterns = [path("place", place), path("try", place_if_there_is_room), path("save", save_and_place)]
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def make_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., WorkerSite]]:
+@pytest.fixture
+def make_site(redis_server: str, tmp_path: Path) -> Iterator[Callable[..., WorkerSite]]:
     """A site whose queue "small" takes five jobs; keyword arguments are further options of that queue."""
     made: list[WorkerSite] = []
     with override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=["django_jobs.http.QueueFullMiddleware"]):
 
         def make(**options: object) -> WorkerSite:
             queues = {"default": {}, "small": {"MAX_LENGTH": BOUND, **options}}
-            if request.param == "redis":
-                url, namespace = request.getfixturevalue("redis_server"), f"b{uuid4().hex[:10]}"
-                made.append(WorkerSite(tmp_path, url, NAMESPACE=namespace, QUEUES=queues))
-            else:
-                made.append(WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", QUEUES=queues))
+            made.append(WorkerSite(tmp_path, redis_server, NAMESPACE=f"b{uuid4().hex[:10]}", QUEUES=queues))
             changed.enable()
             return made[-1]
 

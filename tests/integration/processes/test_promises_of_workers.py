@@ -32,11 +32,11 @@ def test_an_idle_worker_starts_new_work_at_once(site: WorkerSite) -> None:
 
 
 @pytest.mark.accepts("O11")
-def test_between_work_and_a_stop_the_stop_wins(memory_store: Store, make_job: Any) -> None:
-    memory_store.enqueue("default", [make_job(str(n)) for n in range(3)])
+def test_between_work_and_a_stop_the_stop_wins(redis_store: Store, make_job: Any) -> None:
+    redis_store.enqueue("default", [make_job(str(n)) for n in range(3)])
     gate = Gate()
     fetcher = Fetcher(
-        memory_store, "w", [QueueSettings("default")],
+        redis_store, "w", [QueueSettings("default")],
         lane=Lane.SHARED, lease=30_000, strict=False, gate=gate, clock=StoreClock(), size=lambda queue: 1,
     )  # fmt: skip
     fetched = fetcher.fetch()
@@ -45,7 +45,7 @@ def test_between_work_and_a_stop_the_stop_wins(memory_store: Store, make_job: An
 
     gate.drain()
     assert fetcher.fetch() is None
-    assert memory_store.backlog(["default"]) == {"default": 2}
+    assert redis_store.backlog(["default"]) == {"default": 2}
 
 
 @pytest.mark.accepts("P07")

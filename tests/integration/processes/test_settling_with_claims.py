@@ -136,9 +136,9 @@ class Refusing:
 
 
 def test_no_job_begins_before_the_end_of_the_last_one_is_recorded(
-    memory_store: Store, make_runner: Callable[..., Runner]
+    redis_store: Store, make_runner: Callable[..., Runner]
 ) -> None:
-    refusing: Any = Refusing(memory_store, refusals=3)
+    refusing: Any = Refusing(redis_store, refusals=3)
     runner = make_runner(refusing)
     pay.enqueue(1)
     pay.enqueue(2)
@@ -146,47 +146,47 @@ def test_no_job_begins_before_the_end_of_the_last_one_is_recorded(
     runner._turn()
     assert len(refusing.claimed) == 2, "the second one was claimed,"
     assert ran == [1], "and is handed back"
-    assert memory_store.stats(["default"])[0].counts["queued"] == 1
+    assert redis_store.stats(["default"])[0].counts["queued"] == 1
     assert [each.claim.id for each in runner.child.shared.last_batch().returned] == [refusing.claimed[0]], (
         "a parent that finds the child dead can still record the end"
     )
     turn_until(runner, lambda: len(ran) == 2 and not runner.busy)
     assert ran == [1, 2]
-    assert memory_store.stats(["default"])[0].counts["succeeded"] == 2
+    assert redis_store.stats(["default"])[0].counts["succeeded"] == 2
 
 
-def test_a_claim_that_fails_leaves_no_end_unrecorded(memory_store: Store, make_runner: Callable[..., Runner]) -> None:
+def test_a_claim_that_fails_leaves_no_end_unrecorded(redis_store: Store, make_runner: Callable[..., Runner]) -> None:
     class Away(Refusing):
         def claim(self, *args: Any, completion: Any = None, **options: Any) -> Any:
             if completion is not None:
                 raise StoreUnavailable("gone")
             return super().claim(*args, **options)
 
-    runner = make_runner(Away(memory_store, refusals=0))
+    runner = make_runner(Away(redis_store, refusals=0))
     pay.enqueue(1)
     pay.enqueue(2)
     runner._turn()
     assert runner.busy
     runner._turn()
     assert not runner.busy
-    assert memory_store.stats(["default"])[0].counts["succeeded"] == 1
+    assert redis_store.stats(["default"])[0].counts["succeeded"] == 1
 
 
 def test_an_end_that_came_too_late_is_told_of(
-    memory_store: Store, make_runner: Callable[..., Runner], caplog: pytest.LogCaptureFixture
+    redis_store: Store, make_runner: Callable[..., Runner], caplog: pytest.LogCaptureFixture
 ) -> None:
-    runner = make_runner(memory_store)
+    runner = make_runner(redis_store)
     pay.enqueue(1)
     pay.enqueue(2)
     runner._turn()
-    memory_store.release_worker("default", "w:1")
+    redis_store.release_worker("default", "w:1")
     with caplog.at_level(logging.WARNING, "django_jobs"):
         runner._turn()
     assert "ended after its claim was lost" in caplog.text
 
 
-def test_a_process_that_is_told_to_stop_settles_first(memory_store: Store, make_runner: Callable[..., Runner]) -> None:
-    runner = make_runner(memory_store)
+def test_a_process_that_is_told_to_stop_settles_first(redis_store: Store, make_runner: Callable[..., Runner]) -> None:
+    runner = make_runner(redis_store)
     pay.enqueue(1)
     pay.enqueue(2)
     runner._turn()
@@ -194,5 +194,5 @@ def test_a_process_that_is_told_to_stop_settles_first(memory_store: Store, make_
     runner._run()
     assert ran == [1]
     assert not runner.busy
-    counts = memory_store.stats(["default"])[0].counts
+    counts = redis_store.stats(["default"])[0].counts
     assert (counts["succeeded"], counts["queued"]) == (1, 1)

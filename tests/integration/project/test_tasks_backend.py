@@ -51,21 +51,21 @@ class OurBackend(JobsBackend):
 
 
 @pytest.fixture(autouse=True)
-def _in_use(memory_store: Store, clock: Any) -> None:
+def _in_use(redis_store: Store, clock: Any) -> None:
     clock.now = int(timezone.now().timestamp() * 1000)
-    use_store(memory_store)
+    use_store(redis_store)
     tasks_project.ran.clear()
 
 
 @pytest.fixture
-def run(memory_store: Store) -> Any:
+def run(redis_store: Store) -> Any:
     """Run what is ready, in the order workers would."""
 
     def run_all() -> int:
         executor, count = Executor(close_connections=False), 0
         for lane in (Lane.SHARED, Lane.ALONE):
-            while claims := memory_store.claim("default", "tester", 1, lane=lane, lease=30_000).claims:
-                executor.run(claims[0], memory_store)
+            while claims := redis_store.claim("default", "tester", 1, lane=lane, lease=30_000).claims:
+                executor.run(claims[0], redis_store)
                 count += 1
         return count
 
@@ -136,10 +136,10 @@ def test_job_options_give_a_task_more_attempts(run: Any) -> None:
     assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 3)
 
 
-def test_options_may_be_given_to_one_use_of_a_task(run: Any, memory_store: Store) -> None:
+def test_options_may_be_given_to_one_use_of_a_task(run: Any, redis_store: Store) -> None:
     result = break_down.using(max_attempts=2).enqueue("again")
     run()
-    info = memory_store.get("default", result.id)
+    info = redis_store.get("default", result.id)
     assert info is not None
     assert info.state is State.RETRY
 
@@ -158,11 +158,11 @@ def test_options_of_one_use_are_checked_where_they_are_written(options: dict[str
         add.using(**options)
 
 
-def test_options_of_one_use_travel_with_its_call(memory_store: Store) -> None:
+def test_options_of_one_use_travel_with_its_call(redis_store: Store) -> None:
     result = add.using(
         max_attempts=4, timeout=3, expires_in=60, delivery="at_least_once", max_concurrency=2, keep_result=9
     ).enqueue(1)
-    info = memory_store.get("default", result.id)
+    info = redis_store.get("default", result.id)
     assert info is not None
     job = decode(info.id, info.queue, info.record)
     assert (job.options.max_attempts, job.options.timeout) == (4, 3000)
@@ -313,20 +313,20 @@ def test_an_unknown_result_does_not_exist() -> None:
         add.get_result("0" * 32)
 
 
-def test_a_job_that_is_no_task_has_no_task_result(memory_store: Store, make_job: Any) -> None:
-    memory_store.enqueue("default", [make_job("plain")])
+def test_a_job_that_is_no_task_has_no_task_result(redis_store: Store, make_job: Any) -> None:
+    redis_store.enqueue("default", [make_job("plain")])
     with pytest.raises(TaskResultDoesNotExist):
         add.get_backend().get_result("plain")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_tasks_are_enqueued_at_once_unless_told_otherwise(memory_store: Store) -> None:
+def test_tasks_are_enqueued_at_once_unless_told_otherwise(redis_store: Store) -> None:
     with transaction.atomic():
         now = add.enqueue(1)
         later = add.using(backend="committed").enqueue(2)
-        assert memory_store.get("default", now.id)
-        assert memory_store.get("default", later.id) is None
-    assert memory_store.get("default", later.id)
+        assert redis_store.get("default", now.id)
+        assert redis_store.get("default", later.id) is None
+    assert redis_store.get("default", later.id)
 
 
 @pytest.mark.skipif(django.VERSION < (6, 1), reason="tasks are pickled from Django 6.1 on")
@@ -348,7 +348,7 @@ def test_a_subclass_of_the_backend_is_found_like_the_backend_itself(settings: An
     assert discovery.module_names() == ["jobs"]
 
 
-def test_a_result_of_none_is_kept_with_its_worker(run: Any, memory_store: Store) -> None:
+def test_a_result_of_none_is_kept_with_its_worker(run: Any, redis_store: Store) -> None:
     result = nothing.enqueue()
     run()
     result.refresh()
@@ -356,10 +356,10 @@ def test_a_result_of_none_is_kept_with_its_worker(run: Any, memory_store: Store)
     assert JobHandle(result.id, "x", "default").wait(0) is None
 
 
-def test_the_context_of_a_later_attempt_names_the_workers_before(run: Any, memory_store: Store) -> None:
+def test_the_context_of_a_later_attempt_names_the_workers_before(run: Any, redis_store: Store) -> None:
     result = tell.using(max_attempts=2).enqueue("hello")
-    (lost,) = memory_store.claim("default", "lost", 1, lease=30_000).claims
-    assert memory_store.recover("default", worker="lost")
+    (lost,) = redis_store.claim("default", "lost", 1, lease=30_000).claims
+    assert redis_store.recover("default", worker="lost")
     assert lost.id == result.id
     with Heard(task_started) as started:
         run()

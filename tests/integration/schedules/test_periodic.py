@@ -78,8 +78,8 @@ def test_five_schedulers_run_each_time_once_through_restarts_and_both_clock_chan
 
 
 @pytest.mark.accepts("G36", "G64", "G65", "G76")
-def test_ten_thousand_runs_are_each_enqueued_once(memory_store, use, clock, enqueued):
-    use(memory_store)
+def test_ten_thousand_runs_are_each_enqueued_once(redis_store, use, clock, enqueued):
+    use(redis_store)
     with scheduled(every={"cron": "* * * * * *"}):
         schedulers = [Periodic(lambda: 0.0) for _ in range(5)]
         schedulers[0].tick()
@@ -91,14 +91,14 @@ def test_ten_thousand_runs_are_each_enqueued_once(memory_store, use, clock, enqu
                 dice.choice(schedulers).tick()
             if step % 100 == 0:
                 schedulers[dice.randrange(5)] = Periodic(lambda: 0.0)
-                finish_all(memory_store)
+                finish_all(redis_store)
     times = run_times(enqueued)
     assert times == [START + timedelta(seconds=n) for n in range(1, 10_001)]
 
 
 class TestBeginning:
-    def test_a_new_schedule_does_not_run_at_once_but_at_its_next_time(self, memory_store, use, at, enqueued):
-        use(memory_store)
+    def test_a_new_schedule_does_not_run_at_once_but_at_its_next_time(self, redis_store, use, at, enqueued):
+        use(redis_store)
         with scheduled(nightly={"cron": "0 10 * * *"}):
             periodic = Periodic(lambda: 0.0)
             assert periodic.tick() == 5.0
@@ -107,15 +107,15 @@ class TestBeginning:
             periodic.tick()
         assert enqueued == [f"cron:settings:nightly:{ms(START.replace(second=0) + timedelta(days=1))}"]
 
-    def test_a_tick_says_how_long_until_the_next_run(self, memory_store, use, clock):
-        use(memory_store)
+    def test_a_tick_says_how_long_until_the_next_run(self, redis_store, use, clock):
+        use(redis_store)
         with scheduled(soon={"cron": "*/10 * * * * *"}):
             clock.advance(7_500)
             assert Periodic(lambda: 0.0).tick() == 2.5
 
-    def test_the_next_run_is_not_late_by_what_the_tick_has_taken(self, memory_store, use, clock, monkeypatch):
-        use(memory_store)
-        last_runs = memory_store.last_runs
+    def test_the_next_run_is_not_late_by_what_the_tick_has_taken(self, redis_store, use, clock, monkeypatch):
+        use(redis_store)
+        last_runs = redis_store.last_runs
 
         def slow(queue):
             seconds[0] += 0.3
@@ -125,12 +125,12 @@ class TestBeginning:
         with scheduled(soon={"cron": "*/3 * * * * *"}):
             periodic = Periodic(lambda: seconds[0])
             periodic.tick()
-            monkeypatch.setattr(memory_store, "last_runs", slow)
+            monkeypatch.setattr(redis_store, "last_runs", slow)
             clock.advance(3_000)
             assert periodic.tick() == 3.0 - 0.3
 
-    def test_a_changed_expression_begins_anew(self, memory_store, use, at, enqueued):
-        use(memory_store)
+    def test_a_changed_expression_begins_anew(self, redis_store, use, at, enqueued):
+        use(redis_store)
         with scheduled(report={"cron": "0 0 * * *"}):
             Periodic().tick()
         at(START + timedelta(hours=5))
@@ -141,8 +141,8 @@ class TestBeginning:
             Periodic().tick()
         assert len(enqueued) == 1
 
-    def test_one_that_is_switched_off_and_on_again_makes_up_for_nothing(self, memory_store, use, at, enqueued):
-        use(memory_store)
+    def test_one_that_is_switched_off_and_on_again_makes_up_for_nothing(self, redis_store, use, at, enqueued):
+        use(redis_store)
         with scheduled(report={"cron": "* * * * *"}):
             Periodic().tick()
         with scheduled(report={"cron": "* * * * *", "enabled": False}):
@@ -171,8 +171,8 @@ class TestOverlap:
             Periodic().tick()
         assert len(enqueued) == 2
 
-    def test_allow_runs_beside_it(self, memory_store, use, at, enqueued):
-        use(memory_store)
+    def test_allow_runs_beside_it(self, redis_store, use, at, enqueued):
+        use(redis_store)
         with scheduled(job={"cron": "* * * * *"}):
             periodic = Periodic()
             periodic.tick()
@@ -182,29 +182,29 @@ class TestOverlap:
         assert len(enqueued) == 3
 
 
-def test_jitter_puts_the_job_off_by_the_same_time_everywhere(memory_store, use, at, enqueued):
-    use(memory_store)
+def test_jitter_puts_the_job_off_by_the_same_time_everywhere(redis_store, use, at, enqueued):
+    use(redis_store)
     with scheduled(job={"cron": "1 10 * * *", "jitter": 3600}):
         Periodic().tick()
         at(START + timedelta(minutes=1))
         Periodic().tick()
         Periodic().tick()
     (id,) = enqueued
-    info = memory_store.get("default", id)
+    info = redis_store.get("default", id)
     assert info.state is State.SCHEDULED
     planned = ms(datetime(2026, 11, 20, 10, 1, tzinfo=UTC))
     assert planned < info.at <= planned + 3_600_000
 
 
-def test_a_unique_job_that_still_waits_serves_the_run(memory_store, use, at, enqueued):
-    use(memory_store)
+def test_a_unique_job_that_still_waits_serves_the_run(redis_store, use, at, enqueued):
+    use(redis_store)
     registry.register(JobDefinition(tick_job, name="tests.unique_tick", unique="queued"))
     try:
         with scheduled(job={"cron": "* * * * *", "job": "tests.unique_tick"}):
             for minute in range(4):
                 at(START + timedelta(minutes=minute))
                 Periodic().tick()
-            finish_all(memory_store)
+            finish_all(redis_store)
             Periodic().tick()
         assert len(enqueued) == 1
     finally:

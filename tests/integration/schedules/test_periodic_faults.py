@@ -32,9 +32,9 @@ class TestMissed:
     """After an outage of a day in which no scheduler ran."""
 
     @pytest.fixture
-    def retry_state(self, memory_store, use, at):
+    def retry_state(self, redis_store, use, at):
         def run(after=timedelta(days=1), **entry):
-            use(memory_store)
+            use(redis_store)
             with scheduled(job={"cron": "0 * * * *", **entry}):
                 Periodic().tick()
                 at(START + after)
@@ -71,8 +71,8 @@ class TestMissed:
 
 class TestFaults:
     @pytest.mark.accepts("G37")
-    def test_a_broken_schedule_is_reported_once_and_stops_no_other(self, memory_store, use, at, enqueued, caplog):
-        use(memory_store)
+    def test_a_broken_schedule_is_reported_once_and_stops_no_other(self, redis_store, use, at, enqueued, caplog):
+        use(redis_store)
         broken = {
             "cron": {"cron": "0 0 31 2 *"},
             "zone": {"cron": "* * * * *", "timezone": "Mars/Olympus"},
@@ -89,19 +89,19 @@ class TestFaults:
         assert len(reports) == len(broken)
 
     @pytest.mark.parametrize("fact", ["since:{times}:settings:job", "passed:settings:job", "paused:settings:job"])
-    def test_what_the_fleet_remembers_may_be_damaged_and_stops_no_schedule(self, memory_store, use, at, enqueued, fact):
-        use(memory_store)
+    def test_what_the_fleet_remembers_may_be_damaged_and_stops_no_schedule(self, redis_store, use, at, enqueued, fact):
+        use(redis_store)
         with scheduled(job={"cron": "* * * * *"}):
             Periodic().tick()
             name = fact.format(times=schedules.get_entry("job").times)
-            memory_store.update_document("schedules", {name: ["soon"]})
+            redis_store.update_document("schedules", {name: ["soon"]})
             Periodic().tick()
             at(START + timedelta(minutes=1))
             Periodic().tick()
         assert len(enqueued) == 1
 
-    def test_a_full_queue_keeps_the_run_until_there_is_room(self, memory_store, use, at, enqueued):
-        use(memory_store)
+    def test_a_full_queue_keeps_the_run_until_there_is_room(self, redis_store, use, at, enqueued):
+        use(redis_store)
         settings = {
             "QUEUES": {"default": {"MAX_LENGTH": 1, "ON_FULL": "block"}},
             "SCHEDULES": {key: {"job": "tests.tick", "cron": "1 10 * * *"} for key in "ab"},
@@ -112,12 +112,12 @@ class TestFaults:
             at(START + timedelta(minutes=1))
             assert periodic.tick() == 1.0
             assert len(enqueued) == 1
-            finish_all(memory_store)
+            finish_all(redis_store)
             periodic.tick()
         assert len(enqueued) == 2
 
-    def test_a_database_that_is_away_leaves_the_rows_as_they_were(self, memory_store, use, at, enqueued, monkeypatch):
-        use(memory_store)
+    def test_a_database_that_is_away_leaves_the_rows_as_they_were(self, redis_store, use, at, enqueued, monkeypatch):
+        use(redis_store)
         from django_jobs.models import Schedule
 
         Schedule.objects.create(name="row", job="tests.tick", cron="* * * * *")
@@ -133,8 +133,8 @@ class TestFaults:
         periodic.tick()
         assert len(enqueued) == 1
 
-    def test_a_store_that_is_away_loses_no_run(self, memory_store, use, at, enqueued, monkeypatch):
-        use(memory_store)
+    def test_a_store_that_is_away_loses_no_run(self, redis_store, use, at, enqueued, monkeypatch):
+        use(redis_store)
         with scheduled(job={"cron": "* * * * *"}):
             periodic = Periodic()
             periodic.tick()
@@ -144,7 +144,7 @@ class TestFaults:
                 def away(*args, **kwargs):
                     raise StoreUnavailable
 
-                patch.setattr(memory_store, "enqueue", away)
+                patch.setattr(redis_store, "enqueue", away)
                 with pytest.raises(StoreUnavailable):
                     periodic.tick()
             periodic.tick()

@@ -21,11 +21,11 @@ def greet(name="world"):
 
 
 @pytest.fixture(autouse=True)
-def two_schedules(memory_store):
+def two_schedules(redis_store):
     registry.register(JobDefinition(greet, name="tests.greet"))
     entry = {"job": "tests.greet", "cron": "0 3 * * *"}
     with override_settings(DJANGO_JOBS={"STORE": "memory", "ON_COMMIT": False, "SCHEDULES": {"nightly": entry}}):
-        use_store(memory_store)
+        use_store(redis_store)
         Schedule.objects.create(name="broken", job="tests.nobody", cron="* * * * *")
         yield
         use_store(None)
@@ -49,15 +49,15 @@ def test_schedules_are_listed_with_their_next_runs():
     assert "settings:nightly" in jobs("schedules")
 
 
-def test_people_read_the_next_run_in_the_zone_of_the_schedule(memory_store):
+def test_people_read_the_next_run_in_the_zone_of_the_schedule(redis_store):
     Schedule.objects.create(name="tokyo", job="tests.greet", cron="0 3 * * *", timezone="Asia/Tokyo")
     (line,) = [line for line in jobs("schedules").splitlines() if "Asia/Tokyo" in line]
     assert "T03:00:00+09:00" in line
 
 
-def test_run_enqueues_the_job_once_now(memory_store):
+def test_run_enqueues_the_job_once_now(redis_store):
     answer = json.loads(jobs("run", "nightly", "--json"))
-    assert memory_store.get("default", answer["id"]) is not None
+    assert redis_store.get("default", answer["id"]) is not None
 
 
 def test_an_unknown_schedule_is_an_error_that_names_the_others():

@@ -30,14 +30,10 @@ from tests.support.waiting import wait_until
 Q = "default"
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]:
+@pytest.fixture
+def site(redis_server: str, tmp_path: Path) -> Iterator[WorkerSite]:
     """Workers with the default lease, and this process enqueueing to the same store."""
-    if request.param == "redis":
-        url, namespace = request.getfixturevalue("redis_server"), f"s{uuid4().hex[:10]}"
-        made = WorkerSite(tmp_path, url, NAMESPACE=namespace, LEASE=30)
-    else:
-        made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", LEASE=30)
+    made = WorkerSite(tmp_path, redis_server, NAMESPACE=f"s{uuid4().hex[:10]}", LEASE=30)
     with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": {Q: {}}}):
         use_store(made.store)
         yield made

@@ -27,10 +27,10 @@ pytestmark = pytest.mark.django_db
 
 
 class TestByHand:
-    def test_all_three_sources_are_listed(self, memory_store, use):
+    def test_all_three_sources_are_listed(self, redis_store, use):
         from django_jobs.models import Schedule
 
-        use(memory_store)
+        use(redis_store)
         registry.register(JobDefinition(tick_job, name="tests.decorated", cron="@hourly"))
         Schedule.objects.create(name="row", job="tests.tick", cron="@daily", timezone="Europe/Paris")
         try:
@@ -42,19 +42,19 @@ class TestByHand:
         assert found["nightly"].source == "settings"
         assert found["row"].timezone == "Europe/Paris"
 
-    def test_next_runs_are_in_the_zone_of_the_schedule(self, memory_store, use):
-        use(memory_store)
+    def test_next_runs_are_in_the_zone_of_the_schedule(self, redis_store, use):
+        use(redis_store)
         with scheduled(job={"cron": "0 3 * * *", "timezone": "America/New_York"}):
             runs = schedules.next_runs(schedules.get_entry("job"), 2)
         assert runs == [datetime(2026, 11, 21, 8, tzinfo=UTC), datetime(2026, 11, 22, 8, tzinfo=UTC)]
 
-    def test_run_now_does_not_touch_the_scheduled_times(self, memory_store, use, at):
-        use(memory_store)
+    def test_run_now_does_not_touch_the_scheduled_times(self, redis_store, use, at):
+        use(redis_store)
         with scheduled(job={"cron": "* * * * *"}):
             entry = schedules.get_entry("settings:job")
             assert schedules.last_run(entry) is None
             handle = schedules.run_now(entry)
-            assert memory_store.get("default", handle.id) is None or handle.queue == "default"
+            assert redis_store.get("default", handle.id) is None or handle.queue == "default"
             assert schedules.last_run(entry) is None
             Periodic().tick()
             at(START + timedelta(minutes=1))
@@ -82,12 +82,12 @@ class TestByHand:
                 each.tick()
         assert len(enqueued) == 1
 
-    def test_a_schedule_that_cannot_run_says_so(self, memory_store, use):
-        use(memory_store)
+    def test_a_schedule_that_cannot_run_says_so(self, redis_store, use):
+        use(redis_store)
         with scheduled(job={"cron": "61 * * * *"}), pytest.raises(InvalidSchedule, match="61"):
             schedules.run_now(schedules.get_entry("job"))
 
-    def test_an_unknown_schedule_names_those_there_are(self, memory_store, use):
-        use(memory_store)
+    def test_an_unknown_schedule_names_those_there_are(self, redis_store, use):
+        use(redis_store)
         with scheduled(job={"cron": "* * * * *"}), pytest.raises(UnknownSchedule, match="settings:job"):
             schedules.get_entry("nothing")

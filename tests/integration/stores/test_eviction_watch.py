@@ -42,8 +42,3 @@ def test_a_policy_made_for_caches_is_told_once_and_again_when_it_changes(
         "Redis may delete jobs: its maxmemory-policy is volatile-ttl",
     ]
     store.close()
-
-
-def test_the_embedded_store_has_nothing_to_say(embedded_store: object, caplog: pytest.LogCaptureFixture) -> None:
-    EvictionWatch(embedded_store).tick()  # type: ignore[arg-type]
-    assert caplog.messages == []

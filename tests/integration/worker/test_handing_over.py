@@ -26,12 +26,10 @@ MANY = 300
 LEASE = 30_000
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])
-def store(request: pytest.FixtureRequest) -> Store:
+@pytest.fixture
+def store(make_redis_store: Callable[..., Store]) -> Store:
     """A store on its own clock."""
-    if request.param == "redis":
-        return request.getfixturevalue("make_redis_store")(clock=None)  # type: ignore[no-any-return]
-    return request.getfixturevalue("make_sqlite_store")(clock=None)  # type: ignore[no-any-return]
+    return make_redis_store(clock=None)
 
 
 def fetcher(store: Store, name: str, queues: int, *, strict: bool = False, lane: Lane = Lane.SHARED) -> Fetcher:
@@ -165,15 +163,11 @@ def test_the_parent_of_a_child_that_ended_has_its_queues_looked_into(
 # -- real workers ------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]:
+@pytest.fixture
+def site(redis_server: str, tmp_path: Path) -> Iterator[WorkerSite]:
     """Workers on thirty queues, with the default lease."""
     queues = {"default": {}} | {f"q{n}": {} for n in range(30)}
-    if request.param == "redis":
-        url, namespace = request.getfixturevalue("redis_server"), f"h{uuid4().hex[:10]}"
-        made = WorkerSite(tmp_path, url, NAMESPACE=namespace, LEASE=30, QUEUES=queues)
-    else:
-        made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", LEASE=30, QUEUES=queues)
+    made = WorkerSite(tmp_path, redis_server, NAMESPACE=f"h{uuid4().hex[:10]}", LEASE=30, QUEUES=queues)
     yield made
     made.close()
 

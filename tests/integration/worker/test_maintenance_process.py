@@ -11,8 +11,8 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
+from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.ipc import pair
 from django_jobs.worker.maintenance import process
@@ -100,7 +100,7 @@ def test_a_duty_that_does_not_come_back_is_given_up_with_its_process(monkeypatch
 
     ours, theirs = pair()
     config: Any = WorkerConfig(queues=())
-    maintenance = MaintenanceProcess(SqliteStore(":memory:"), config, [Endless()], theirs)
+    maintenance = MaintenanceProcess(Store.from_setting("redis://localhost"), config, [Endless()], theirs)
     task_thread, now = maintenance.task_threads[0], monotonic()
     for since, expected in ((None, []), (now - process.STUCK + 1, []), (now - process.STUCK - 1, [process.GIVEN_UP])):
         task_thread.since = since

@@ -26,19 +26,16 @@ def lease() -> float:
     return LEASE
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def archiving(request: pytest.FixtureRequest, tmp_path: Path, lease: float) -> Iterator[DatabaseSite]:
+@pytest.fixture
+def archiving(redis_server: str, tmp_path: Path, lease: float) -> Iterator[DatabaseSite]:
     """A site whose workers archive into a database of SQLite."""
-    store = f"embedded:{tmp_path / 'jobs.sqlite3'}"
-    if request.param == "redis":
-        store = request.getfixturevalue("redis_server")
     file = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(tmp_path / "archive.sqlite3"),
         "OPTIONS": {"timeout": 30},
     }
     settings: dict[str, Any] = {"NAMESPACE": f"a{uuid4().hex[:10]}", "ARCHIVE": {"DAYS": 180}, "LEASE": lease}
-    made = DatabaseSite(tmp_path, store, {"default": file}, **settings)
+    made = DatabaseSite(tmp_path, redis_server, {"default": file}, **settings)
     made.options = replace(made.options, archive=True, history=10)
     made.migrate()
     yield made

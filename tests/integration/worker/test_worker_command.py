@@ -7,15 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.exceptions import StoreError, StoreMisconfigured
 from django_jobs.management.commands.runworkers import Command
 from django_jobs.stores import use_store
+from django_jobs.stores.redis import Store
 from django_jobs.worker.parent.supervisor import Supervisor
 from tests.support.pools import ROOT
 
@@ -27,15 +28,11 @@ DJANGO_JOBS = {{"STORE": "embedded:{path}", "PROCESSES": 1}}
 """
 
 
-class RefusingStore(SqliteStore):
-    """Answers nobody."""
-
-    def __init__(self, error: StoreError) -> None:
-        super().__init__(":memory:")
-        self.error = error
-
-    def describe(self) -> dict[str, str]:
-        raise self.error
+def refusing(error: StoreError) -> Store:
+    """A store that answers nobody."""
+    store = Store.from_setting("redis://localhost")
+    store.describe = Mock(side_effect=error)  # type: ignore[method-assign]
+    return store
 
 
 def output_of(folder: Path, *options: str, debug: bool = True) -> str:
@@ -79,24 +76,20 @@ def test_jobs_in_memory_are_refused_since_no_worker_could_see_them() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreMisconfigured("wrong password"), StoreError("DB index is out of range")])
-def test_a_store_that_will_never_let_it_in_ends_it_at_once(tmp_path: Path, error: StoreError) -> None:
-    with override_settings(DJANGO_JOBS={"STORE": f"embedded:{tmp_path}/jobs.sqlite3"}):
-        use_store(RefusingStore(error))
+def test_a_store_that_will_never_let_it_in_ends_it_at_once(error: StoreError) -> None:
+    with override_settings(DJANGO_JOBS={"STORE": "redis://localhost"}):
+        use_store(refusing(error))
         with pytest.raises(CommandError, match=str(error)):
             call_command("runworkers", verbosity=0)
 
 
 def test_what_all_its_processes_need_is_prepared_before_the_first_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    redis_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-
-    class Noting(SqliteStore):
-        def prepare(self) -> None:
-            order.append("prepared")
-
+    monkeypatch.setattr(redis_store, "prepare", lambda: order.append("prepared"))
     monkeypatch.setattr(Supervisor, "run", lambda supervisor: order.append("ran") or 0)
-    with override_settings(DJANGO_JOBS={"STORE": f"embedded:{tmp_path}/jobs.sqlite3"}):
-        use_store(Noting(":memory:"))
+    with override_settings(DJANGO_JOBS={"STORE": "redis://localhost"}):
+        use_store(redis_store)
         call_command("runworkers", verbosity=0)
     assert order == ["prepared", "ran"]

@@ -57,12 +57,10 @@ class RemoteSite(DatabaseSite):
         return next(int(child["pid"]) for child in about["children"] if child["lane"] == "shared")
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RemoteSite]:
-    redis = request.param == "redis"
-    store = request.getfixturevalue("redis_server") if redis else f"embedded:{tmp_path / 'jobs.sqlite3'}"
+@pytest.fixture
+def site(redis_server: str, tmp_path: Path) -> Iterator[RemoteSite]:
     with receiving() as receiver:
-        site = RemoteSite(tmp_path, store, receiver)
+        site = RemoteSite(tmp_path, redis_server, receiver)
         try:
             yield site
         finally:

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from django_jobs import JobContext, Retry, Snooze, current_job, job
-from django_jobs.stores import get_store
 from tests.integration.worker_project import processes as processes
 from tests.survival.project.jobs import ledger, recorded
 
@@ -145,17 +144,6 @@ def freezes(path: str) -> None:
         ledger.write("held", me.id, me.token)
         libc.read(end, byte, 1)
     os.close(end)
-
-
-@job(name="freezes_store")
-def freezes_store(path: str) -> None:
-    """The same, once, while this process writes to the store: which is what another thread of it may do."""
-    first = Path(f"{path}.once")
-    if first.exists():
-        return
-    first.touch()
-    with get_store().database.write():  # type: ignore[attr-defined]
-        freezes.func(path)
 
 
 @job(name="once_more", delivery="at_most_once")

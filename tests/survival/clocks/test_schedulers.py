@@ -13,7 +13,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.values import Done
 from django_jobs.stores.redis import Store
@@ -123,17 +122,9 @@ class Fleet:
             process.wait(60)
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
-def restart(kind: str, request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Kill the server under the store, if there is one, and start it again."""
-    if kind == "embedded":
-        return lambda: None
-    server: RedisServer = request.getfixturevalue("server")
+def restart(server: RedisServer) -> Callable[[], None]:
+    """Kill the server under the store, and start it again."""
 
     def again() -> None:
         server.kill()
@@ -143,16 +134,15 @@ def restart(kind: str, request: pytest.FixtureRequest) -> Callable[[], None]:
 
 
 @pytest.fixture
-def fleet(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(server: RedisServer, tmp_path: Path) -> Iterator[Fleet]:
     """They look after three schedules in each of five zones."""
-    url = f"embedded:{tmp_path / 'jobs.sqlite3'}" if kind == "embedded" else request.getfixturevalue("server").url
     schedules = {
         key(zone, name): {"job": "work", "cron": expression.text, "timezone": zone}
         for zone in ZONES
         for name, expression in CRONS.items()
     }
     clock = Clock(tmp_path / "clock")
-    site = Site(tmp_path, url, SCHEDULES=schedules, HISTORY={"succeeded": 0})
+    site = Site(tmp_path, server.url, SCHEDULES=schedules, HISTORY={"succeeded": 0})
     fleet = Fleet(site, clock)
     yield fleet
     fleet.close()
@@ -164,11 +154,7 @@ def worker(fleet: Fleet) -> Iterator[Store]:
     """Runs what they enqueue and forgets it at once: nothing but the schedule's own memory keeps a run from coming
     twice."""
     setting, options = fleet.site.store_setting, StoreOptions(history=0, clock=fleet.clock)
-    store: Store
-    if setting.startswith("embedded:"):
-        store = SqliteStore(setting.removeprefix("embedded:"), options)
-    else:
-        store = Store.from_setting(setting, options=options)
+    store = Store.from_setting(setting, options=options)
     yield store
     store.close()
 

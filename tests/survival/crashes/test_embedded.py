@@ -7,10 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
+from django_jobs.conf import Settings
 from django_jobs.core.values import State
-from django_jobs.stores.values.options import StoreOptions
+from django_jobs.stores import make_store
 from tests.support.checker import judge, repeated_for_no_reason
 from tests.support.dose import dose
 from tests.support.pools import Producer, Site
@@ -26,10 +26,10 @@ def send(producer: Producer, name: str, jobs: int, number: int) -> None:
 
 @pytest.mark.accepts("G04", "R03", "P03")
 def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
-    path, rng = tmp_path / "jobs.sqlite3", random.Random(7)
+    path, rng = tmp_path / "store", random.Random(7)
     site = Site(tmp_path, f"embedded:{path}", LEASE=4)
     jobs, kills = dose((800, 10), long=(20_000, 100))
-    store = SqliteStore(str(path), options=StoreOptions(history=200_000))
+    store = make_store(Settings(store=site.store_setting, history=200_000))
     try:
         producer, pools = site.producer(), [site.pool(), site.pool()]
         batches = [("work", 90, n) for n in range(jobs // 100)] + [("once", 10, n) for n in range(jobs // 100)]

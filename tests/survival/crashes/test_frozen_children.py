@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from uuid import uuid4
@@ -18,14 +18,13 @@ from django_jobs.serialization.record import encode
 from tests.integration.workers import WorkerSite, site
 from tests.support.pace import Pace
 from tests.support.pools import Pool
-from tests.support.processes import is_alive, send_signal
+from tests.support.processes import send_signal
 from tests.support.waiting import wait_until
 
 __all__ = ["site"]
 
-#: Seconds within which what a frozen process has not begun is begun elsewhere: on Redis; and in a file that the process
-#: may have locked, so that it has to be ended first.
-PROMISED, PROMISED_OF_A_FILE = 10.0, 20.0
+#: Seconds within which what a frozen process has not begun is begun elsewhere.
+PROMISED = 10.0
 MANY = 4_000
 
 
@@ -68,15 +67,9 @@ def held_by(site: WorkerSite) -> int:
     return next(event.pid for event in site.ledger.read() if event.kind == "held")
 
 
-def was_ended(site: WorkerSite) -> set[int]:
-    """The processes that were frozen and have been ended since."""
-    return {event.pid for event in site.ledger.read() if event.kind == "held" and not is_alive(event.pid)}
-
-
-def starts(site: WorkerSite, *, but_in: Collection[int] = ()) -> Counter[str]:
-    """How often each job has begun; `but_in`: a job that begins in one of these processes may begin once more."""
-    begun = [event for event in site.ledger.read() if event.kind == "start"]
-    return Counter({event.id: 1 for event in begun}) | Counter(e.id for e in begun if e.pid not in but_in)
+def starts(site: WorkerSite) -> Counter[str]:
+    """How often each job has begun."""
+    return Counter(event.id for event in site.ledger.read() if event.kind == "start")
 
 
 def freeze(site: WorkerSite, valve: Valve, *, once: bool = False) -> list[str]:
@@ -93,16 +86,13 @@ def freeze(site: WorkerSite, valve: Valve, *, once: bool = False) -> list[str]:
 def test_what_a_frozen_process_has_not_begun_runs_elsewhere(
     site: WorkerSite, valve: Valve, pace: Pace, processes: int
 ) -> None:
-    # A process frozen inside a write locks the file of the embedded store for seconds: no lease must end meanwhile.
-    site.jobs_settings["LEASE"] = 30
     pool = site.pool(processes=processes, threads=4)
     quick = freeze(site, valve)
     frozen = held_by(site)
     began = monotonic()
 
     wait_until(lambda: not begun_later(site, quick), "everything has begun", every=0.1)
-    is_file = site.store_setting.startswith("embedded")
-    pace.within(began, PROMISED_OF_A_FILE if is_file else PROMISED, "begun elsewhere")
+    pace.within(began, PROMISED, "begun elsewhere")
     assert all(site.info(id).crashes == 0 for id in quick[:50])
 
     valve.open()
@@ -110,15 +100,9 @@ def test_what_a_frozen_process_has_not_begun_runs_elsewhere(
     for id in (*quick, *later):
         site.wait(id)
     assert not any(site.info(id).crashes for id in quick)
-    ended = was_ended(site)
-    assert set(starts(site, but_in=ended).values()) == {1}, "no job runs twice"
-    if is_alive(frozen):
-        assert not any(site.info(id).attempts for id in quick)
-        assert is_at_work(site, frozen, pool), pool.text()
-    # A process that is frozen inside a write to the file locks out everybody, so its parent ends it.  What it had begun
-    # and not settled runs again, also the job that freezes, which may do the same to a second process.
-    assert pool.text().count("holds the lock of the store") == len(ended), pool.text()
-    assert is_file or not ended
+    assert set(starts(site).values()) == {1}, "no job runs twice"
+    assert not any(site.info(id).attempts for id in quick)
+    assert is_at_work(site, frozen, pool), pool.text()
     assert pool.stop() == 0
 
 
@@ -155,14 +139,12 @@ def test_a_worker_stops_in_time_while_a_job_holds_the_gil(site: WorkerSite, valv
 
 
 def test_the_death_of_a_frozen_process_is_charged_to_what_it_had_begun(site: WorkerSite, valve: Valve) -> None:
-    site.jobs_settings["LEASE"] = 30  # as above
     pool = site.pool(threads=4)
     quick = freeze(site, valve)
     frozen = held_by(site)
     wait_until(lambda: not begun_later(site, quick), "everything has begun", every=0.1)
     begun_there = {event.id for event in site.ledger.read() if event.kind == "start" and event.pid == frozen}
-    if not send_signal(frozen, signal.SIGKILL):
-        assert "holds the lock of the store" in pool.text(), "ended by nobody else"
+    assert send_signal(frozen, signal.SIGKILL), "ended by nobody else"
     valve.open()
     for id in quick:
         site.wait(id)
@@ -170,57 +152,13 @@ def test_the_death_of_a_frozen_process_is_charged_to_what_it_had_begun(site: Wor
     assert pool.stop() == 0
 
 
-def test_a_frozen_process_that_has_locked_the_store_is_ended(tmp_path: Path, valve: Valve, pace: Pace) -> None:
-    """It would stand in the way of everybody until its lease is over."""
-    site = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", LEASE=30)
-    try:
-        pool = site.pool(processes=2, threads=4)
-        site.wait(site.put("work"))
-        locking = site.put("freezes_store", str(valve.path))
-        frozen = held_by(site)
-        began = monotonic()
-        wait_until(lambda: not is_alive(frozen), "it is ended")
-        pace.within(began, PROMISED, "it is ended")
-        info = site.wait(locking)
-        assert (info.crashes, info.attempts) == (0, ())
-        assert "holds the lock of the store" in pool.text()
-        assert pool.stop() == 0
-    finally:
-        site.close()
-
-
-@pytest.mark.timed
-def test_an_at_most_once_job_that_locked_the_store_never_runs_again(tmp_path: Path, valve: Valve, pace: Pace) -> None:
-    site = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", LEASE=30)
-    try:
-        (locking,) = put_many(site, [("freezes_store", [str(valve.path)])], once=True)
-        others = put_many(site, [("once_more", [])] * 50, once=True)
-        pool = site.pool(threads=4)
-        frozen = held_by(site)
-        began = monotonic()
-        wait_until(lambda: not is_alive(frozen), "it is ended")
-        pace.within(began, PROMISED, "it is ended")
-        (attempt,) = site.wait(locking, State.DEAD).attempts
-        assert attempt.outcome == "worker_lost"
-        for id in others:
-            site.wait(id)
-        assert starts(site) == Counter([locking, *others])
-        assert pool.stop() == 0
-    finally:
-        site.close()
-
-
 def test_jobs_that_run_at_most_once_do_so_beside_a_frozen_process(site: WorkerSite, valve: Valve) -> None:
-    site.jobs_settings["LEASE"] = 30  # no lease ends while the frozen process locks the file of the embedded store
     pool = site.pool(threads=4)
     quick = freeze(site, valve, once=True)
     held_by(site)
     for id in quick:
         site.wait(id)
     valve.open()
-    begun = starts(site)
-    assert {begun[id] for id in quick} == {1}
-    # The job that freezes may run twice: its process is ended if it holds the lock of the file.
-    assert set(starts(site, but_in=was_ended(site)).values()) == {1}
+    assert set(starts(site).values()) == {1}
     assert all(site.info(id).attempts == () for id in quick)
     assert pool.stop() == 0

@@ -1,18 +1,14 @@
-"""Random graphs and batches while processes are killed, on both stores: every step runs, in order, callbacks last."""
+"""Random graphs and batches while processes are killed: every step runs, in order, callbacks last."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 from time import monotonic
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
-from django_jobs.stores.values.options import StoreOptions
 from django_jobs.workflows import reading
 from tests.support.checker import repeated_for_no_reason
 from tests.support.dose import dose
@@ -32,24 +28,9 @@ MS = dose(5, long=100)
 QUEUES = ("default", "other")
 
 
-@pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[Site]:
-    path = tmp_path / "jobs.sqlite3"
-    site = Site(tmp_path, f"embedded:{path}")
-    store = SqliteStore(str(path), options=StoreOptions(history=200_000))
-    site._store = store  # type: ignore[assignment]
-    yield site
-    site.close()
-    store.close()
-
-
 @pytest.mark.redis
-def test_on_redis(site: Site) -> None:
+def test_every_step_runs_and_the_callbacks_run_last(site: Site) -> None:
     survive(site)
-
-
-def test_in_a_file(embedded: Site) -> None:
-    survive(embedded)
 
 
 def survive(site: Site) -> None:

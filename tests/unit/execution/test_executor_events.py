@@ -132,7 +132,7 @@ def _snoozes():
 
 
 @pytest.mark.parametrize("func", [_fails, _snoozes])
-def test_a_job_that_was_asked_to_stop_is_told_as_cancelled(memory_store, make_job, caplog, func):
+def test_a_job_that_was_asked_to_stop_is_told_as_cancelled(redis_store, make_job, caplog, func):
     """The store decides between again and cancelled; signals, the log and the caller hear what it did."""
     from django_jobs import signals
     from django_jobs.core import registry
@@ -152,11 +152,11 @@ def test_a_job_that_was_asked_to_stop_is_told_as_cancelled(memory_store, make_jo
     hear(signals.job_cancelled, "cancelled")
     hear(signals.job_retried, "retried")
     try:
-        memory_store.enqueue("default", [make_job("a", name="tests.asked_to_stop")])
-        (claim,) = memory_store.claim("default", "w", 1, lease=30_000).claims
-        memory_store.cancel("default", ["a"])
+        redis_store.enqueue("default", [make_job("a", name="tests.asked_to_stop")])
+        (claim,) = redis_store.claim("default", "w", 1, lease=30_000).claims
+        redis_store.cancel("default", ["a"])
         with caplog.at_level(logging.INFO, "django_jobs.worker"):
-            attempted = Executor(middleware=(), close_connections=False).run(claim, memory_store)
+            attempted = Executor(middleware=(), close_connections=False).run(claim, redis_store)
     finally:
         signals.job_cancelled.disconnect(dispatch_uid="cancelled")
         signals.job_retried.disconnect(dispatch_uid="retried")

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.registry import digest, register, unregister
 from django_jobs.core.values import Claim, NewJob
 from django_jobs.execution.executor import Executor
+from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 
 
 class Bench:
     """Enqueues, claims and runs one job at a time."""
 
-    def __init__(self, store: SqliteStore, clock: Clock, make_job: Callable[..., NewJob]) -> None:
+    def __init__(self, store: Store, clock: Clock, make_job: Callable[..., NewJob]) -> None:
         self.store, self.clock, self.make_job = store, clock, make_job
         self.names: list[str] = []
 
@@ -51,8 +51,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(memory_store: SqliteStore, clock: Clock, make_job: Callable[..., NewJob]) -> Iterator[Bench]:
-    bench = Bench(memory_store, clock, make_job)
+def bench(redis_store: Store, clock: Clock, make_job: Callable[..., NewJob]) -> Iterator[Bench]:
+    bench = Bench(redis_store, clock, make_job)
     yield bench
     for name in bench.names:
         unregister(name)

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from django_jobs.stores.sqlite import SqliteStore
-
 from django_jobs.core.values import NewJob
 from django_jobs.events.signal_events import SignalEvent
 from django_jobs.signals import job_dead
+from django_jobs.stores.redis import Store
 from django_jobs.worker.maintenance.tasks import MaintenanceTasks
 from tests.contract.operating.test_repair import misplace
 
 
 def test_a_job_whose_place_was_lost_is_announced_as_dead_once(
-    memory_store: SqliteStore, make_job: Callable[..., NewJob]
+    redis_store: Store, make_job: Callable[..., NewJob]
 ) -> None:
-    memory_store.enqueue("default", [make_job("once", at_most_once=True), make_job("again")])
-    misplace(memory_store, "once")
-    misplace(memory_store, "again")
+    redis_store.enqueue("default", [make_job("once", at_most_once=True), make_job("again")])
+    misplace(redis_store, "once")
+    misplace(redis_store, "again")
     told: list[SignalEvent] = []
 
     def listen(**more: object) -> None:
@@ -28,7 +27,7 @@ def test_a_job_whose_place_was_lost_is_announced_as_dead_once(
     job_dead.connect(listen)
     try:
         for _ in range(2):
-            tasks = MaintenanceTasks(memory_store, ["default"], 30_000, deliver=told.append)
+            tasks = MaintenanceTasks(redis_store, ["default"], 30_000, deliver=told.append)
             for _ in range(6):
                 tasks.step(monotonic())
     finally:

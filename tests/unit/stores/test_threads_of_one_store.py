@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import itertools
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import pytest
 import redis
-from django_jobs.stores.sqlite import SqliteStore
-from django_jobs.stores.sqlite.database.connection import Connection
 
 from django_jobs import stores
 from django_jobs.stores.redis.connection.part import MOST_UNANSWERED, Channel, Channels
@@ -90,35 +85,6 @@ def test_a_call_is_given_up_while_another_thread_notes_its_own() -> None:
     channels.unanswered(Channel("default"), lambda: "mine")
     assert channels._unanswered.get(0) is None, "the oldest"
     assert len(channels._idle["default"]) == 1
-
-
-def test_a_file_is_closed_while_another_thread_opens_it(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "jobs.sqlite3")
-    store.stats(["default"])
-    threads: list[Thread] = []
-
-    class Slow(weakref.WeakSet[Connection]):
-        """While one thread iterates it, another one has the time to add to it, unless that must wait."""
-
-        def __iter__(self) -> Iterator[Connection]:
-            for each in super().__iter__():
-                threads.append(Thread(target=look))
-                threads[-1].start()
-                looked.wait(0.5)
-                yield each
-
-    looked, process = Event(), store.database._process
-
-    def look() -> None:
-        store.stats(["default"])
-        looked.set()
-
-    process.open = Slow(process.open)
-    store.close()
-    for thread in threads:
-        thread.join(60)
-    assert looked.is_set()
-    store.close()
 
 
 def test_a_store_that_new_settings_close_is_not_given_to_another_thread() -> None:

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, Outcome, RetryIn, Succeeded
 from django_jobs.core.values import Attempt, Claim, Killed, Lane
 from django_jobs.exceptions import StoreUnavailable
+from django_jobs.stores.redis import Store
 from django_jobs.worker.child.event_loop import EventLoop
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.holdings import Holding
@@ -332,6 +332,6 @@ def test_a_waiter_let_in_early_is_no_inconsistency_to_hear_of(caplog: pytest.Log
 @pytest.mark.parametrize(("name", "expected"), [("remote:eu", "worker:remote:eu"), ("eu", "eu")])
 def test_no_worker_is_taken_for_a_remote_holder_whose_claims_nobody_recovers(name: str, expected: str) -> None:
     config = WorkerConfig(queues=(QueueSettings("default"),), name=name)
-    supervisor = Supervisor(SqliteStore(":memory:"), config)
+    supervisor = Supervisor(Store.from_setting("redis://localhost"), config)
     assert supervisor.name == expected
     supervisor.signals.close()

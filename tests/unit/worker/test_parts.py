@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from math import inf
 from threading import Barrier, Event, Thread
@@ -13,12 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.core.attempt import Attempted
 from django_jobs.core.outcome import HandedOver, RetryIn, SnoozeFor, Succeeded
 from django_jobs.core.values import Attempt, Claim, NewJob, Recovered, State
 from django_jobs.exceptions import StoreFull, StoreUnavailable
+from django_jobs.stores.redis import Store
 from django_jobs.stores.values.answers import UpkeepDue
 from django_jobs.stores.values.sizes import MAX_BYTES, SETTLED_AT_ONCE
 from django_jobs.worker.child.batch_monitor import INTERVAL, SLOW, BatchMonitor
@@ -145,18 +145,18 @@ class Flaky:
 
 
 def test_what_the_store_cannot_take_now_is_settled_later_and_held_up_nobody(
-    memory_store: SqliteStore, make_job: Callable[..., NewJob], caplog: pytest.LogCaptureFixture
+    redis_store: Store, make_job: Callable[..., NewJob], caplog: pytest.LogCaptureFixture
 ) -> None:
     jobs = [make_job() for _ in range(3)]
-    memory_store.enqueue("default", jobs)
-    claims = memory_store.claim("default", "w", 10, lease=30_000).claims
-    settler = Settler(Flaky(memory_store, 3))  # type: ignore[arg-type]
+    redis_store.enqueue("default", jobs)
+    claims = redis_store.claim("default", "w", 10, lease=30_000).claims
+    settler = Settler(Flaky(redis_store, 3))  # type: ignore[arg-type]
 
     settler.settle_now([Attempted(claim, Succeeded(), "tests.job") for claim in claims])
     assert not settler.is_idle
 
     wait_until(lambda: settler.is_idle, "everything is settled", seconds=5)
-    states = {memory_store.get("default", job.id).state for job in jobs}  # type: ignore[union-attr]
+    states = {redis_store.get("default", job.id).state for job in jobs}  # type: ignore[union-attr]
     assert states == {State.SUCCEEDED}
     assert caplog.text.count("does not answer") == 1
 
@@ -170,7 +170,7 @@ def test_threads_that_fail_at_the_same_moment_share_one_retry_state(monkeypatch:
         return RetryState(who)
 
     monkeypatch.setattr("django_jobs.worker.child.settler.RetryState", make)
-    settler, found = Settler(SqliteStore(":memory:")), list[RetryState]()
+    settler, found = Settler(Store.from_setting("redis://localhost")), list[RetryState]()
     threads = [Thread(target=lambda: found.append(settler._retry_state("default"))) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -183,9 +183,7 @@ def test_threads_that_fail_at_the_same_moment_share_one_retry_state(monkeypatch:
 
 
 class Quiet:
-    """A store with nothing to do, that counts who asks.  It does not know in which queues there is something to do."""
-
-    lapsed, upkeep_due, check_turn = UpkeepStore.lapsed, UpkeepStore.upkeep_due, UpkeepStore.check_turn
+    """A store with nothing to do, that counts who asks.  It says that there may be something to do in every queue."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -200,6 +198,15 @@ class Quiet:
             return answer
 
         return call
+
+    def lapsed(self, queues: Sequence[str]) -> Sequence[str]:
+        return queues
+
+    def upkeep_due(self, queues: Sequence[str]) -> dict[str, UpkeepDue]:
+        return dict.fromkeys(queues, UpkeepDue(True, None, True))
+
+    def check_turn(self, queue: str, checker: str, lease: int) -> int:
+        return 0
 
     def is_walking(self, queue: str) -> bool:
         return False
@@ -292,10 +299,10 @@ class Informed(Quiet):
     ended: list[str] = []
     due: dict[str, UpkeepDue] = {}
 
-    def lapsed(self, queues: Any) -> list[str]:  # type: ignore[override]
+    def lapsed(self, queues: Sequence[str]) -> Sequence[str]:
         return self.ended
 
-    def upkeep_due(self, queues: Any) -> dict[str, UpkeepDue]:  # type: ignore[override]
+    def upkeep_due(self, queues: Sequence[str]) -> dict[str, UpkeepDue]:
         return self.due
 
     def __getattr__(self, name: str) -> Any:

@@ -8,7 +8,6 @@ from threading import Event, current_thread
 from typing import Any
 
 import pytest
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.conf import QueueSettings
 from django_jobs.core.attempt import Attempted
@@ -19,6 +18,7 @@ from django_jobs.events.receivers import Telling
 from django_jobs.events.signal_events import SignalEvent
 from django_jobs.execution.executor import Executor
 from django_jobs.signals import job_expired, job_started, job_succeeded, worker_stopped
+from django_jobs.stores.redis import Store
 from django_jobs.worker.child.fetcher import Fetcher, StoreClock
 from django_jobs.worker.child.gate import Gate
 from django_jobs.worker.child.settler import Settler
@@ -57,14 +57,14 @@ def signal_event(id: str) -> SignalEvent:
 
 
 def test_a_receiver_that_hangs_does_not_hold_up_the_ends_of_jobs(
-    memory_store: SqliteStore, make_job: Callable[..., NewJob], receiver: Receiver
+    redis_store: Store, make_job: Callable[..., NewJob], receiver: Receiver
 ) -> None:
-    settler = Settler(memory_store)
-    memory_store.enqueue("default", [make_job(str(n)) for n in range(5)])
-    claims = memory_store.claim("default", "w", 5, lease=30_000).claims
+    settler = Settler(redis_store)
+    redis_store.enqueue("default", [make_job(str(n)) for n in range(5)])
+    claims = redis_store.claim("default", "w", 5, lease=30_000).claims
     for claim in claims:
         settler.settle_now([Attempted(claim, Succeeded(b""), "tests.job")])
-    assert memory_store.stats(["default"])[0].counts["succeeded"] == 5
+    assert redis_store.stats(["default"])[0].counts["succeeded"] == 5
     assert receiver.heard == []
     receiver.go.set()
     assert settler.telling.finish(10)
@@ -73,12 +73,12 @@ def test_a_receiver_that_hangs_does_not_hold_up_the_ends_of_jobs(
 
 
 def test_a_receiver_that_hangs_does_not_hold_up_the_claim_that_finds_a_job_too_late(
-    memory_store: SqliteStore, make_job: Callable[..., NewJob], receiver: Receiver, clock: Clock
+    redis_store: Store, make_job: Callable[..., NewJob], receiver: Receiver, clock: Clock
 ) -> None:
-    memory_store.enqueue("default", [make_job("late", expires_at=clock.now)])
-    memory_store.enqueue("default", [make_job("good")])
+    redis_store.enqueue("default", [make_job("late", expires_at=clock.now)])
+    redis_store.enqueue("default", [make_job("good")])
     fetcher = Fetcher(
-        memory_store, "w", [QueueSettings("default")], lane=Lane.SHARED, lease=30_000, strict=False, gate=Gate(),
+        redis_store, "w", [QueueSettings("default")], lane=Lane.SHARED, lease=30_000, strict=False, gate=Gate(),
         clock=StoreClock(), size=lambda queue: 2, deliver=Telling().deliver,
     )  # fmt: skip
     job_expired.connect(receiver)

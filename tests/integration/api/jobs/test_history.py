@@ -220,10 +220,10 @@ def test_pages_are_filtered_by_name_and_end_and_bounded(api: Api, clock: Clock) 
         assert api.get(f"v1/archived-jobs?{query}").status_code == 422
 
 
-def test_without_an_archive_there_is_no_history(settings: Any, memory_store: Store) -> None:
+def test_without_an_archive_there_is_no_history(settings: Any, redis_store: Store) -> None:
     settings.DJANGO_JOBS = {**SETTINGS, "ARCHIVE": None}
     assert Api("read").get("v1/archived-jobs").status_code == 404
-    assert Archiver(memory_store, lambda: ["default"]).tick() == 0
+    assert Archiver(redis_store, lambda: ["default"]).tick() == 0
 
 
 def test_a_project_without_time_zones_has_an_archive_too(api: Api, settings: Any, clock: Clock) -> None:
@@ -313,7 +313,7 @@ class TestAdmin:
 
 
 def test_rows_that_are_too_old_are_deleted_without_a_pause_while_there_are_more(
-    memory_store: Store, settings: Any, monkeypatch: pytest.MonkeyPatch
+    redis_store: Store, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.DJANGO_JOBS = SETTINGS
     left = [1200]
@@ -324,6 +324,6 @@ def test_rows_that_are_too_old_are_deleted_without_a_pause_while_there_are_more(
         return gone
 
     monkeypatch.setattr("django_jobs.archive.prune", prune)
-    archiver = Archiver(memory_store, list)
+    archiver = Archiver(redis_store, list)
     assert [archiver.tick() for _ in range(4)] == [500, 500, 0, 0]
     assert left == [0]

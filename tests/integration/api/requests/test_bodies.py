@@ -19,11 +19,11 @@ ONE_TYPE = b'{"job": "tests.greet"}'
 
 
 @pytest.fixture
-def store(memory_store: Store, settings: Any) -> Store:
+def store(redis_store: Store, settings: Any) -> Store:
     """One kind of store will do here."""
     settings.DJANGO_JOBS = SETTINGS
-    use_store(memory_store)
-    return memory_store
+    use_store(redis_store)
+    return redis_store
 
 
 class Chunks(BytesIO):

@@ -56,13 +56,13 @@ CALLS = [
 
 
 @pytest.fixture
-def store(memory_store: Store, settings: Any) -> Store:
+def store(redis_store: Store, settings: Any) -> Store:
     """Who is let in does not depend on the store: one kind will do."""
     from django_jobs.stores import use_store
 
     settings.DJANGO_JOBS = SETTINGS
-    use_store(memory_store)
-    return memory_store
+    use_store(redis_store)
+    return redis_store
 
 
 @pytest.fixture(autouse=True)

@@ -24,10 +24,10 @@ FUZZ = settings(
 
 
 @pytest.fixture
-def store(memory_store: Store, settings: Any) -> Store:
+def store(redis_store: Store, settings: Any) -> Store:
     settings.DJANGO_JOBS = SETTINGS
-    use_store(memory_store)
-    return memory_store
+    use_store(redis_store)
+    return redis_store
 
 
 @pytest.fixture

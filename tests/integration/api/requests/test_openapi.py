@@ -96,9 +96,9 @@ class Server:
 
 
 @pytest.fixture
-def server(make_sqlite_store: Callable[..., Store], settings: Any) -> Server:
+def server(make_redis_store: Callable[..., Store], settings: Any) -> Server:
     settings.DJANGO_JOBS = SETTINGS
-    store = make_sqlite_store(idempotency=0)  # each example begins with the same ids
+    store = make_redis_store(idempotency=0)  # each example begins with the same ids
     use_store(store)
     return Server(store)
 

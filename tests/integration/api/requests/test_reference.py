@@ -30,7 +30,7 @@ def test_the_reference_lists_the_kinds_of_errors() -> None:
     assert column(PAGE, "problem") == {kind.type.removeprefix(TYPES) for kind in Kind}
 
 
-def test_the_page_on_metrics_lists_what_is_served(memory_store: object, api: Api) -> None:
+def test_the_page_on_metrics_lists_what_is_served(redis_store: object, api: Api) -> None:
     served = set(re.findall(r"^# TYPE (\w+)", api.get("metrics").content.decode(), re.MULTILINE))
     assert column("howto/metrics.md", "metric") == served
 

@@ -16,11 +16,11 @@ from tests.integration.api.conftest import SETTINGS, Api
 
 
 @pytest.fixture
-def store(memory_store: Store, settings: Any) -> Store:
+def store(redis_store: Store, settings: Any) -> Store:
     """One kind of store will do here."""
     settings.DJANGO_JOBS = SETTINGS
-    use_store(memory_store)
-    return memory_store
+    use_store(redis_store)
+    return redis_store
 
 
 def test_a_body_of_256_kib_is_read_and_one_more_byte_is_413(api: Api) -> None:

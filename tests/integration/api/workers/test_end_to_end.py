@@ -116,13 +116,9 @@ COMMANDS: dict[str, Callable[[Site], list[str]]] = {
 }
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    if request.param == "redis":
-        store = request.getfixturevalue("redis_server")
-    else:
-        store = f"embedded:{tmp_path / 'jobs.sqlite3'}"
-    site = Site(tmp_path, store)
+@pytest.fixture
+def site(redis_server: str, tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path, redis_server)
     try:
         yield site
     finally:

@@ -301,12 +301,12 @@ def doctor(store: Store, **described: str) -> tuple[int, dict[tuple[str, str], s
 
 
 @pytest.fixture
-def live(make_sqlite_store: Any) -> Iterator[Store]:
+def live(make_redis_store: Any) -> Iterator[Store]:
     """A store with the machine's own clock and a worker, in a project without jobs."""
     others = registry.all_definitions()
     for definition in others:
         registry.unregister(definition.name)
-    store: Store = make_sqlite_store(clock=None)
+    store: Store = make_redis_store(clock=None)
     store.publish_worker("web-1:4711", worker_info(), 60_000)
     yield store
     for definition in others:
@@ -342,8 +342,8 @@ def test_doctor_finds_names_nobody_knows_and_queues_nobody_takes(live: Store) ->
     assert "1 job of mail is waiting, and no worker serves this queue." in found["error", "workers"]
 
 
-def test_doctor_finds_a_wrong_clock(make_sqlite_store: Any) -> None:
-    code, found = doctor(make_sqlite_store())
+def test_doctor_finds_a_wrong_clock(make_redis_store: Any) -> None:
+    code, found = doctor(make_redis_store())
     assert code == 1
     assert "NTP" in found["error", "clock"]
 

@@ -299,7 +299,7 @@ def test_page_command_and_doctor_say_the_same(
 
 
 def test_a_release_is_not_stopped_because_no_worker_runs(
-    make_sqlite_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
+    make_redis_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     levels = {kind: ("error" if kind in alarms.ERRORS else "warning") for kind in CASES}
     assert levels["no_workers"] == levels["overdue"] == levels["failing"] == "warning"

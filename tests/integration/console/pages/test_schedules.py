@@ -23,14 +23,14 @@ def greet(name="world"):
 
 
 @pytest.fixture(autouse=True)
-def three_schedules(memory_store, clock):
+def three_schedules(redis_store, clock):
     registry.register(JobDefinition(greet, name="tests.greet", cron="@hourly"))
     settings = {
         "STORE": "memory",
         "SCHEDULES": {"nightly": {"job": "tests.greet", "cron": "0 3 * * *", "args": ["<b>Ada</b>"]}},
     }
     with override_settings(DJANGO_JOBS=settings):
-        use_store(memory_store)
+        use_store(redis_store)
         yield
         use_store(None)
     registry.unregister("tests.greet")
@@ -61,11 +61,11 @@ def test_a_name_from_a_person_is_escaped(root):
     assert "&lt;script&gt;alert" in page
 
 
-def test_run_now_enqueues_the_job_and_is_logged(root, memory_store, django_capture_on_commit_callbacks):
+def test_run_now_enqueues_the_job_and_is_logged(root, redis_store, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         answer = root.post(PAGE, {"do": "run", "schedule": "settings:nightly"}, follow=True)
     assert "was enqueued as job" in answer.content.decode()
-    assert memory_store.stats(["default"])[0].totals["enqueued"] == 1
+    assert redis_store.stats(["default"])[0].totals["enqueued"] == 1
     assert "nightly was enqueued as job" in sentence(AuditEntry.objects.get())
 
 
@@ -92,11 +92,11 @@ def test_nonsense_is_refused(root):
     assert root.put(PAGE).status_code == 405
 
 
-def test_who_may_only_look_sees_no_buttons_and_changes_nothing(person, memory_store):
+def test_who_may_only_look_sees_no_buttons_and_changes_nothing(person, redis_store):
     viewer = person("view_jobs")
     assert "Run now" not in viewer.get(PAGE).content.decode()
     assert viewer.post(PAGE, {"do": "pause", "schedule": "settings:nightly"}).status_code == 403
-    assert memory_store.get_document("schedules") == {}
+    assert redis_store.get_document("schedules") == {}
     runner = person("view_jobs", "run_schedules")
     assert "Run now" in runner.get(PAGE).content.decode()
     assert runner.post(PAGE, {"do": "run", "schedule": "settings:nightly"}).status_code == 302

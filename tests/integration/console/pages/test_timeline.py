@@ -10,7 +10,6 @@ import pytest
 from django.db import DatabaseError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs.admin.jobs import timeline as page
 from django_jobs.browse.timeline import timeline, unkept
@@ -104,9 +103,9 @@ def test_it_is_on_the_page_of_a_job_in_each_state(
 
 
 @pytest.fixture
-def console_now(make_sqlite_store: Callable[..., SqliteStore]) -> Iterator[Store]:
+def console_now(make_redis_store: Callable[..., Store]) -> Iterator[Store]:
     """A store with the clock of this machine, by which acts are dated."""
-    store = make_sqlite_store(clock=None)
+    store = make_redis_store(clock=None)
     use_store(store)
     with shop_jobs():
         yield store

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client, override_settings
-from django_jobs.stores.sqlite import SqliteStore
 
 from django_jobs import __version__, browse
 from django_jobs.browse.reasons import SENTENCES, Reason
@@ -413,19 +412,6 @@ def test_a_server_that_refuses_writes(redis_store: Store, clock: Clock) -> None:
         redis_store.transport.command("CONFIG", "SET", "min-replicas-to-write", 0)
     assert reason.cause == "store_read_only"
     assert "NOREPLICAS" in reason.text(str)
-    assert scene.reason().cause == "next"
-
-
-def test_a_file_that_may_not_be_written(
-    embedded_store: SqliteStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use_store(embedded_store)
-    scene = Scene(embedded_store, clock, Filler(embedded_store))
-    scene.worker()
-    scene.job()
-    monkeypatch.setattr("os.access", lambda *_: False)  # the tests may run as root, who may write anything
-    assert scene.reason().cause == "store_read_only"
-    monkeypatch.undo()
     assert scene.reason().cause == "next"
 
 

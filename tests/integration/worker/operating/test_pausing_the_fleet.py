@@ -30,15 +30,11 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@pytest.fixture(params=["embedded", pytest.param("redis", marks=pytest.mark.redis)])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerSite]:
+@pytest.fixture
+def site(redis_server: str, tmp_path: Path) -> Iterator[WorkerSite]:
     """Workers on two queues; this process operates on the same store."""
     queues = {Q: {}, "other": {}}
-    if request.param == "redis":
-        url, namespace = request.getfixturevalue("redis_server"), f"p{uuid4().hex[:10]}"
-        made = WorkerSite(tmp_path, url, NAMESPACE=namespace, QUEUES=queues)
-    else:
-        made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", QUEUES=queues)
+    made = WorkerSite(tmp_path, redis_server, NAMESPACE=f"p{uuid4().hex[:10]}", QUEUES=queues)
     with override_settings(DJANGO_JOBS={"STORE": "memory", "QUEUES": queues}):
         use_store(made.store)
         yield made
