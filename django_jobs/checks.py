@@ -24,7 +24,7 @@ from django_jobs.conf.values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name
 from django_jobs.core import discovery, registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import DEFAULTABLE, check_options
-from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob
+from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob, StoreMisconfigured
 from django_jobs.formatting import sentence
 from django_jobs.middleware import build, try_out
 from django_jobs.schedules.cron import parse
@@ -42,7 +42,7 @@ def register_checks() -> None:
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E001–E008, E012, E013 and W001: Does DJANGO_JOBS follow the reference?"""
+    """E001–E008, E012, E013, E018 and W001: Does DJANGO_JOBS follow the reference?"""
     raw = raw_setting()
     if not isinstance(raw, Mapping):
         return [
@@ -73,15 +73,29 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 
 def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
     found = check_store(store, around)
-    is_address = isinstance(store, str) and store.partition(":")[0] in SCHEMES
-    if is_address and not any(message.is_serious() for message in found):
-        # Each process of a site imports this module; the driver is slow to import.
+    if any(message.is_serious() for message in found):
+        return found
+    # Each process of a site imports this module; the driver is slow to import.
+    if isinstance(store, str) and store.partition(":")[0] in SCHEMES:
         from django_jobs.stores.redis.connection.options import BadOption, read_options
 
         try:
             read_options(store)
         except BadOption as error:
             return [Error(f"DJANGO_JOBS['STORE'] {error.problem}.", hint=error.remedy, id=_id("E007"))]
+    settings = get_settings()
+    kind = settings.store.partition(":")[0]
+    if kind in ("embedded", "memory"):
+        from django_jobs.stores.embedded.directory import refuse_old_file
+        from django_jobs.stores.embedded.program import find_program
+        from django_jobs.stores.embedded.store import directory_of
+
+        try:
+            find_program()
+            if kind == "embedded":
+                refuse_old_file(directory_of(settings.store, settings.base_dir))
+        except StoreMisconfigured as error:
+            found.append(Error(str(error), id=_id("E018")))
     return found
 
 

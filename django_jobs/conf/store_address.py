@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from django.core.checks import CheckMessage, Error, Warning
 
 from django_jobs.conf import HostSettings, host_settings, raw_setting
 
+#: The directory of the embedded store, below BASE_DIR.
+EMBEDDED = ".state/jobs"
 #: Host (or path of a socket), port and database.
 _Place = tuple[str, int, str]
 _ESCAPE = "A password with / # ? or % in it must be percent-encoded."
@@ -42,13 +44,9 @@ def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
     kind, _, rest = store.partition(":")
     if kind == "cache":
         return _cache_alias(rest, around)
-    if store == "embedded" and not around.has_base_dir:
-        message = (
-            "DJANGO_JOBS['STORE'] is 'embedded', and the settings have no BASE_DIR: the file is in the current folder."
-        )
-        hint = "Set BASE_DIR, or write 'embedded:/path/jobs.sqlite3': web servers and workers must use the same file."
-        return [Warning(message, hint=hint, id="django_jobs.W005")]
-    if kind in ("embedded", "memory"):
+    if kind == "embedded":
+        return _embedded(store, around)
+    if kind == "memory":
         return []
     if kind not in SCHEMES:
         # The value may contain a password: only its scheme is shown.
@@ -59,6 +57,41 @@ def check_store(store: Any, around: HostSettings) -> list[CheckMessage]:
         message = f"DJANGO_JOBS['STORE'] is a {kind!r} address that {problem}."
         return [Error(message, hint=remedy, id="django_jobs.E007")]
     return _shared_with_caches({_place(store)}, around.caches)
+
+
+def _embedded(store: str, around: HostSettings) -> list[CheckMessage]:
+    address = embedded_address(store)
+    if address is None:
+        message = "DJANGO_JOBS['STORE'] has an option of the embedded store that is not known."
+        hint = "Write 'embedded', 'embedded:/path/of/a/directory' or 'embedded:/path?fsync=no'."
+        return [Error(message, hint=hint, id="django_jobs.E007")]
+    if not (around.has_base_dir or address.directory.startswith("/")):
+        message = (
+            "DJANGO_JOBS['STORE'] is 'embedded', and the settings have no BASE_DIR: the store is in the current folder."
+        )
+        hint = "Set BASE_DIR, or write 'embedded:/path/of/a/directory': web servers and workers must use the same one."
+        return [Warning(message, hint=hint, id="django_jobs.W005")]
+    return []
+
+
+class EmbeddedAddress(NamedTuple):
+    """What STORE says of an embedded store."""
+
+    #: relative to BASE_DIR, unless it is absolute.
+    directory: str
+    #: "always": each command is on disk before it is answered; "no": the system writes it there later.
+    fsync: str
+
+
+def embedded_address(setting: str) -> EmbeddedAddress | None:
+    """Read "embedded", "embedded:/path" or "embedded:/path?fsync=no"; None if it has other options."""
+    path, question, query = setting.partition(":")[2].rpartition("?")
+    if not question:
+        path, query = query, "fsync=always"
+    name, _, value = query.partition("=")
+    if name != "fsync" or value not in ("always", "no"):
+        return None
+    return EmbeddedAddress(path or EMBEDDED, value)
 
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:

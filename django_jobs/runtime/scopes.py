@@ -10,9 +10,8 @@ from typing import Any
 class Scope:
     """A test, class or module of tests, or a whole run.  What is enqueued in it is seen inside of it only."""
 
-    #: the store in memory, made when the first job is enqueued; and the process that made it.
+    #: the store in memory, made when the first job is enqueued.
     store: Any = None
-    pid = 0
 
     def close(self) -> None:
         """Close the store of this scope, if it has one."""

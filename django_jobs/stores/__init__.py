@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -45,7 +46,7 @@ def make_store(settings: Settings) -> Store:
     if maker is None:
         raise ImproperlyConfigured(
             f"DJANGO_JOBS['STORE'] is {settings.store!r}. Use a URL such as 'redis://localhost:6379/0', 'cache:ALIAS', "
-            "'embedded' (a file, one machine) or 'memory' (tests)."
+            "'embedded' (one machine) or 'memory' (tests)."
         )
     return maker(store_options(settings))
 
@@ -53,13 +54,15 @@ def make_store(settings: Settings) -> Store:
 def maker_of(settings: Settings) -> Callable[[StoreOptions], Store] | None:
     """Return a function that builds the store of the settings, or None.  Imports its modules, the slowest part."""
     kind, _, _ = settings.store.partition(":")
-    if kind in {"embedded", "memory"}:
-        from django_jobs.stores.sqlite import SqliteStore
+    if kind == "memory":
+        from django_jobs.stores.embedded.store import MemoryStore
 
-        return lambda options: SqliteStore.from_setting(settings.store, base_dir=settings.base_dir, options=options)
+        return MemoryStore
+    if kind == "embedded":
+        from django_jobs.stores.embedded.store import embedded_store
+
+        return partial(embedded_store, settings.store, settings.base_dir)
     if kind == "cache" or "://" in settings.store:
-        from django_jobs.stores.redis import Store
-
         return lambda options: Store.from_setting(settings.store, options=options)
     return None
 

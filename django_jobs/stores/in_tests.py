@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 from threading import Lock
 
 from django.core import mail
 
 from django_jobs.runtime.scopes import Scope, scopes
-from django_jobs.stores.contract.store import StoreOptions
-from django_jobs.stores.sqlite import SqliteStore
+from django_jobs.stores.embedded.store import MemoryStore
+from django_jobs.stores.values.options import StoreOptions
 
 _lock = Lock()
 #: For what is enqueued outside of pytest's scopes, and the list of mails that was in use then.
 _base, _outbox = Scope(), None
 
 
-class MemoryStore(SqliteStore):
+class TestStore(MemoryStore):
     """A store that stays when settings change in the middle of a test, and ends with the test."""
-
-    def __init__(self, options: StoreOptions) -> None:
-        super().__init__(":memory:", options)
-
-    def copy(self, other: MemoryStore) -> None:
-        """Take over all jobs of another store, in place of those that are here."""
-        self.database.copy(other.database)
 
     def close(self) -> None:
         """Do nothing: closing a store in memory would delete the test's jobs."""
@@ -34,7 +27,7 @@ class MemoryStore(SqliteStore):
         super().close()
 
 
-def store_of_test(options: StoreOptions) -> MemoryStore:
+def store_of_test(options: StoreOptions) -> TestStore:
     """Return the store of the innermost scope, made at first use.  It begins with the jobs of the scopes around it, as
     a test's database begins with the rows of setUpTestData."""
     global _base, _outbox
@@ -46,12 +39,13 @@ def store_of_test(options: StoreOptions) -> MemoryStore:
             _base, _outbox = Scope(), outbox
         around = [_base, *scopes]
         innermost = around[-1]
-        if innermost.store is None or innermost.pid != os.getpid():
-            innermost.store, innermost.pid = MemoryStore(options), os.getpid()
+        if innermost.store is None:
+            innermost.store = TestStore(options)
             for outer in reversed(around[:-1]):
-                if outer.store is not None and outer.pid == os.getpid():
+                if outer.store is not None:
                     innermost.store.copy(outer.store)
                     break
-        store: MemoryStore = innermost.store
-        store.options = options  # they may have changed with the settings
+        store: TestStore = innermost.store
+        # They may have changed with the settings; the namespace stays.
+        store.options = replace(options, namespace=store.options.namespace)
         return store

@@ -21,7 +21,7 @@ from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.methods import Calls
 from django_jobs.formatting import counted
 from django_jobs.stores import use_store
-from django_jobs.stores.in_tests import MemoryStore
+from django_jobs.stores.in_tests import TestStore
 from django_jobs.stores.values.options import StoreOptions
 from django_jobs.testing.commits import in_transaction_of_the_code, run_commit_callbacks
 from django_jobs.testing.running import Running, definition_of
@@ -47,13 +47,13 @@ class Jobs(Running):
     added when that ends, or never if it is rolled back; others are added at once.
     """
 
-    def __init__(self, beginning: Jobs | MemoryStore | None = None) -> None:
+    def __init__(self, beginning: Jobs | TestStore | None = None) -> None:
         """`beginning`: begin with a copy of these jobs (and at their time).  Default: no jobs."""
         super().__init__()
         self._stack, self._beginning = ExitStack(), beginning
 
     def __enter__(self) -> Jobs:
-        self.store = MemoryStore(StoreOptions(clock=self.now_ms))
+        self.store = TestStore(StoreOptions(clock=self.now_ms))
         if isinstance(self._beginning, Jobs):
             self.store.copy(self._beginning.store)
             self._ahead_ms = self._beginning._ahead_ms
@@ -61,7 +61,7 @@ class Jobs(Running):
             self.store.copy(self._beginning)
         before = use_store(self.store)
         # Only another kit's store is put back: settings may have changed what else was in use.
-        self._stack.callback(use_store, before if isinstance(before, MemoryStore) else None)
+        self._stack.callback(use_store, before if isinstance(before, TestStore) else None)
         self._stack.enter_context(patch.object(submit, "in_transaction", in_transaction_of_the_code))
         self._stack.enter_context(patch.object(request, "now_ms", self.now_ms))
         # A change of settings discards the store; this one must stay for the whole test.

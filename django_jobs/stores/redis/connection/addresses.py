@@ -85,7 +85,7 @@ def pool_from_setting(setting: str) -> redis.ConnectionPool:
     address = _read(setting)
     if "+sentinel" in address.kind:
         return _pool_from_sentinels(address)
-    return _pool(address.connection_class, address.first | address.options | address.credentials)
+    return make_pool(address.connection_class, address.first | address.options | address.credentials)
 
 
 def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
@@ -156,7 +156,8 @@ def _in_url(place: dict[str, Any]) -> dict[str, Any]:
     return place | {"host": f"[{host}]" if ":" in host else host}
 
 
-def _pool(kind: type[redis.Connection], options: dict[str, Any]) -> redis.ConnectionPool:
+def make_pool(kind: type[redis.Connection], options: dict[str, Any]) -> redis.ConnectionPool:
+    """Make a pool of connections of this class, with OURS and these options."""
     ours = OURS | options | _no_retry()
     if issubclass(kind, redis.UnixDomainSocketConnection):
         ours = _without_tcp(ours)
@@ -184,7 +185,7 @@ def _pool_from_sentinels(address: _Address) -> redis.ConnectionPool:
 def _sentinels(each: Iterable[tuple[type[redis.Connection], dict[str, Any]]]) -> Sentinel:
     """Sentinels with connections of our own: redis-py's would not take all options, and would send commands again."""
     manager = Sentinel([])
-    manager.sentinels = [_Sentinel(connection_pool=_pool(kind, options)) for kind, options in each]
+    manager.sentinels = [_Sentinel(connection_pool=make_pool(kind, options)) for kind, options in each]
     return manager
 
 
@@ -233,7 +234,7 @@ def _pool_from_alias(alias: str) -> redis.ConnectionPool:
         managers = [each.connection_pool for each in pool.sentinel_manager.sentinels]
         manager = _sentinels((each.connection_class, _to_copy(each)) for each in managers)
         return _sentinel_pool(pool.service_name, manager, pool.connection_class, _to_copy(pool))
-    return _pool(pool.connection_class, _to_copy(pool))
+    return make_pool(pool.connection_class, _to_copy(pool))
 
 
 _ALIAS_REMEDY = "Use an alias with BACKEND 'django_redis.cache.RedisCache', or a URL."

@@ -1,0 +1,63 @@
+"""How the store reaches its private server: each new connection first makes sure that the server runs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from django_jobs.stores.embedded.server import Server
+from django_jobs.stores.redis.connection.addresses import make_pool
+from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Script
+from django_jobs.stores.redis.connection.transport import Transport
+from django_jobs.stores.redis.connection.wire import Held
+
+
+class Connection(redis.UnixDomainSocketConnection):
+    """A connection to a private server."""
+
+    def __init__(self, *, server: Server, **options: Any) -> None:
+        super().__init__(**options)
+        self.server = server
+
+    def _connect(self) -> Any:
+        self.server.ensure()
+        self.path = self.server.socket
+        return super()._connect()  # type: ignore[no-untyped-call]
+
+
+class EmbeddedTransport(Transport):
+    """Calls to the server of a directory.  If that was removed or replaced, nothing more is written there."""
+
+    def __init__(self, server: Server, where: str) -> None:
+        super().__init__(make_pool(Connection, {"server": server}), where)
+        self.server = server
+
+    def _held(self) -> Held:
+        self._check()
+        return super()._held()
+
+    def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
+        self._check()
+        return super().run_ahead(script, keys, args)
+
+    def _check(self) -> None:
+        held = self._slot.held
+        if held is None or held.pid != os.getpid() or self.server.is_here():
+            return
+        # The server would accept jobs into files that nobody can open again.
+        with suppress(Exception):
+            held.connection._sock.sendall(b"SHUTDOWN NOSAVE\r\n")
+        self.close()
+
+
+def memory_transport() -> Transport:
+    """Make a transport to a new server that keeps nothing and ends with this process and its copies."""
+    path = Path(tempfile.mkdtemp(prefix="django_jobs-"))
+    return Transport(make_pool(Connection, {"server": Server(path, fsync=None, grace=0)}), "memory")
