@@ -200,7 +200,7 @@ class Claim(NamedTuple):
     suspect: bool = False
     #: ms since when it could run, as in JobInfo.since; 0 = since the time in its record.
     since: int = 0
-    #: hex digest of the report by which a remote worker ends the attempt; the store keeps it (BrowsingStore.reported).
+    #: hex digest of the report by which a remote worker ends the attempt; the store keeps it (Store.reported).
     report: str = ""
     #: the attempt may end only because its lease is over: if it was extended meanwhile, the claim counts as stale.
     overdue: bool = False
@@ -301,7 +301,7 @@ class Ended(NamedTuple):
     """One attempt that did not succeed, for `Store.settle`."""
 
     claim: Claim
-    #: "retry", "snooze", "park", "bury" or "discard": what the method of RunningStore with this name does.
+    #: "retry", "snooze", "park", "bury" or "discard": what the method of Store with this name does.
     verb: str
     #: the line for the log, of "retry", "bury" and "discard".
     attempt: Attempt | None = None
