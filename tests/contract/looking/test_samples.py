@@ -115,11 +115,7 @@ def test_a_sample_is_taken_once_in_five_minutes(store, make_job, clock):
 def test_a_damaged_time_of_the_last_sample_is_replaced(store, make_job, clock, text):
     run(store, make_job, 1)
     store.sample([Q])
-    if hasattr(store, "database"):
-        with store.database.write() as connection:
-            connection.execute("UPDATE samples SET text = ? WHERE field = 'taken'", (text,))
-    else:
-        store.transport.client.hset(store.keys.of(Q)["samples"], "taken", text)
+    store.transport.client.hset(store.keys.of(Q)["samples"], "taken", text)
     assert store.upkeep_due([Q])[Q].sample
     store.sample([Q])
     assert store.samples([Q], FINE)[Q].log is not None
@@ -136,9 +132,8 @@ def test_upkeep_says_which_queues_need_a_sample(store, make_job, clock):
     store.sample([Q])
     clock.advance(FINE)
     assert store.upkeep_due([Q])[Q].sample
-    if not hasattr(store, "database"):  # the embedded store asks no server, and looks when it takes the sample
-        store.sample([Q])
-        assert not store.upkeep_due([Q])[Q].sample
+    store.sample([Q])
+    assert not store.upkeep_due([Q])[Q].sample
 
 
 def test_totals_that_became_smaller_are_not_negative(store, make_job, clock):
@@ -154,11 +149,7 @@ def test_totals_that_became_smaller_are_not_negative(store, make_job, clock):
 
 
 def lose_totals(store):
-    if hasattr(store, "database"):
-        with store.database.write() as connection:
-            connection.execute("DELETE FROM totals")
-    else:
-        store.transport.command("DEL", store.keys.of(Q)["totals"])
+    store.transport.command("DEL", store.keys.of(Q)["totals"])
 
 
 def test_a_clock_that_was_set_back_far_begins_again(store, make_job, clock):

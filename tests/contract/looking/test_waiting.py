@@ -40,10 +40,6 @@ def is_known(store, *ids: str) -> bool:
     kept = store.__dict__.get("_listeners")
     if kept is None:
         return False
-    if hasattr(store, "database"):
-        with store.database.read() as connection:
-            sql = "SELECT id FROM waiters JOIN jobs USING (job)"
-            return {id for (id,) in connection.execute(sql)} >= set(ids)
     return all(store.transport.command("HEXISTS", store.keys.of(Q)["waiters"], id) for id in ids)
 
 
@@ -230,8 +226,6 @@ def test_trouble_on_the_way_delays_the_answer_and_does_not_lose_it(used, make_jo
 
 def test_a_copy_of_the_process_listens_by_itself(make_store, make_job, threads):
     store = make_store()
-    if getattr(store, "database", None) is not None and store.database.in_memory:
-        pytest.skip("a store in memory is of one process")
     use_store(store)
     first, second = start(store, make_job("a"), make_job("b"))
     waiting = begin(threads, store, "a")

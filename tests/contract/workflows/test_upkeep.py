@@ -9,7 +9,6 @@ from django_jobs.core.values import Added, Claim
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import settle
 from django_jobs.stores import use_store
-from django_jobs.stores.redis import Store
 from django_jobs.stores.values.workflows import End
 from django_jobs.workflows import engine, sending
 from tests.contract.workflows.steps import DEAD, ENDS, RAN, act, claims, run, store
@@ -68,17 +67,11 @@ def test_a_job_that_is_nowhere_is_given_up_and_can_never_appear(store, clock):
 
 def vanish(store, id):
     """The store loses a job, and what it remembers of it."""
-    if isinstance(store, Store):
-        names = store.keys.of(Q)
-        store.transport.command("HDEL", names["jobs"], id)
-        for key in ("queued", "remembered_at"):
-            store.transport.command("ZREM", names[key], id)
-        store.transport.command("HDEL", names["remembered"], id)
-    else:
-        with store.database.write() as raw:
-            raw.execute("DELETE FROM jobs WHERE id = ?", (id,))
-            raw.execute("DELETE FROM remembered WHERE id = ?", (id,))
-            raw.execute("DELETE FROM notes")
+    names = store.keys.of(Q)
+    store.transport.command("HDEL", names["jobs"], id)
+    for key in ("queued", "remembered_at"):
+        store.transport.command("ZREM", names[key], id)
+    store.transport.command("HDEL", names["remembered"], id)
 
 
 def test_a_batch_whose_jobs_were_announced_and_never_came(store, clock):
@@ -199,15 +192,8 @@ def test_nothing_is_left_of_a_workflow_a_day_after_its_end(store, clock):
     for id in (*[handle.id for handle in handles], batch.id):
         assert dict(store.workflow_scan(id, "")) == {}
     assert store.unread([Q]) == []
-    if isinstance(store, Store):
-        assert store.transport.command("EXISTS", store.keys.fleet("workflow_checks")) == 0
-        assert not [key for key in store.transport.client.scan_iter() if f"{store.keys.namespace}:~".encode() in key]
-    else:
-        with store.database.read() as raw:
-            assert [raw.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("workflow_fields", "notes")] == [
-                0,
-                0,
-            ]
+    assert store.transport.command("EXISTS", store.keys.fleet("workflow_checks")) == 0
+    assert not [key for key in store.transport.client.scan_iter() if f"{store.keys.namespace}:~".encode() in key]
 
 
 def test_a_stopped_workflow_stays_as_long_as_its_dead_job(store, clock):

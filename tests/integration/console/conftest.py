@@ -27,18 +27,10 @@ PERMISSIONS = (
 
 @pytest.fixture
 def console_store(store: Store) -> Iterator[Store]:
-    """Each store in turn, in use by the console."""
+    """The store, in use by the console."""
     use_store(store)
     with shop_jobs():
         yield store
-
-
-@pytest.fixture
-def memory_console(redis_store: Store) -> Iterator[Store]:
-    """One store, where the kind does not matter."""
-    use_store(redis_store)
-    with shop_jobs():
-        yield redis_store
 
 
 @pytest.fixture

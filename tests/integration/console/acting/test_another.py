@@ -138,26 +138,26 @@ def test_a_masked_value_that_the_new_job_would_show_is_refused(console_store: St
     ],
 )
 def test_what_is_wrong_is_said_and_enqueues_nothing(
-    changes: dict[str, str], said: str, memory_console: Store, root: Client
+    changes: dict[str, str], said: str, console_store: Store, root: Client
 ) -> None:
-    old = Filler(memory_console).make(State.DEAD)
+    old = Filler(console_store).make(State.DEAD)
     answer = root.post(page_of(old), {**form_of(root, old, **changes), "confirmed": "1"})
     assert answer.status_code == 200
     assert said in re.sub(r"&#x27;", "'", answer.text)
-    assert waiting(memory_console) == []
+    assert waiting(console_store) == []
     assert AuditEntry.objects.count() == 0
 
 
-def test_a_full_queue_and_an_equal_unique_job_are_said(memory_console: Store, root: Client, settings: Any) -> None:
-    old = Filler(memory_console).make(State.DEAD)
+def test_a_full_queue_and_an_equal_unique_job_are_said(console_store: Store, root: Client, settings: Any) -> None:
+    old = Filler(console_store).make(State.DEAD)
     registry.unregister("shop.send_receipt")
     registry.register(JobDefinition(receipt_once, name="shop.send_receipt", unique="queued"))
     root.post(page_of(old), {**form_of(root, old), "confirmed": "1"})
     answer = root.post(page_of(old), {**form_of(root, old), "confirmed": "1"}, follow=True)
     assert "An equal job is already waiting. Nothing was enqueued." in answer.text
-    assert len(waiting(memory_console)) == 1
+    assert len(waiting(console_store)) == 1
     settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {"default": {"MAX_LENGTH": 1, "ON_FULL": "block"}}}
-    use_store(memory_console)  # a change of the settings closes the store in use
+    use_store(console_store)  # a change of the settings closes the store in use
     answer = root.post(page_of(old), {**form_of(root, old, arguments="[[8], {}]"), "confirmed": "1"})
     assert "is full" in answer.text
     assert AuditEntry.objects.count() == 1
@@ -168,23 +168,23 @@ def receipt_once(order_id: int, email: str = "") -> None:
 
 
 def test_a_job_that_may_have_been_started_once_is_copied_only_by_somebody_who_found_out(
-    memory_console: Store, root: Client
+    console_store: Store, root: Client
 ) -> None:
-    filler = Filler(memory_console)
+    filler = Filler(console_store)
     old = filler.add(controls=Controls(at_most_once=True))
-    (claim,) = memory_console.claim("default", "web-1:4711/1", 1, lease=60_000, lane=Lane.ALONE).claims
-    memory_console.complete("default", [Done(claim, b"", 1, "shop.send_receipt")])
+    (claim,) = console_store.claim("default", "web-1:4711/1", 1, lease=60_000, lane=Lane.ALONE).claims
+    console_store.complete("default", [Done(claim, b"", 1, "shop.send_receipt")])
     data = {**form_of(root, old), "confirmed": "1"}
     answer = root.post(page_of(old), data)
     assert "Find out what it did first" in answer.text
     assert "Without this, no job like it is enqueued." in answer.text
-    assert waiting(memory_console) == []
+    assert waiting(console_store) == []
     root.post(page_of(old), {**data, "start_again": "True"})
-    assert len(waiting(memory_console)) == 1
+    assert len(waiting(console_store)) == 1
 
 
-def test_a_job_that_is_gone_or_cannot_be_read_or_is_unknown_has_no_form(memory_console: Store, root: Client) -> None:
-    filler = Filler(memory_console)
+def test_a_job_that_is_gone_or_cannot_be_read_or_is_unknown_has_no_form(console_store: Store, root: Client) -> None:
+    filler = Filler(console_store)
     broken, unknown = filler.add(record=b"\xff\xfe\x00"), filler.add(name="nobody.knows")
     assert root.get(page_of("nothing")).status_code == 404
     for id in (broken, unknown):
@@ -193,8 +193,8 @@ def test_a_job_that_is_gone_or_cannot_be_read_or_is_unknown_has_no_form(memory_c
     assert "does not know its type" in root.get(page_of(unknown), follow=True).text
 
 
-def test_the_button_is_for_those_who_may(memory_console: Store, person: Callable[..., Client]) -> None:
-    old = Filler(memory_console).make(State.DEAD)
+def test_the_button_is_for_those_who_may(console_store: Store, person: Callable[..., Client]) -> None:
+    old = Filler(console_store).make(State.DEAD)
     page = f"{BASE}job/default/{old}/"
     may = ("view_jobs", "view_arguments", "enqueue_jobs")
     assert "another/" in person(*may).get(page).text

@@ -360,7 +360,7 @@ def test_doctor_repeats_what_the_checks_say(live: Store) -> None:
     assert any("LEESE" in says for says in found.values())
 
 
-def test_a_store_out_of_reach_is_a_clear_error(memory_console: Store) -> None:
+def test_a_store_out_of_reach_is_a_clear_error(console_store: Store) -> None:
     class Broken:
         def __getattr__(self, name: str) -> Any:
             raise StoreUnavailable("Redis at redis://db:6379/0 refuses connections.")
@@ -377,7 +377,7 @@ def test_a_store_out_of_reach_is_a_clear_error(memory_console: Store) -> None:
     assert ended.value.code == 1
 
 
-def test_a_missing_table_is_a_clear_error_that_names_migrate(memory_console: Store) -> None:
+def test_a_missing_table_is_a_clear_error_that_names_migrate(console_store: Store) -> None:
     for table, words in (("auditentry", ["history"]), ("apitoken", ["token", "list"])):
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"DROP TABLE django_jobs_{table}")

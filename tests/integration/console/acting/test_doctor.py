@@ -48,10 +48,10 @@ def bare_project() -> Iterator[None]:
         registry.register(definition)
 
 
-@pytest.fixture(params=["redis", "sqlite"])
-def live(request: pytest.FixtureRequest, bare_project: None) -> Iterator[Store]:
+@pytest.fixture
+def live(make_redis_store: Callable[..., Store], bare_project: None) -> Iterator[Store]:
     """A store with the machine's own clock and a worker."""
-    store: Store = request.getfixturevalue(f"make_{request.param}_store")(clock=None)
+    store = make_redis_store(clock=None)
     store.publish_worker("web-1:4711", worker_info(), 60_000)
     use_store(store)
     yield store

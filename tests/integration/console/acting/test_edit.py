@@ -74,17 +74,17 @@ def test_a_job_that_runs_or_has_ended_is_refused(filler: Filler, state: State) -
         operations.edit("default", filler.make(state), [8], {})
 
 
-def test_what_is_wrong_is_named_and_changes_nothing(filler: Filler, memory_console: Store, settings: Any) -> None:
-    filler = Filler(memory_console)
+def test_what_is_wrong_is_named_and_changes_nothing(filler: Filler, console_store: Store, settings: Any) -> None:
+    filler = Filler(console_store)
     id = filler.make(State.QUEUED)
-    before = memory_console.get("default", id)
+    before = console_store.get("default", id)
     with pytest.raises(InvalidArguments, match="cannot be called"):
         operations.edit("default", id, [], {"colour": "red"})
     with pytest.raises(PayloadError, match="MAX_PAYLOAD"):
         operations.edit("default", id, ["x" * 300_000], {})
     with pytest.raises(JobNotFound):
         operations.edit("default", "nothing", [1], {})
-    assert memory_console.get("default", id) == before
+    assert console_store.get("default", id) == before
 
 
 def test_a_masked_value_stays_what_it_was(console_store: Store, filler: Filler) -> None:

@@ -142,7 +142,7 @@ def test_sensitive_arguments_are_masked_before_they_are_written(
     assert "5500" not in written
 
 
-def test_rows_of_the_ordinary_admin_stand_in_it_with_old_and_new_values(memory_console: Store, root: Client) -> None:
+def test_rows_of_the_ordinary_admin_stand_in_it_with_old_and_new_values(console_store: Store, root: Client) -> None:
     token, _ = ApiToken.objects.issue("billing", ["enqueue"])
     root.post(
         f"/admin/django_jobs/apitoken/{token.pk}/change/",
@@ -164,7 +164,7 @@ def test_rows_of_the_ordinary_admin_stand_in_it_with_old_and_new_values(memory_c
     assert "php.resize" in page
 
 
-def test_arguments_of_a_schedule_are_not_written(memory_console: Store, root: Client, filler: Filler) -> None:
+def test_arguments_of_a_schedule_are_not_written(console_store: Store, root: Client, filler: Filler) -> None:
     row = Schedule.objects.create(name="nightly", job="shop.send_receipt", cron="0 3 * * *", kwargs={"order_id": 1})
     root.post(
         f"/admin/django_jobs/schedule/{row.pk}/change/",
@@ -190,7 +190,7 @@ def test_an_entry_is_read_in_the_language_of_its_reader(db: None) -> None:
 
 
 @pytest.mark.parametrize("details", [{}, [], 7, "text", {"ids": 5, "changes": [1], "paused": 3, "until": "x"}])
-def test_an_entry_of_another_version_breaks_no_page(memory_console: Store, root: Client, details: Any) -> None:
+def test_an_entry_of_another_version_breaks_no_page(console_store: Store, root: Client, details: Any) -> None:
     AuditEntry.objects.create(actor="ada", source="fax", verb="dissolve", kind="galaxy", subject="M31", details=details)
     for kind, verb in (
         ("job", "edit"),
@@ -205,7 +205,7 @@ def test_an_entry_of_another_version_breaks_no_page(memory_console: Store, root:
     assert "M31" in page.text
 
 
-def test_it_is_chosen_by_user_action_and_way(memory_console: Store, root: Client) -> None:
+def test_it_is_chosen_by_user_action_and_way(console_store: Store, root: Client) -> None:
     record(Actor("ada", Source.ADMIN), Act("pause", Kind.QUEUE, "alpha"))
     record(Actor("robot", Source.HTTP), Act("kill", Kind.JOB, "beta", {"moved": 1}))
     for choice, shown, hidden in (
@@ -217,7 +217,7 @@ def test_it_is_chosen_by_user_action_and_way(memory_console: Store, root: Client
 
 
 def test_what_is_offered_to_choose_is_looked_up_in_an_index(
-    memory_console: Store, root: Client, monkeypatch: pytest.MonkeyPatch
+    console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a million entries, reading all of them for it took half a second."""
     for actor, kind, verb in (("bob", "queue", "pause"), ("ada", "job", "retry"), ("bob", "job", "delete")):
@@ -238,7 +238,7 @@ def test_what_is_offered_to_choose_is_looked_up_in_an_index(
     assert root.get(PAGE).context["names"] == ["ada"]
 
 
-def test_an_entry_names_at_most_200_jobs_and_counts_all(memory_console: Store, root: Client) -> None:
+def test_an_entry_names_at_most_200_jobs_and_counts_all(console_store: Store, root: Client) -> None:
     ids = [["default", f"job{i}"] for i in range(200)]
     record(Actor("ada", Source.ADMIN), Act("delete", Kind.JOB, "default", {"ids": ids, "moved": 1234}))
     page = root.get(PAGE).text

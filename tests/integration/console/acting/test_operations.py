@@ -45,10 +45,10 @@ MADE = [state for state in State if state not in {State.BLOCKED, State.EXPIRED}]
 
 @pytest.mark.parametrize("state", MADE)
 @pytest.mark.parametrize("verb", list(operations.VERBS))
-def test_a_verb_moves_the_states_it_names_and_no_other(verb: str, state: State, memory_console: Store) -> None:
-    filler = Filler(memory_console)
+def test_a_verb_moves_the_states_it_names_and_no_other(verb: str, state: State, console_store: Store) -> None:
+    filler = Filler(console_store)
     id = filler.make(state)
-    done = operations.act(verb, "default", [id], run_at=memory_console.now() + 60_000, reason="why")
+    done = operations.act(verb, "default", [id], run_at=console_store.now() + 60_000, reason="why")
     assert done.count == (1 if state in operations.VERBS[verb] else 0)
 
 
@@ -86,9 +86,9 @@ def test_what_a_person_ends_has_its_line_and_alarms_nobody(
     assert {record.levelno for record in caplog.records} <= {logging.INFO}
 
 
-def test_more_ids_than_a_batch_are_moved_in_several(memory_console: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_ids_than_a_batch_are_moved_in_several(console_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_jobs.operations.actions.BATCH", 4)
-    filler = Filler(memory_console)
+    filler = Filler(console_store)
     ids = [filler.make(State.SCHEDULED) for _ in range(11)]
     assert operations.revive("default", [*ids, *ids]).count == 11
 

@@ -71,12 +71,12 @@ EVERYBODY = ["anonymous", "customer", "staff", *PERMISSIONS, "superuser"]
 
 
 @pytest.fixture
-def operation(memory_console: Store) -> str:
+def operation(console_store: Store) -> str:
     """A store with one known job in each state that changes need, and an operation that waits."""
-    filler = Filler(memory_console)
+    filler = Filler(console_store)
     filler.make(State.DEAD, id="dead")
     filler.make(State.SCHEDULED, id="scheduled")
-    memory_console.publish_worker("web-1:4711", worker_info(), 60_000)
+    console_store.publish_worker("web-1:4711", worker_info(), 60_000)
     return bulk.start("delete", State.EXPIRED, Match()).id
 
 
@@ -100,10 +100,10 @@ def everything(store: Store) -> object:
 
 
 def test_a_page_is_for_those_who_may_view_jobs_and_changes_nothing(
-    who: tuple[str, Client], operation: str, memory_console: Store
+    who: tuple[str, Client], operation: str, console_store: Store
 ) -> None:
     name, client = who
-    before = everything(memory_console)
+    before = everything(console_store)
     for page in PAGES:
         response = client.get(BASE + page.format(operation=operation))
         if name in {"anonymous", "customer"}:
@@ -111,18 +111,18 @@ def test_a_page_is_for_those_who_may_view_jobs_and_changes_nothing(
             assert "/admin/login/" in response["Location"]
         else:
             assert response.status_code == (200 if name in {"view_jobs", "superuser"} else 403), page
-    assert everything(memory_console) == before
+    assert everything(console_store) == before
     assert AuditEntry.objects.count() == 0
 
 
 @pytest.mark.parametrize("who", [name for name in EVERYBODY if name != "superuser"], indirect=True)
-def test_a_change_needs_its_own_permission(who: tuple[str, Client], operation: str, memory_console: Store) -> None:
+def test_a_change_needs_its_own_permission(who: tuple[str, Client], operation: str, console_store: Store) -> None:
     name, client = who
-    before = everything(memory_console)
+    before = everything(console_store)
     for page, data, permission in CHANGES:
         response = client.post(BASE + page.format(operation=operation), data)
         assert response.status_code == (302 if name in {"anonymous", "customer"} else 403), (page, permission)
-    assert everything(memory_console) == before
+    assert everything(console_store) == before
     assert AuditEntry.objects.count() == 0
 
 
@@ -132,7 +132,7 @@ def test_with_its_permission_a_change_is_made_and_logged(
     data: dict[str, str],
     permission: str,
     operation: str,
-    memory_console: Store,
+    console_store: Store,
     person: Callable[..., Client],
 ) -> None:
     with_arguments = page.endswith(("/edit/", "/another/"))
@@ -148,7 +148,7 @@ def test_with_its_permission_a_change_is_made_and_logged(
 
 @pytest.mark.parametrize(("page", "data", "permission"), CHANGES)
 def test_a_superuser_makes_every_change(
-    page: str, data: dict[str, str], permission: str, operation: str, memory_console: Store, root: Client
+    page: str, data: dict[str, str], permission: str, operation: str, console_store: Store, root: Client
 ) -> None:
     assert root.post(BASE + page.format(operation=operation), data).status_code in {302, 303}
     assert AuditEntry.objects.filter(actor="root").count() == (data.get("do") != "continue")
@@ -156,32 +156,32 @@ def test_a_superuser_makes_every_change(
 
 @pytest.mark.parametrize(("page", "data", "permission"), CHANGES)
 def test_without_the_token_against_forged_requests_nothing_changes(
-    page: str, data: dict[str, str], permission: str, operation: str, memory_console: Store, root: Client
+    page: str, data: dict[str, str], permission: str, operation: str, console_store: Store, root: Client
 ) -> None:
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = root.cookies
-    before = everything(memory_console)
+    before = everything(console_store)
     assert strict.post(BASE + page.format(operation=operation), data).status_code == 403
-    assert everything(memory_console) == before
+    assert everything(console_store) == before
 
 
 @pytest.mark.parametrize("method", ["put", "patch", "delete", "options"])
-def test_other_methods_are_refused(method: str, operation: str, memory_console: Store, root: Client) -> None:
-    before = everything(memory_console)
+def test_other_methods_are_refused(method: str, operation: str, console_store: Store, root: Client) -> None:
+    before = everything(console_store)
     for page in PAGES:
         response = getattr(root, method)(BASE + page.format(operation=operation))
         assert response.status_code == 405, page
-    assert everything(memory_console) == before
+    assert everything(console_store) == before
 
 
-def test_a_page_without_changes_refuses_them(operation: str, memory_console: Store, root: Client) -> None:
+def test_a_page_without_changes_refuses_them(operation: str, console_store: Store, root: Client) -> None:
     for page in ("", "queues/", "bulk/", "history/"):
         assert root.post(BASE + page).status_code == 405
 
 
-def test_buttons_are_shown_to_those_who_may_press_them(memory_console: Store, person: Callable[..., Client]) -> None:
-    fill_typical(memory_console)
-    dead = memory_console.page("default", State.DEAD, 0, 1)[0].id
+def test_buttons_are_shown_to_those_who_may_press_them(console_store: Store, person: Callable[..., Client]) -> None:
+    fill_typical(console_store)
+    dead = console_store.page("default", State.DEAD, 0, 1)[0].id
     page = f"{BASE}job/default/{quote(dead)}/"
     viewer, mender = person("view_jobs"), person("view_jobs", "retry_jobs")
     assert 'name="verb"' not in viewer.get(page).text
@@ -191,12 +191,12 @@ def test_buttons_are_shown_to_those_who_may_press_them(memory_console: Store, pe
     assert 'name="verb"' not in viewer.get(f"{BASE}jobs/dead/").text
 
 
-def test_the_index_shows_the_console_to_viewers_only(memory_console: Store, person: Callable[..., Client]) -> None:
+def test_the_index_shows_the_console_to_viewers_only(console_store: Store, person: Callable[..., Client]) -> None:
     assert "django_jobs/dashboard" in person("view_jobs").get("/admin/").text
     assert "django_jobs" not in person("retry_jobs").get("/admin/").text
 
 
-def test_pages_are_neither_kept_nor_guessed(memory_console: Store, root: Client) -> None:
+def test_pages_are_neither_kept_nor_guessed(console_store: Store, root: Client) -> None:
     response = root.get(BASE)
     assert "no-store" in response["Cache-Control"]
     assert response["X-Content-Type-Options"] == "nosniff"

@@ -23,8 +23,8 @@ QUERY = "queue=mail&q=timed+out&from=2026-01-31T08%3A30%3A00&order=asc"
 
 
 @pytest.fixture
-def filler(memory_console: Store) -> Filler:
-    filler = Filler(memory_console)
+def filler(console_store: Store) -> Filler:
+    filler = Filler(console_store)
     filler.make(State.DEAD, queue="mail")
     return filler
 

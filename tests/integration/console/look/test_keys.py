@@ -22,7 +22,7 @@ def test_no_key_has_two_meanings() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", [BASE, f"{BASE}jobs/dead/", "/admin/django_jobs/"])
-def test_each_key_has_its_link_and_is_in_the_list(path: str, memory_console: Store, root: Client) -> None:
+def test_each_key_has_its_link_and_is_in_the_list(path: str, console_store: Store, root: Client) -> None:
     page = root.get(path).text
     assert "django_jobs/keys.js" in page
     assert set(re.findall(r'data-jobs-key="(\w)"', page)) == set(SHORTCUTS.values())

@@ -17,9 +17,9 @@ from tests.support.console_data import Filler, fill_typical
 pytestmark = pytest.mark.django_db
 
 
-def test_every_page_is_whole(memory_console: Store, root: Client) -> None:
-    Filler(memory_console).make(State.DEAD, id="dead")
-    fill_typical(memory_console)
+def test_every_page_is_whole(console_store: Store, root: Client) -> None:
+    Filler(console_store).make(State.DEAD, id="dead")
+    fill_typical(console_store)
     operation = bulk.start("delete", State.EXPIRED, Match()).id
     for page in [*PAGES, "job/default/dead/edit/", "schedules/"]:
         response = root.get(BASE + page.format(operation=operation))

@@ -83,8 +83,8 @@ def test_the_compiled_translation_is_that_of_the_source() -> None:
 
 @pytest.mark.django_db
 @override_settings(LANGUAGE_CODE="de")
-def test_the_pages_are_german(memory_console: Store, root: Client) -> None:
-    fill_typical(memory_console)
+def test_the_pages_are_german(console_store: Store, root: Client) -> None:
+    fill_typical(console_store)
     overview = root.get(BASE).text
     for words in ("Übersicht", "Handlungsbedarf", "10 Jobs in default sind gescheitert.", "Die letzte Stunde"):
         assert words in overview, words

@@ -31,7 +31,7 @@ urlpatterns = [path("admin/", admin.site.urls), path("operations/", own_site.url
 
 
 @pytest.fixture
-def broken_store(memory_console: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def broken_store(console_store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A store whose server is gone."""
 
     class Broken:
@@ -71,14 +71,14 @@ def test_a_missing_setting_gives_a_page_that_says_so(root: Client) -> None:
 
 
 @override_settings(ROOT_URLCONF="tests.integration.console.pages.test_host_settings")
-def test_a_site_of_ones_own_has_the_console_under_its_own_addresses(memory_console: Store, root: Client) -> None:
-    Filler(memory_console).make(State.DEAD)
+def test_a_site_of_ones_own_has_the_console_under_its_own_addresses(console_store: Store, root: Client) -> None:
+    Filler(console_store).make(State.DEAD)
     page = root.get("/operations/django_jobs/dashboard/jobs/dead/").text
     assert "/operations/django_jobs/dashboard/job/default/" in page
     assert 'href="/admin/django_jobs' not in page
 
 
-def test_django_finds_nothing_to_complain_about(memory_console: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_django_finds_nothing_to_complain_about(console_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     call_command("check", fail_level="WARNING", tags=["admin", "models", "templates", "urls"])
     call_command("makemigrations", "--check", "--dry-run", "django_jobs")
     call_command("dumpdata", "django_jobs")

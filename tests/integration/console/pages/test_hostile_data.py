@@ -137,15 +137,15 @@ def test_sensitive_arguments_are_masked_everywhere(console_store: Store, filler:
         f"queues/{quote(MARKUP)}/",
     ],
 )
-def test_what_does_not_exist_is_not_found(address: str, memory_console: Store, root: Client) -> None:
+def test_what_does_not_exist_is_not_found(address: str, console_store: Store, root: Client) -> None:
     response = root.get(BASE + address)
     assert response.status_code == 404
     assert MARKUP not in response.text
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "999999999999999999999", "x", "1e9", "٣", "", "1.5"])
-def test_page_numbers_nobody_wrote_give_a_page(number: str, memory_console: Store, root: Client) -> None:
-    fill_typical(memory_console)
+def test_page_numbers_nobody_wrote_give_a_page(number: str, console_store: Store, root: Client) -> None:
+    fill_typical(console_store)
     for page in (
         f"jobs/dead/?p={number}",
         f"jobs/dead/?q=a&after={number}",
@@ -155,8 +155,8 @@ def test_page_numbers_nobody_wrote_give_a_page(number: str, memory_console: Stor
         assert root.get(BASE + page).status_code == 200, page
 
 
-def test_zero_bytes_and_endless_filters_find_nothing_and_break_nothing(memory_console: Store, root: Client) -> None:
-    fill_typical(memory_console)
+def test_zero_bytes_and_endless_filters_find_nothing_and_break_nothing(console_store: Store, root: Client) -> None:
+    fill_typical(console_store)
     for value in ("%00", "x" * 5_000, "%F0%9F%92%A9", "' OR 1=1 --", "*", "["):
         assert root.get(f"{BASE}jobs/dead/?q={value}&name={value}&error={value}").status_code == 200
         assert root.get(f"{BASE}search/?q={value}").status_code == 200
@@ -166,9 +166,7 @@ def test_zero_bytes_and_endless_filters_find_nothing_and_break_nothing(memory_co
     "data",
     [{}, {"verb": "explode"}, {"verb": "cancel"}, {"verb": "retry", "job": "no-slash"}, {"verb": "kill", "job": "a/b"}],
 )
-def test_a_change_that_makes_no_sense_changes_nothing(
-    data: dict[str, str], memory_console: Store, root: Client
-) -> None:
-    Filler(memory_console).make(State.DEAD)
+def test_a_change_that_makes_no_sense_changes_nothing(data: dict[str, str], console_store: Store, root: Client) -> None:
+    Filler(console_store).make(State.DEAD)
     assert root.post(f"{BASE}jobs/dead/", data).status_code in {302, 400}
-    assert memory_console.stats(["default"])[0].counts["dead"] == 1
+    assert console_store.stats(["default"])[0].counts["dead"] == 1

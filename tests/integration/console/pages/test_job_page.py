@@ -33,9 +33,9 @@ def clean_up_job() -> Iterator[JobFunction[..., ..., None]]:
 
 @pytest.mark.django_db
 def test_looking_at_a_job_does_not_run_it(
-    memory_console: Store, root: Client, clean_up_job: JobFunction[..., ..., None]
+    console_store: Store, root: Client, clean_up_job: JobFunction[..., ..., None]
 ) -> None:
-    id = Filler(memory_console).add("shop.clean_up", [[], {}], run_in=3_600_000)
+    id = Filler(console_store).add("shop.clean_up", [[], {}], run_in=3_600_000)
     page = root.get(f"{BASE}job/default/{id}/").text
     assert "shop.clean_up" in page
     assert "This process has no job of that name" not in page
@@ -52,29 +52,29 @@ def test_a_template_of_the_project_does_not_run_a_job_that_it_shows(
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", [None, "shop.send_receipt"], ids=["its queue", "its job type"])
-def test_a_job_that_a_pause_keeps_waiting_says_so(name: str | None, memory_console: Store, root: Client) -> None:
-    filler = Filler(memory_console)
+def test_a_job_that_a_pause_keeps_waiting_says_so(name: str | None, console_store: Store, root: Client) -> None:
+    filler = Filler(console_store)
     waits, ended = filler.add(), filler.make(State.SCHEDULED)
-    memory_console.cancel("default", [ended])
-    memory_console.pause("default", name=name, reason="the disk is full")
+    console_store.cancel("default", [ended])
+    console_store.pause("default", name=name, reason="the disk is full")
     assert "the disk is full" in root.get(f"{BASE}job/default/{waits}/").text
     assert "the disk is full" not in root.get(f"{BASE}job/default/{ended}/").text
 
 
 @pytest.mark.django_db
-def test_attempts_that_no_longer_count_say_so(memory_console: Store, root: Client) -> None:
-    id = Filler(memory_console).make(State.DEAD, "no answer", "builtins.TimeoutError")
+def test_attempts_that_no_longer_count_say_so(console_store: Store, root: Client) -> None:
+    id = Filler(console_store).make(State.DEAD, "no answer", "builtins.TimeoutError")
     address = f"{BASE}job/default/{id}/"
     assert "Attempt 1" in root.get(address).text
     assert "not counted" not in root.get(address).text
-    memory_console.revive("default", [id])
+    console_store.revive("default", [id])
     assert "not counted" in root.get(address).text
-    memory_console.kill("default", [id], "by hand")
+    console_store.kill("default", [id], "by hand")
     assert "Attempt 0" not in root.get(address).text
 
 
 @pytest.mark.django_db
-def test_only_the_meta_of_the_project_is_shown(memory_console: Store, root: Client) -> None:
+def test_only_the_meta_of_the_project_is_shown(console_store: Store, root: Client) -> None:
     handle = (
         job(name="shop.with_meta")(clean_up)
         .using(job_id="nightly-7", meta={"request": "r1"}, on_commit=False)
@@ -87,8 +87,8 @@ def test_only_the_meta_of_the_project_is_shown(memory_console: Store, root: Clie
 
 
 @pytest.mark.django_db
-def test_what_names_a_builtin_error_is_what_python_prints(memory_console: Store, root: Client) -> None:
-    id = Filler(memory_console).make(State.DEAD, "no such order", "builtins.ValueError")
+def test_what_names_a_builtin_error_is_what_python_prints(console_store: Store, root: Client) -> None:
+    id = Filler(console_store).make(State.DEAD, "no such order", "builtins.ValueError")
     page = root.get(f"{BASE}job/default/{id}/").text
     assert "ValueError" in page
     assert "builtins" not in page

@@ -44,34 +44,25 @@ def levels(text: str) -> list[str]:
     return [each.partition('"')[0] for each in part.split('<li class="jobs-finding-')[1:]]
 
 
-def test_every_store_tells_of_itself(console_store: Store, root: Client) -> None:
+def test_the_store_tells_of_itself(console_store: Store, root: Client) -> None:
     text = root.get(PAGE).text
     told = facts(text)
     assert told["One call took"].endswith(("ms", " s"))
     assert "Difference of the clocks" in told
     assert told["Queues"].isdigit()
-    if isinstance(console_store, Store):
-        assert told["Server"].startswith(("Redis", "Valkey"))
-        assert told["Role"] == "primary, with replicas: 0"
-        assert "without a limit" in told["Memory in use"]
-        assert told["Eviction policy"] == "noeviction"
-        kept = console_store.transport.client.info("persistence")["aof_enabled"]  # other tests switch it
-        assert told["Append-only file"] == ("on" if kept else "off")
-        assert int(told["Clients"].split(" ")[0]) > 0
-    elif console_store.describe()["kind"] == "embedded":
-        assert told["Journal mode"] == "wal"
-        assert told["File"] == console_store.describe()["address"]
-        assert told["Size"].endswith("KiB")
-        assert told["This process may write it"] == "yes"
-    else:
-        assert told["File"] == "none: in the memory of this process"
-        assert "Use it in tests only." in text
+    assert told["Server"].startswith(("Redis", "Valkey"))
+    assert told["Role"] == "primary, with replicas: 0"
+    assert "without a limit" in told["Memory in use"]
+    assert told["Eviction policy"] == "noeviction"
+    kept = console_store.transport.client.info("persistence")["aof_enabled"]  # other tests switch it
+    assert told["Append-only file"] == ("on" if kept else "off")
+    assert int(told["Clients"].split(" ")[0]) > 0
 
 
 def test_what_is_wrong_is_said_with_its_remedy_worst_first(
-    memory_console: Store, root: Client, monkeypatch: pytest.MonkeyPatch
+    console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_console, "describe", lambda: ILL)
+    monkeypatch.setattr(console_store, "describe", lambda: ILL)
     text = unescape(root.get(PAGE).text)
     for said in [
         "Use Redis 6.2 or later, or Valkey.", "The store is read-only (slave)", "Let STORE name a primary server",
@@ -90,10 +81,10 @@ def test_what_is_wrong_is_said_with_its_remedy_worst_first(
     assert told["Last attempt at one"] == "failed"
 
 
-def test_doctor_says_the_same(memory_console: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_the_same(console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """And it reads the description and the clock of the store once for all its findings."""
     asked: list[None] = []
-    monkeypatch.setattr(memory_console, "describe", lambda: asked.append(None) or ILL)
+    monkeypatch.setattr(console_store, "describe", lambda: asked.append(None) or ILL)
     text, said = unescape(root.get(PAGE).text), StringIO()
     asked.clear()
     with pytest.raises(SystemExit):
@@ -108,16 +99,16 @@ def test_doctor_says_the_same(memory_console: Store, root: Client, monkeypatch: 
 
 
 def test_a_server_that_tells_nothing_is_shown(
-    memory_console: Store, root: Client, monkeypatch: pytest.MonkeyPatch
+    console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user of Redis may be refused INFO, or get a part of it."""
-    monkeypatch.setattr(memory_console, "describe", lambda: {"kind": "redis", "address": "x", "version": "unknown"})
+    monkeypatch.setattr(console_store, "describe", lambda: {"kind": "redis", "address": "x", "version": "unknown"})
     told = facts(root.get(PAGE).text)
     assert told["Role"] == told["Eviction policy"] == "not told by the server"
 
 
 def test_the_clock_is_compared(
-    memory_console: Store, root: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    console_store: Store, root: Client, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for off, level in [(0, "ok"), (5, "warning"), (-5, "warning"), (400, "error")]:
         monkeypatch.setattr(server_module, "time", lambda off=off: clock.now / 1000 - off)
@@ -127,32 +118,32 @@ def test_the_clock_is_compared(
         assert level in levels(text)
 
 
-def test_a_store_that_is_away_is_said(memory_console: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_away_is_said(console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> Any:
         raise StoreUnavailable("Redis at redis.example:6379 cannot be reached.")
 
-    monkeypatch.setattr(memory_console, "describe", away)
+    monkeypatch.setattr(console_store, "describe", away)
     response = root.get(PAGE)
     assert response.status_code == 503
     assert "redis.example:6379 cannot be reached" in response.text
 
 
-def test_who_may_see_jobs_may_see_it(memory_console: Store, person: Callable[..., Client]) -> None:
+def test_who_may_see_jobs_may_see_it(console_store: Store, person: Callable[..., Client]) -> None:
     assert person("view_jobs").get(PAGE).status_code == 200
     assert person("retry_jobs").get(PAGE).status_code == 403
     assert person("manage_workers").post(PAGE).status_code in (403, 405)
 
 
 @override_settings(LANGUAGE_CODE="de")
-def test_it_is_translated(memory_console: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_console, "describe", lambda: ILL)
+def test_it_is_translated(console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console_store, "describe", lambda: ILL)
     text = unescape(root.get(PAGE).text)
     assert "Verwenden Sie Redis 6.2 oder neuer" in text
     assert "Belegter Speicher" in text
 
 
-def test_the_alarms_about_it_lead_to_it(memory_console: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_console, "describe", lambda: ILL)
+def test_the_alarms_about_it_lead_to_it(console_store: Store, root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console_store, "describe", lambda: ILL)
     text = unescape(root.get(BASE).text)
     for said in ("The store is read-only", "Redis could not write", "Redis may delete jobs", "Redis is nearly full"):
         assert f'<a href="{PAGE}"><bdi>{said}' in text
