@@ -1,4 +1,4 @@
-"""The console on each store, and people with each set of permissions."""
+"""The console, and people with each set of permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full queue on every store: refused, waited for, answered with 503, and what it means after a commit."""
+"""A full queue: refused, waited for, answered with 503, and what it means after a commit."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def charge_job() -> Iterator[Any]:
 
 @pytest.fixture
 def dead(charge_job: Any, make_store: Callable[..., Store], settings: Any, db: None) -> tuple[Store, str]:
-    """A job that has failed, in each store, and in the archive."""
+    """A job that has failed, in the store and in the archive."""
     settings.DJANGO_JOBS = SETTINGS
     store = make_store(archive=True)
     use_store(store)

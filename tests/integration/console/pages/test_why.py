@@ -1,4 +1,4 @@
-"""Why does this job not start?  Each cause brought about on each store, and the same answer wherever it is asked."""
+"""Why does this job not start?  Each cause brought about, and the same answer wherever it is asked."""
 
 from __future__ import annotations
 
