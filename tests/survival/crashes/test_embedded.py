@@ -24,7 +24,7 @@ def send(producer: Producer, name: str, jobs: int, number: int) -> None:
     producer.ask(name, [f"{name}-{number}-{i}" for i in range(jobs)], 4 if name == "work" else 2)
 
 
-@pytest.mark.accepts("G04", "R03", "P03")
+@pytest.mark.accepts("G04", "R03", "P03", "P05")
 def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
     path, rng = tmp_path / "store", random.Random(7)
     site = Site(tmp_path, f"embedded:{path}", LEASE=4)
