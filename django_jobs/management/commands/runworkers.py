@@ -132,7 +132,7 @@ def _reach(settings: Settings) -> tuple[Store, str]:
         which = "STORE" if settings.store == "memory" else "TEST_STORE"
         raise CommandError(
             f"DJANGO_JOBS['{which}'] is 'memory': a worker cannot see the jobs of other processes. "
-            "Use a URL, or 'embedded' (a file)."
+            "Use a URL, or 'embedded'."
         )
     try:
         store = get_store()

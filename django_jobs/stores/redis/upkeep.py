@@ -125,7 +125,6 @@ class RedisUpkeep(RedisStats, UpkeepStore, ArchiveStore):
     def describe(self) -> dict[str, str]:
         info = _text_info(self.transport.command("INFO"))
         return {
-            "kind": "redis",
             "address": self.transport.where,
             "version": info.get("valkey_version") or info.get("redis_version", "unknown"),
             "server": "valkey" if "valkey_version" in info else "redis",
