@@ -1,9 +1,9 @@
 """Find a server program for the demo and the tests, and print the folder to put in front of PATH (or nothing).
 
-It tries in this order: what the embedded store finds by itself (PATH, or the wheel of the extra `embedded`), the program
-in another wheel, Debian's package, if run as root.  Otherwise it says what to install and ends with 1.  `SERVER=oldest`
-and `SERVER=newest` select the server of a wheel, even if there is another.  Only the program is taken out of the wheel,
-so that it hides nothing in the environment.
+It tries in this order: what the embedded store finds by itself (PATH, or the wheel of the extra `embedded`), the
+program in another wheel, Debian's package, if run as root.  Otherwise it says what to install and ends with 1.
+`SERVER=oldest` and `SERVER=newest` select the server of a wheel, even if there is another.  Only the program is taken
+out of the wheel, so that it hides nothing in the environment.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import end, failed_elsewhere, over_time
 from django_jobs.middleware import load
 from django_jobs.serialization.record import decode
-from django_jobs.stores.in_tests import MemoryStore
+from django_jobs.stores.in_tests import TestStore
 from django_jobs.testing.commits import run_commit_callbacks
 from django_jobs.testing.limits import OverTime, interrupted_after
 from django_jobs.workflows import engine
@@ -37,7 +37,7 @@ _MOST_JOBS = 100_000
 class Running:
     """The test's time, and everything that runs jobs.  Jobs run one after the other on the thread of the test."""
 
-    store: MemoryStore
+    store: TestStore
 
     def __init__(self) -> None:
         self._ahead_ms = 0

@@ -59,7 +59,7 @@ def program(folder: Path, name: str = "redis-server", version: str = "Redis serv
 
 
 class TestFindingAServer:
-    """In the order: a program on PATH, the wheel of the extra, the program in another wheel, Debian's package, words."""
+    """In this order: PATH, the wheel of the extra, the program in another wheel, Debian's package, words."""
 
     @pytest.fixture(autouse=True)
     def nothing_installed(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
