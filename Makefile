@@ -1,8 +1,8 @@
 # Two commands for a newcomer, with nothing but Python 3.11+ (with pip) and make on the machine:
 #
 #   make demo     the example shop, its workers and its admin; no server needed.  Stays until Ctrl-C.
-#                 ARGS=--once does the work, checks it and ends.  STORE=redis://… uses a Redis instead of a file.
-#   make test     every test, the Redis part against a real server (REDIS_URL=…, or one found, or one fetched).
+#                 ARGS=--once does the work, checks it and ends.  STORE=redis://… uses a server elsewhere.
+#   make test     every test, against a real server (one found, or one fetched; REDIS_URL=… for the store's tests).
 #                 ARGS="tests/unit -x" goes to pytest.  SERVER=oldest and SERVER=newest fetch such a server.
 #   make quick    lint, and the tests that answer within a minute: while you write.
 #
@@ -28,10 +28,10 @@ export SERVER
 # Tests wait more than they calculate: two processes for each core.
 WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 export WORKERS
-# The stores in a file and in memory are the same code: continuous integration runs both, and a sample on a Cluster.
-STORES ?= $(if $(filter true,$(CI)),memory cluster )embedded redis
-# Puts the server for the tests in front of PATH, for the command that follows.
-WITH_SERVER = folder=$$($(BIN)/python tools/redis_server.py $(VENV)/redis) && PATH="$${folder:+$$folder:}$$PATH"
+# Continuous integration runs the tests of the store on a Cluster, too, in a sample.
+STORES ?= redis$(if $(filter true,$(CI)), cluster)
+# Puts the server for the demo and the tests in front of PATH, for the command that follows.
+WITH_SERVER = folder=$$($(BIN)/python -m tools.redis_server $(VENV)/redis) && export PATH="$${folder:+$$folder:}$$PATH"
 
 .PHONY: demo test quick check lint types docs site bench survival mutants matrix oldest newest dist clean help
 .DEFAULT_GOAL := help
@@ -40,14 +40,13 @@ help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -9
 
 demo: $(VENV)/.demo-$(SUM)
-	@cd example_project && SHOP_STORE='$(STORE)' $(abspath $(BIN))/python -m demo $(ARGS)
+	@$(if $(filter embedded,$(STORE)),$(WITH_SERVER),true) && cd example_project && SHOP_STORE='$(STORE)' $(abspath $(BIN))/python -m demo $(ARGS)
 
 test: $(VENV)/.dev-$(SUM)
-	@$(WITH_SERVER) STORES="$(STORES)" $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(WITH_SERVER) && STORES="$(STORES)" $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-# Of the two stores that are the same code, the one that is faster.
 quick: lint
-	@$(WITH_SERVER) DOSE=quick STORES="memory redis" $(BIN)/python -m pytest -q -n $(WORKERS) \
+	@$(WITH_SERVER) && DOSE=quick STORES=redis $(BIN)/python -m pytest -q -n $(WORKERS) \
 	  tests/test_architecture.py tests/unit tests/contract $(ARGS)
 
 check: lint types test
@@ -70,25 +69,25 @@ bench: $(VENV)/.bench-$(SUM)
 
 # CI runs a dose of these tests; here they kill processes by the hundred.
 survival: $(VENV)/.dev-$(SUM)
-	@$(WITH_SERVER) DOSE=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
+	@$(WITH_SERVER) && DOSE=long $(BIN)/python -m pytest tests/survival --timeout=0 $(ARGS)
 
 # Each promise is broken once, in a copy; the table says which test notices.  ARGS="NAME …" tries only these.
 mutants: $(VENV)/.dev-$(SUM)
-	@$(WITH_SERVER) $(BIN)/python -m tools.mutants $(ARGS)
+	@$(WITH_SERVER) && $(BIN)/python -m tools.mutants $(ARGS)
 
 # Python × Django × redis-py, on the interpreters this machine has.
 matrix: $(VENV)/.dev-$(SUM)
-	@$(WITH_SERVER) $(BIN)/nox --session tests $(ARGS)
+	@$(WITH_SERVER) && $(BIN)/nox --session tests $(ARGS)
 
 # What needs a Redis, on the oldest server, Django, redis-py, croniter and django-redis; CI runs it.
 oldest: SERVER := oldest
 oldest: $(VENV)/.dev-$(SUM)
-	@$(WITH_SERVER) $(BIN)/nox --session oldest $(ARGS)
+	@$(WITH_SERVER) && $(BIN)/nox --session oldest $(ARGS)
 
 # A few minutes of the newest server, Python here, Django and redis-py; CI runs it.
 newest: SERVER := newest
 newest: $(VENV)/.dev-$(SUM)
-	@$(WITH_SERVER) $(BIN)/nox --session newest $(ARGS)
+	@$(WITH_SERVER) && $(BIN)/nox --session newest $(ARGS)
 
 dist: $(VENV)/.dev-$(SUM)
 	@$(BIN)/python -m build

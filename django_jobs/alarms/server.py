@@ -1,4 +1,4 @@
-"""What the store tells of its server or file, and what is wrong with that, each with its remedy: for `doctor` and for
+"""What the store tells of its server, and what is wrong with that, each with its remedy: for `doctor` and for
 the page of the store."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OLDEST = (6, 2)
 #: If clocks differ by more (s), times in the admin are misleading; if by half a lease, they are wrong.
 CLOCK = 2.0
 #: Alarms that are errors: they can lose jobs or double them, or keep them from running until a person acts.
-ERRORS = frozenset({"read_only", "not_saved", "evicts", "full", "disk_full", "unknown", "no_worker"})
+ERRORS = frozenset({"read_only", "not_saved", "evicts", "full", "unknown", "no_worker"})
 
 
 class Finding(NamedTuple):
@@ -59,7 +59,7 @@ def server_findings(server: Server) -> Iterator[Finding]:
     yield from _version(server.about)
     yield from _persistence(server.about)
     policy = server.about.get("eviction_policy")
-    if server.about.get("kind") == "redis" and policy in {"noeviction", "unknown"}:
+    if policy in {"noeviction", "unknown"}:
         yield Finding("ok", "eviction", _("maxmemory-policy is %(policy)s.") % {"policy": policy})
     yield _clock(server.clock_off)
 
@@ -79,26 +79,20 @@ def all_findings(server: Server) -> list[Finding]:
 def _version(about: Mapping[str, str]) -> Iterator[Finding]:
     version = about.get("version", "unknown")
     said = _("%(server)s %(version)s at %(address)s") % {
-        "server": about.get("server", about.get("kind", "?")),
+        "server": about.get("server", "?"),
         "version": version,
         "address": about.get("address", "?"),
     }
     parts = [int(part) for part in version.split(".")[:2] if part.isdigit()]
-    is_redis = about.get("kind") == "redis" and "valkey" not in about.get("server", "")
-    if is_redis and parts and tuple(parts) < OLDEST:
+    if "valkey" not in about.get("server", "") and parts and tuple(parts) < OLDEST:
         yield Finding("error", "version", f"{said}. {_('Use Redis 6.2 or later, or Valkey.')}")
     else:
         yield Finding("ok", "store", said)
 
 
 def _persistence(about: Mapping[str, str]) -> Iterator[Finding]:
-    """Report how the store persists jobs; faults in it are alarms."""
-    if about.get("kind") == "memory":
-        said = _('STORE is "memory": all jobs are lost when the process ends. Use it in tests only.')
-        yield Finding("warning", "persistence", said)
-    elif about.get("kind") != "redis":
-        yield Finding("ok", "persistence", about.get("persistence", "unknown"))
-    elif about.get("append_only_file") == "on":
+    """Report that the store persists jobs; faults in it are alarms."""
+    if about.get("append_only_file") == "on":
         yield Finding("ok", "persistence", _("The append-only file is on."))
 
 

@@ -23,7 +23,7 @@ KINDS = {
     "schedule_missed": "schedules", "schedule_broken": "schedules", "schedules_idle": "schedules",
     "archive": "archive", "archive_full": "archive", "not_archived": "archive",
     "read_only": "role", "not_saved": "persistence", "not_persistent": "persistence",
-    "evicts": "eviction", "full": "memory", "nearly_full": "memory", "disk_full": "disk",
+    "evicts": "eviction", "full": "memory", "nearly_full": "memory",
 }  # fmt: skip
 
 
@@ -112,7 +112,6 @@ PLAIN: dict[str, Callable[[], str]] = {
     "schedule_missed": lambda: _("Schedule %(name)s did not run at %(time)s."),
     "schedule_broken": lambda: _("Schedule %(name)s cannot run."),
     "read_only": lambda: _("The store is read-only (%(name)s): no job can be enqueued or run."),
-    "disk_full": lambda: _("The disk of %(name)s is full: no job can be enqueued or run."),
     "not_saved": lambda: _("Redis could not write to its disk: it may refuse every change, and a restart loses jobs."),
     "not_persistent": lambda: _(
         "Redis keeps no append-only file: a restart loses the jobs since its last snapshot. Set `appendonly yes`."
@@ -129,7 +128,6 @@ PLAIN: dict[str, Callable[[], str]] = {
 #: What to do about the server, where the text of the alarm does not say it.
 REMEDIES: dict[str, Callable[[], str]] = {
     "read_only": lambda: _("Let STORE name a primary server, or a file that every process may write."),
-    "disk_full": lambda: _("Make room on the disk."),
     "not_saved": lambda: _("Look into the log of Redis, and make room on its disk."),
     "full": lambda: _("Raise `maxmemory`, delete dead jobs, or keep less HISTORY."),
     "nearly_full": lambda: _("Raise `maxmemory`, delete dead jobs, or keep less HISTORY."),
@@ -179,7 +177,7 @@ def link_of(alarm: Alarm) -> tuple[str, tuple[str, ...], str]:
             return "jobs", ("blocked",), f"?{urlencode(here | {'name': alarm.detail.partition(chr(9))[0]})}"
         case "schedule_missed" | "schedule_broken" | "schedules_idle":
             return "schedules", (), ""
-        case "read_only" | "disk_full" | "not_saved" | "not_persistent" | "evicts" | "full" | "nearly_full":
+        case "read_only" | "not_saved" | "not_persistent" | "evicts" | "full" | "nearly_full":
             return "store", (), ""
         case _ if alarm.queue:
             return "queue", (alarm.queue,), ""

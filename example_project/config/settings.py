@@ -80,7 +80,7 @@ CACHES = {
 PARTNER_URL = os.environ.get("SHOP_PARTNER_URL", "http://127.0.0.1:8025")
 
 DJANGO_JOBS = {
-    "STORE": f"embedded:{STATE / 'jobs.sqlite3'}" if STORE == "embedded" else STORE,
+    "STORE": f"embedded:{STATE / 'jobs'}" if STORE == "embedded" else STORE,
     "NAMESPACE": os.environ.get("SHOP_NAMESPACE", "shop"),
     "QUEUES": {
         # While payments wait, they are claimed ten times as often as other jobs.

@@ -1,4 +1,4 @@
-"""The store: what its server or file tells, and what is wrong with it."""
+"""The store: what its server tells, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def store_page(console: Console) -> HttpResponse:
     """Show what `manage.py jobs doctor` knows of the store's server."""
     server = alarms.look_at_server()
-    facts = redis_facts(server) if server.about.get("kind") == "redis" else file_facts(server)
     context = {
         "findings": [(each, LEVELS[each.level]) for each in alarms.all_findings(server)],
-        "facts": [(label, value) for label, value in [*facts, *our_facts(console, server)] if value],
+        "facts": [(label, value) for label, value in [*server_facts(server), *our_facts(console, server)] if value],
     }
     return console.render("store.html", _("Store"), context, here="store")
 
 
-def redis_facts(server: Server) -> Iterator[tuple[str, str | SafeString]]:
-    """Yield what Redis tells of itself."""
+def server_facts(server: Server) -> Iterator[tuple[str, str | SafeString]]:
+    """Yield what the server tells of itself."""
     about = server.about
     yield _("Server"), f"{about.get('server', 'redis').capitalize()} {known(about, 'version')}"
     yield _("Address"), about.get("address", "")
@@ -62,20 +61,6 @@ def role(about: Mapping[str, str]) -> str:
     if about.get("role") == "slave":
         return _("replica; its link to the primary: %(state)s") % {"state": about.get("primary_link") or "?"}
     return known(about, "role")
-
-
-def file_facts(server: Server) -> Iterator[tuple[str, str]]:
-    """Yield what the embedded store tells of itself."""
-    about = server.about
-    yield _("Server"), known(about, "version")
-    if about.get("kind") == "memory":
-        yield _("File"), _("none: in the memory of this process")
-        return
-    yield _("File"), about.get("address", "")
-    yield _("Size"), size(about, "bytes")
-    yield _("Room on its disk"), size(about, "room")
-    yield _("Journal mode"), known(about, "journal_mode")
-    yield _("This process may write it"), _("yes") if about.get("writable") == "yes" else _("no")
 
 
 def our_facts(console: Console, server: Server) -> Iterator[tuple[str, str]]:

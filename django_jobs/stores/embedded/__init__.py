@@ -1,1 +1,1 @@
-"""The stores "embedded" and "memory": a private Valkey or Redis that the processes of one machine start, share and end."""
+"""The stores "embedded" and "memory": a private Valkey or Redis that the processes of a machine start and share."""

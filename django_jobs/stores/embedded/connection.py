@@ -23,7 +23,7 @@ class Connection(redis.UnixDomainSocketConnection):
     """A connection to a private server."""
 
     def __init__(self, *, server: Server, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**options)  # type: ignore[no-untyped-call]
         self.server = server
 
     def _connect(self) -> Any:
@@ -36,7 +36,7 @@ class EmbeddedTransport(Transport):
     """Calls to the server of a directory.  If that was removed or replaced, nothing more is written there."""
 
     def __init__(self, server: Server, where: str) -> None:
-        super().__init__(make_pool(Connection, {"server": server}), where)
+        super().__init__(_pool(server), where)
         self.server = server
 
     def _held(self) -> Held:
@@ -53,11 +53,17 @@ class EmbeddedTransport(Transport):
             return
         # The server would accept jobs into files that nobody can open again.
         with suppress(Exception):
-            held.connection._sock.sendall(b"SHUTDOWN NOSAVE\r\n")
+            held.connection._sock.sendall(  # type: ignore[attr-defined]
+                b"SHUTDOWN NOSAVE\r\n"
+            )
         self.close()
 
 
 def memory_transport() -> Transport:
     """Make a transport to a new server that keeps nothing and ends with this process and its copies."""
     path = Path(tempfile.mkdtemp(prefix="django_jobs-"))
-    return Transport(make_pool(Connection, {"server": Server(path, fsync=None, grace=0)}), "memory")
+    return Transport(_pool(Server(path, fsync=None, grace=0)), "memory")
+
+
+def _pool(server: Server) -> redis.ConnectionPool:
+    return make_pool(Connection, {"server": server})  # type: ignore[arg-type]  # the stubs know TCP only

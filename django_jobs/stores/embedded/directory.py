@@ -22,7 +22,7 @@ OLD_RELEASE = b"SQLite format 3"
 #: What the store was before, at the place where it is by default.
 OLD_FILE = "jobs.sqlite3"
 
-#: The device and inode of a directory: a directory that was made again at the same path has others.
+#: The device and inode of a file: one that was made again at the same path has others.
 Identity = tuple[int, int]
 
 
@@ -76,7 +76,7 @@ def _and_name(path: Path, file: Path) -> str:
 
 
 def identity(path: Path) -> Identity | None:
-    """Return the device and inode of the directory; None if it has gone."""
+    """Return the device and inode of a file; None if it has gone."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

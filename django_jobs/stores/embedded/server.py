@@ -73,7 +73,7 @@ class Server:
         self.path, self.fsync, self.grace = path, fsync, grace
         #: the path to connect to.
         self.socket = ""
-        self._lock_file = str(path / directory.LOCK)
+        self._lock_file = path / directory.LOCK
         self._identity: directory.Identity | None = None
         self._users: int | None = None
 

@@ -152,7 +152,6 @@ class Upkeep(Stats):
         """Return what `doctor` shows: kind, version, persistence, eviction policy, address without password …"""
         info = _text_info(self.transport.command("INFO"))
         return {
-            "kind": "redis",
             "address": self.transport.where,
             "version": info.get("valkey_version") or info.get("redis_version", "unknown"),
             "server": "valkey" if "valkey_version" in info else "redis",

