@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from django_jobs.core.values import JobInfo
 from django_jobs.exceptions import WorkflowNotFound
 from django_jobs.stores import get_store
-from django_jobs.stores.redis import Store
 from django_jobs.stores.values.sizes import MAX_BATCH
 from django_jobs.stores.values.workflows import MOST_JOBS
 from django_jobs.workflows import reading
 from django_jobs.workflows.reading import STEP_STATES, STOPPING, StepInfo, WorkflowInfo
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 #: Workflows on a page.
 PAGE = 50

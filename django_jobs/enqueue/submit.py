@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
@@ -40,8 +40,10 @@ from django_jobs.exceptions import (
 )
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import get_store
-from django_jobs.stores.redis import Store
 from django_jobs.stores.values.sizes import ADDED_BYTES, MAX_BATCH
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 #: Shortest and longest pause between two tries at a full queue, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25

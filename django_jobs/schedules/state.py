@@ -6,10 +6,12 @@ All of it is in one small document of the store, one entry per fact, so that pro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django_jobs.schedules.entry import Entry
-from django_jobs.stores.redis import Store
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 DOCUMENT = "schedules"
 

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_jobs.conf import Settings, get_settings, in_test_run, store_in_use
-from django_jobs.stores.redis import Store
 from django_jobs.stores.values.options import BACKLOG, StoreOptions
+
+if TYPE_CHECKING:  # importing it takes a third of a second, which a command that touches no job should not pay
+    from django_jobs.stores.redis import Store
 
 _lock = Lock()
 _current: Store | None = None
@@ -63,6 +65,8 @@ def maker_of(settings: Settings) -> Callable[[StoreOptions], Store] | None:
 
         return partial(embedded_store, settings.store, settings.base_dir)
     if kind == "cache" or "://" in settings.store:
+        from django_jobs.stores.redis import Store
+
         return lambda options: Store.from_setting(settings.store, options=options)
     return None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added, JobInfo, State
@@ -21,11 +22,13 @@ from django_jobs.exceptions import CorruptRecord, StoreCorrupt, StoreMisconfigur
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
 from django_jobs.serialization.record import decode, name_of
 from django_jobs.signals import job_enqueued
-from django_jobs.stores.redis import Store
 from django_jobs.stores.values.sizes import MAX_BATCH, in_batches
 from django_jobs.stores.values.workflows import DELETED, ENDS_AT_ONCE, LIVE, NOTES_AT_ONCE, End, Followed, Note, Ready
 from django_jobs.workflows.packing import Start, unpack, with_results
 from django_jobs.workflows.reading import outline
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 logger = logging.getLogger("django_jobs")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import wait as wait_for
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 
@@ -13,10 +13,12 @@ from django_jobs.enqueue.handle import DEFERRED
 from django_jobs.exceptions import JobFailed, WorkflowNotFound
 from django_jobs.serialization.results import load_result
 from django_jobs.stores import get_store
-from django_jobs.stores.redis import Store
 from django_jobs.workflows import engine, reading
 from django_jobs.workflows.reading import StepInfo, WorkflowInfo
 from django_jobs.workflows.watching import Watch
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 
 class WorkflowHandle:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from django_jobs.stores.redis import Store
 from django_jobs.stores.values.workflows import LIVE, MOST_JOBS
 from django_jobs.workflows.packing import CHUNK
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 #: What a step or a batch's job may be: "waiting" for steps before it; "live": its job waits or runs in its queue; then
 #: as it ended.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from django_jobs.exceptions import WorkflowNotFound
-from django_jobs.stores.redis import Store
 from django_jobs.stores.values.answers import End
 from django_jobs.stores.values.workflows import LIVE
 from django_jobs.workflows import reading
 from django_jobs.workflows.packing import CHUNK
+
+if TYPE_CHECKING:
+    from django_jobs.stores.redis import Store
 
 #: Seconds between two looks: at least; at most after a job has ended, and while no job is known to wait for; at most
 #: while a job runs.  While nothing changes, each pause is twice the one before.

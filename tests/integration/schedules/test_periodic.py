@@ -34,7 +34,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.accepts("G10", "G36", "G65")
-@pytest.mark.parametrize("make_store", ["memory", pytest.param("redis", marks=pytest.mark.redis)], indirect=True)
 def test_five_schedulers_run_each_time_once_through_restarts_and_both_clock_changes(store, use, at, clock, enqueued):
     use(store)
     zones = ["Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo"]
