@@ -126,7 +126,7 @@ def details(args: argparse.Namespace, env: dict[str, str]) -> None:
     show("no-ops among 1 ms and 50 ms jobs", [("2 processes", median([ours.mixed(env) for _ in range(repeat)]))])
     show("10,000 jobs alone and as a group, processor time", [("Redis", ours.groups(env))])
     with tempfile.TemporaryDirectory() as folder:
-        runs = [ours.embedded(10_000, f"{folder}/{i}.sqlite3", env) for i in range(repeat)]
+        runs = [ours.embedded(10_000, f"{folder}/{i}", env) for i in range(repeat)]
     show("embedded store, jobs per second", [("2 processes", median(runs))])
 
 

@@ -124,7 +124,7 @@ def groups(env: dict[str, str]) -> Numbers:
 
 
 def embedded(number: int, path: str, env: dict[str, str]) -> Numbers:
-    """Measure a drain of the SQLite store."""
+    """Measure a drain of the embedded store."""
     from bench.running import send
 
     env = env | {"BENCH_STORE": f"embedded:{path}"}

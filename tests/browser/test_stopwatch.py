@@ -34,7 +34,7 @@ COUNTER = """document.addEventListener("click", (event) => {
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[WorkerSite]:
     """Workers and the console on one embedded store."""
-    made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}")
+    made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'store'}")
     yield made
     made.close()
 

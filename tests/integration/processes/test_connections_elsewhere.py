@@ -24,7 +24,7 @@ def make_site(postgres: Postgres, tmp_path: Path) -> Iterator[Callable[..., Data
     made: list[DatabaseSite] = []
 
     def make(receivers: bool = False, **jobs_settings: object) -> DatabaseSite:
-        store = f"embedded:{tmp_path / 'jobs.sqlite3'}"
+        store = f"embedded:{tmp_path / 'store'}"
         made.append(DatabaseSite(tmp_path, store, databases(postgres), **jobs_settings))
         made[-1].receivers = receivers
         made[-1].migrate()

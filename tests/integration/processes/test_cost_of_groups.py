@@ -26,15 +26,8 @@ def measured(store: str) -> dict[str, float]:
 
 @pytest.mark.redis
 @pytest.mark.timed
-def test_on_redis() -> None:
+def test_a_group_costs_at_most_twice_its_jobs() -> None:
     with running_redis() as url:
         found = measured(url)
-    assert found["enqueue ×"] <= 2, found
-    assert found["finish ×"] <= 2, found
-
-
-@pytest.mark.timed
-def test_in_a_file(tmp_path: Path) -> None:
-    found = measured(f"embedded:{tmp_path / 'jobs.sqlite3'}")
     assert found["enqueue ×"] <= 2, found
     assert found["finish ×"] <= 2, found

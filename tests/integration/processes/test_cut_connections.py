@@ -21,7 +21,7 @@ THREADS = 3
 def site(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseSite]:
     """One process of three threads."""
     folder = tmp_path_factory.mktemp("cut")
-    made = DatabaseSite(folder, f"embedded:{folder / 'jobs.sqlite3'}", databases(postgres))
+    made = DatabaseSite(folder, f"embedded:{folder / 'store'}", databases(postgres))
     made.migrate()
     made.pool(threads=THREADS)
     yield made

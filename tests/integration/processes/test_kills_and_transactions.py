@@ -29,7 +29,7 @@ SLOW_COMMIT = """
 
 @pytest.fixture
 def on_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[DatabaseSite]:
-    made = DatabaseSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", {"default": postgres.settings()})
+    made = DatabaseSite(tmp_path, f"embedded:{tmp_path / 'store'}", {"default": postgres.settings()})
     made.migrate()
     made.pool(threads=1)
     yield made
@@ -39,7 +39,7 @@ def on_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[DatabaseSite]:
 @pytest.fixture
 def on_sqlite(tmp_path: Path) -> Iterator[DatabaseSite]:
     file = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "notes.sqlite3"), "OPTIONS": {"timeout": 30}}
-    made = DatabaseSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}", {"default": file})
+    made = DatabaseSite(tmp_path, f"embedded:{tmp_path / 'store'}", {"default": file})
     made.migrate()
     made.pool(threads=1)
     yield made

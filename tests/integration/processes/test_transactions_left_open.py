@@ -17,7 +17,7 @@ pytestmark = pytest.mark.postgres
 def site(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseSite]:
     """One process of one thread."""
     folder = tmp_path_factory.mktemp("open")
-    made = DatabaseSite(folder, f"embedded:{folder / 'jobs.sqlite3'}", databases(postgres))
+    made = DatabaseSite(folder, f"embedded:{folder / 'store'}", databases(postgres))
     made.migrate()
     made.pool(threads=1)
     yield made

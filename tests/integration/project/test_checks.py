@@ -69,7 +69,7 @@ class TestSettings:
             {"STORE": "redis://:secret@localhost:6379/0"},
             {"STORE": "redis+sentinel://a:26379,b:26379/mymaster/0"},
             {
-                "STORE": "embedded:/srv/jobs.sqlite3",
+                "STORE": "embedded:/srv/jobs",
                 "QUEUES": {"mail": {"PRIORITY": 10, "ON_FULL": "block"}, "x": None},
             },
             {
@@ -383,7 +383,7 @@ class TestModules:
             registry.unregister("tests.integration.late_urls.only_a_view_imports_it")
 
     def test_enqueueing_it_says_so_once(self, caplog, tmp_path):
-        store = f"embedded:{tmp_path / 'jobs.sqlite3'}"
+        store = f"embedded:{tmp_path / 'store'}"
         with registered(task), override_settings(DJANGO_JOBS={"STORE": store}):
             use_store(None)
             try:

@@ -37,7 +37,7 @@ def refusing(error: StoreError) -> Store:
 
 def output_of(folder: Path, *options: str, debug: bool = True) -> str:
     """What a burst in a fresh project prints; its exit status is 0."""
-    (folder / "development.py").write_text(DEVELOPMENT.format(debug=debug, path=folder / "jobs.sqlite3"))
+    (folder / "development.py").write_text(DEVELOPMENT.format(debug=debug, path=folder / "store"))
     ended = subprocess.run(
         [sys.executable, "-m", "django", "runworkers", "--burst", *options],
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "development", "PYTHONPATH": f"{folder}:{ROOT}"},
@@ -51,7 +51,7 @@ def output_of(folder: Path, *options: str, debug: bool = True) -> str:
 
 def test_it_says_where_its_jobs_are_and_whose_settings_it_has(tmp_path: Path) -> None:
     said = output_of(tmp_path, "--name", "mail-1", debug=False)
-    assert f"settings 'development', jobs at {tmp_path / 'jobs.sqlite3'}, namespace 'jobs'" in said
+    assert f"settings 'development', jobs at {tmp_path / 'store'}, namespace 'jobs'" in said
     assert "Worker mail-1: 1 process × 8 threads, queues default" in said
 
 

@@ -89,7 +89,7 @@ def test_a_paused_queue_is_left_and_an_empty_one_ends_at_once(site: WorkerSite) 
     [(["--drain", "--burst"], "not allowed with"), (["--drain", "--reload"], "use only one of them")],
 )
 def test_what_contradicts_it_is_refused(tmp_path: Path, arguments: list[str], words: str) -> None:
-    where = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}")
+    where = WorkerSite(tmp_path, f"embedded:{tmp_path / 'store'}")
     ran = subprocess.run(
         [sys.executable, "-m", "django", "runworkers", *arguments],
         env=where.environment(), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,

@@ -73,7 +73,7 @@ class Changing:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[WorkerSite]:
-    made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}")
+    made = WorkerSite(tmp_path, f"embedded:{tmp_path / 'store'}")
     yield made
     made.close()
 

@@ -259,7 +259,7 @@ def test_a_quiet_worker_lives_and_claims_nothing(site: WorkerSite) -> None:
     ],
 )
 def test_options_that_make_no_sense_are_refused_with_a_reason(tmp_path: Path, arguments: list[str], words: str) -> None:
-    where = WorkerSite(tmp_path, f"embedded:{tmp_path / 'jobs.sqlite3'}")
+    where = WorkerSite(tmp_path, f"embedded:{tmp_path / 'store'}")
     ran = subprocess.run(
         [sys.executable, "-m", "django", "runworkers", *arguments],
         env=where.environment(), cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,

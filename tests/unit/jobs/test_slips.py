@@ -160,7 +160,7 @@ def test_an_embedded_store_without_base_dir_is_noticed() -> None:
         assert "django_jobs.W005" in ids(checks.check_settings())
     with override_settings(DJANGO_JOBS={}, DEBUG=True, BASE_DIR=None):
         assert "django_jobs.W005" in ids(checks.check_settings())
-    with override_settings(DJANGO_JOBS={"STORE": "embedded:/srv/jobs.sqlite3"}, BASE_DIR=None):
+    with override_settings(DJANGO_JOBS={"STORE": "embedded:/srv/jobs"}, BASE_DIR=None):
         assert checks.check_settings() == []
     with override_settings(DJANGO_JOBS={"STORE": "embedded"}, BASE_DIR="/srv"):
         assert checks.check_settings() == []
