@@ -82,16 +82,20 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What becomes of the calls to the store, in turn: "made", "in doubt" (made, no answer) or "not made"."""
     plan: list[str] = []
     store = get_store()
-    enqueue = store.enqueue
+    enqueue_ahead = store.enqueue_ahead
 
-    def fickle(*args: Any, **kwargs: Any) -> Any:
+    def fickle(*args: Any) -> Any:
         what = plan.pop(0) if plan else "made"
-        answers = enqueue(*args, **kwargs) if what != "not made" else []
-        if what != "made":
-            raise StoreUnavailable
-        return answers
+        answers = enqueue_ahead(*args)() if what != "not made" else []
 
-    monkeypatch.setattr(store, "enqueue", fickle)
+        def wait() -> Any:
+            if what != "made":
+                raise StoreUnavailable
+            return answers
+
+        return wait
+
+    monkeypatch.setattr(store, "enqueue_ahead", fickle)
     monkeypatch.setattr(submit, "MAX_BATCH", 10)
     return plan
 
