@@ -9,7 +9,7 @@ from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import is_plain_step
 from django_jobs.stores.contract.running import MAX_BATCH
 from django_jobs.stores.redis.connection.part import Name, RedisPart
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 
 _ADDED = {word.value.encode(): word for word in Added}
 _IN_DOUBT = "The job may or may not exist. It is safe to enqueue it again with the same job_id."

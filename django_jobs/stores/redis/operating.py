@@ -16,7 +16,7 @@ from django_jobs.stores.contract.operating import OperatingStore, check_finished
 from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_line
 from django_jobs.stores.redis.connection.part import RedisPart
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 
 #: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.
 WALKED = {

@@ -23,7 +23,7 @@ from django_jobs.stores.redis.connection.entries import (
 )
 from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Name, OneCall
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.settling import call_of_complete
 

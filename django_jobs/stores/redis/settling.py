@@ -20,7 +20,7 @@ from django_jobs.stores.redis.connection.entries import (
     unsigned_line,
 )
 from django_jobs.stores.redis.connection.part import OneCall, RedisPart
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 
 #: The letters of lua/settle.lua.
 _LETTERS = {"retry": "r", "snooze": "s", "park": "b", "bury": "d", "discard": "c"}

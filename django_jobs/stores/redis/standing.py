@@ -15,7 +15,7 @@ from django_jobs.stores.contract.queues import QueueStore
 from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.entries import read_claim, read_number
 from django_jobs.stores.redis.connection.part import RedisPart
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 
 #: As in lua/lib/score.lua: the range of scores of one priority, and what is subtracted from those of suspects.
 STEP = 2**45

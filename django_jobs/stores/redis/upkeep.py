@@ -16,8 +16,7 @@ from django_jobs.stores.contract.upkeep import UpkeepDue, UpkeepStore
 from django_jobs.stores.redis.connection.entries import chunks, read_attempts, read_number, read_tries
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
-from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.connection.scripts import load
+from django_jobs.stores.redis.connection.scripts import Argument, load
 from django_jobs.stores.redis.stats import RedisStats, read_totals
 
 #: Minutes of the charts, and kept answers, older than this are dropped (ms).

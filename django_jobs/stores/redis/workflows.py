@@ -18,8 +18,7 @@ from django_jobs.stores.contract.workflows import (
 )
 from django_jobs.stores.redis.connection.entries import read_number, texts
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, RedisPart
-from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.connection.scripts import load
+from django_jobs.stores.redis.connection.scripts import Argument, load
 
 #: Fields in one command.
 _FIELDS = 1000
