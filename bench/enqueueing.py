@@ -96,16 +96,16 @@ async def _async_set(url: str, number: int) -> float:
 def _bare(call: Callable[[int], object], url: str, number: int, pause: float) -> float:
     """Send the bytes of so many calls again, to an empty server, by a socket that looks for each reply until it is
     there: what the machine and the script take if the client does nothing, or computes for `pause` seconds."""
-    from django_jobs.stores.redis.connection.wire import Wire
+    from django_jobs.stores.redis.connection.thread_connection import ThreadConnection
 
     requests: list[bytes] = []
-    write = Wire.write
+    write = ThreadConnection.write
 
-    def noted(wire: Wire, data: bytes) -> None:
+    def noted(connection: ThreadConnection, data: bytes) -> None:
         requests.append(data)
-        write(wire, data)
+        write(connection, data)
 
-    with mock.patch.object(Wire, "write", noted):
+    with mock.patch.object(ThreadConnection, "write", noted):
         for i in range(number):
             call(i)
     client = redis.Redis.from_url(url)

@@ -13,7 +13,7 @@ from typing import Any
 
 from redis.connection import AbstractConnection
 
-from django_jobs.stores.redis.connection.wire import Wire
+from django_jobs.stores.redis.connection.thread_connection import ThreadConnection
 
 #: A line of MONITOR: time, [database client], "command" …  Scripts' own commands have the client "lua".
 _LINE = re.compile(rb'^\+[\d.]+ \[\d+ (?!lua\])[^\]]*\] "([^"]*)"')
@@ -47,7 +47,7 @@ def sent_by_name(servers: list[tuple[str, int] | str], seconds: float) -> Counte
 class Sent:
     """The commands that this process has sent: what went into the sockets of redis-py's connections.
 
-    They are read from the bytes, whoever packed and wrote them: our script calls go past redis-py.  Only the requests
+    They are read from the bytes, whoever packed and wrote them: our calls go past redis-py.  Only the requests
     of a worker that waits on a Cluster (connection/tracking.py) go another way."""
 
     def __init__(self) -> None:
@@ -75,24 +75,24 @@ class Sent:
 @contextmanager
 def sent_here() -> Iterator[Sent]:
     """Yield what this process sends from now on; commands called by scripts are not among it."""
-    sent, send, write = Sent(), AbstractConnection.send_packed_command, Wire.write
+    sent, send, write = Sent(), AbstractConnection.send_packed_command, ThreadConnection.write
 
     def noted(connection: AbstractConnection, command: Any, *args: Any, **options: Any) -> Any:
         packed = [command] if isinstance(command, bytes) else list(command)
         sent.note(packed)
         return send(connection, packed, *args, **options)
 
-    def written(wire: Wire, data: bytes) -> None:
+    def written(connection: ThreadConnection, data: bytes) -> None:
         sent.note([data])
-        write(wire, data)
+        write(connection, data)
 
     AbstractConnection.send_packed_command = noted  # type: ignore[method-assign]
-    Wire.write = written  # type: ignore[method-assign]
+    ThreadConnection.write = written  # type: ignore[method-assign]
     try:
         yield sent
     finally:
         AbstractConnection.send_packed_command = send  # type: ignore[method-assign]
-        Wire.write = write  # type: ignore[method-assign]
+        ThreadConnection.write = write  # type: ignore[method-assign]
 
 
 def _commands_in(packed: bytes) -> Iterator[list[bytes]]:

@@ -13,10 +13,9 @@ import redis
 
 from django_jobs.stores.embedded.server import Server
 from django_jobs.stores.redis.connection.addresses import make_pool
-from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.connection.scripts import Script
+from django_jobs.stores.redis.connection.scripts import Argument, Script
+from django_jobs.stores.redis.connection.thread_connection import ThreadConnection
 from django_jobs.stores.redis.connection.transport import Transport
-from django_jobs.stores.redis.connection.wire import Held
 
 
 class Connection(redis.UnixDomainSocketConnection):
@@ -39,21 +38,21 @@ class EmbeddedTransport(Transport):
         super().__init__(_pool(server), where)
         self.server = server
 
-    def _held(self) -> Held:
+    def _connection(self) -> ThreadConnection:
         self._check()
-        return super()._held()
+        return super()._connection()
 
     def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
         self._check()
         return super().run_ahead(script, keys, args)
 
     def _check(self) -> None:
-        held = self._slot.held
-        if held is None or held.pid != os.getpid() or self.server.is_here():
+        connection = self._local.connection
+        if connection is None or connection.pid != os.getpid() or self.server.is_here():
             return
         # The server would accept jobs into files that nobody can open again.
         with suppress(Exception):
-            held.connection._sock.sendall(  # type: ignore[attr-defined]
+            connection.raw._sock.sendall(  # type: ignore[attr-defined]
                 b"SHUTDOWN NOSAVE\r\n"
             )
         self.close()

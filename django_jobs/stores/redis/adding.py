@@ -8,7 +8,7 @@ from django_jobs.core.values import PLAIN, Added, NewJob
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.serialization.record import is_plain_step
 from django_jobs.stores.redis.connection.part import Name, Part
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.sizes import MAX_BATCH
 
 _ADDED = {word.value.encode(): word for word in Added}

@@ -12,7 +12,7 @@ from django_jobs.core.queue_stats import signed
 from django_jobs.core.values import FINISHED, Edited, State, WorkerInfo
 from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_line
 from django_jobs.stores.redis.connection.part import Part
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.documents import read_entry, read_worker
 
 #: The keys with the ids of a state, for walking through them; blocked and running are in hashes, queued in two lanes.

@@ -21,7 +21,7 @@ from django_jobs.stores.redis.connection.entries import (
 )
 from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.part import Name, OneCall
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.settling import call_of_complete
 from django_jobs.stores.values.answers import Renewal

@@ -18,7 +18,7 @@ from django_jobs.stores.redis.connection.entries import (
     unsigned_line,
 )
 from django_jobs.stores.redis.connection.part import OneCall, Part
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.sizes import MAX_BATCH, MAX_BYTES
 
 #: The letters of lua/settle.lua.

@@ -13,7 +13,7 @@ from django_jobs.serialization.record import enqueued_ms
 from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.entries import read_claim, read_number
 from django_jobs.stores.redis.connection.part import Part
-from django_jobs.stores.redis.connection.replies import Argument
+from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.answers import MOST_HOLDERS, Remembered
 
 #: As in lua/lib/score.lua: the range of scores of one priority, and what is subtracted from those of suspects.

@@ -12,9 +12,8 @@ from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.redis.connection.addresses import cluster_from_setting, pool_from_setting, redacted
 from django_jobs.stores.redis.connection.cluster import ClusterTransport
 from django_jobs.stores.redis.connection.key_watch import KeyWatch
-from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.connection.scripts import load, load_spanning
-from django_jobs.stores.redis.connection.tracking import Refused
+from django_jobs.stores.redis.connection.scripts import Argument, load, load_spanning
+from django_jobs.stores.redis.connection.tracking import TrackingRefused
 from django_jobs.stores.redis.connection.transport import Transport
 from django_jobs.stores.redis.ends import Ends
 from django_jobs.stores.redis.fetching import Fetching
@@ -107,7 +106,7 @@ class ClusterStore(Store):
         if (len(queues) > 1 or timeout < LONGEST_WAIT) and monotonic() >= self._blocks_until:
             try:
                 return self._wait_for_change(keys, timeout)
-            except Refused:
+            except TrackingRefused:
                 self._blocks_until = monotonic() + self.REFUSED
         if len(queues) == 1:
             return super()._wait(keys, timeout)
@@ -116,7 +115,7 @@ class ClusterStore(Store):
         return super()._wait(one, min(timeout, self.LONGEST_BLOCK))
 
     def _wait_for_change(self, keys: dict[bytes, str], timeout: float) -> str | None:
-        """Wait on all nodes.  Raises Refused."""
+        """Wait on all nodes.  Raises TrackingRefused."""
         self.transport.connect()
         if self._watches_of != os.getpid():
             self._watches, self._watches_of = [], os.getpid()

@@ -12,8 +12,7 @@ from django_jobs.samples.log import COARSE, KEPT, fields_of, take
 from django_jobs.stores.redis.connection.entries import chunks, read_attempts, read_number, read_tries
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
-from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.connection.scripts import load
+from django_jobs.stores.redis.connection.scripts import Argument, load
 from django_jobs.stores.redis.stats import Stats, read_totals
 from django_jobs.stores.values.answers import UpkeepDue
 from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, READ_MORE

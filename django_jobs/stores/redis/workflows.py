@@ -8,8 +8,7 @@ from typing import Any
 from django_jobs.core.values import State
 from django_jobs.stores.redis.connection.entries import read_number, texts
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Part
-from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.connection.scripts import load
+from django_jobs.stores.redis.connection.scripts import Argument, load
 from django_jobs.stores.values.sizes import in_batches
 from django_jobs.stores.values.workflows import MOST_JOBS, NOTES_AT_ONCE, End, Followed, Note, Ready
 

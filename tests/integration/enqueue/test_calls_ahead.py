@@ -20,8 +20,8 @@ from django_jobs.exceptions import InvalidArguments, StoreCorrupt, StoreUnavaila
 from django_jobs.signals import job_enqueued
 from django_jobs.stores import use_store
 from django_jobs.stores.redis import Store
+from django_jobs.stores.redis.connection.thread_connection import ThreadConnection
 from django_jobs.stores.redis.connection.transport import Transport
-from django_jobs.stores.redis.connection.wire import Held, Wire
 from tests.support.backends.redis_process import RedisServer
 
 pytestmark = pytest.mark.redis
@@ -59,9 +59,9 @@ def queued(store: Store) -> int:
 def test_the_next_batch_is_made_while_the_store_adds_the_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing.enqueue_many([(0,), (1,)])  # the server has the script
     order: list[str] = []
-    send, receive = Wire.write, Wire.receive
-    monkeypatch.setattr(Wire, "write", lambda wire, data: (order.append("sent"), send(wire, data)))
-    monkeypatch.setattr(Wire, "receive", lambda wire, **how: (order.append("read"), receive(wire, **how))[1])
+    send, receive = ThreadConnection.write, ThreadConnection.receive
+    monkeypatch.setattr(ThreadConnection, "write", lambda it, data: (order.append("sent"), send(it, data)))
+    monkeypatch.setattr(ThreadConnection, "receive", lambda it, **how: (order.append("read"), receive(it, **how))[1])
 
     def calls() -> Iterator[tuple[int]]:
         for number in range(MANY):
@@ -77,7 +77,7 @@ def test_the_next_batch_is_made_while_the_store_adds_the_last(store: Store, monk
 def test_an_answer_that_is_lost_is_asked_for_again_and_adds_nothing_twice(store: Store, make_job: Any) -> None:
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job(f"j{n}") for n in range(10)])
-    store.transport._held().drop()
+    store.transport._connection().drop()
     assert wait() == [Added.ADDED] * 10
     assert queued(store) == 11
 
@@ -86,9 +86,10 @@ def test_jobs_that_ran_before_their_lost_answer_was_asked_for_run_once(store: St
     """The idempotency key has the answer; the jobs themselves are gone."""
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a")])
-    held = store.transport._held()
-    assert held.connection.can_read(5)
-    held.drop()
+    used = store.transport._connection()
+    assert used._poll is not None
+    assert used._poll(5000)
+    used.drop()
     claims = store.claim("default", "w", 5, lease=30_000).claims
     assert [claim.id for claim in claims] == ["first", "a"]
     store.kill("default", ["first", "a"], "gone")
@@ -125,7 +126,7 @@ def test_a_thread_that_ends_leaves_no_answer_for_the_next_one(store: Store, make
         store.enqueue_ahead("default", [make_job(f"left{n}") for n in range(3)])
 
     def go_on(id: str) -> None:
-        transport._held()
+        transport._connection()
         both_have_one.wait()
         answers.append(store.enqueue("default", [make_job(f"{id}1"), make_job(f"{id}2")]))
 
@@ -170,10 +171,10 @@ def test_a_call_over_a_connection_that_the_server_has_closed_is_sent_at_once(qui
     """Not when its answer is wanted: the next item of an iterator may come much later."""
     store = quiet_tcp
     store.enqueue("default", [make_job("first")])
-    held, id = store.transport._held(), store.transport.command("CLIENT", "ID")
+    used, id = store.transport._connection(), store.transport.command("CLIENT", "ID")
     store.transport.client.client_kill_filter(_id=id)
-    assert held.wire._poll is not None
-    assert held.wire._poll(5000)
+    assert used._poll is not None
+    assert used._poll(5000)
     wait = store.enqueue_ahead("default", [make_job("a")])
     assert queued(store) == 2
     assert wait() == [Added.ADDED]
@@ -213,15 +214,15 @@ def test_a_lost_answer_is_the_error_of_the_call_that_finds_it(
     """Otherwise that call would wait for the answer and then for its own, twice as long as it may."""
     store.enqueue("default", [make_job("first")])
     wait = store.enqueue_ahead("default", [make_job("a")])
-    held = store.transport._held()
+    used = store.transport._connection()
 
-    def lost(wire: Wire) -> None:
+    def lost(connection: ThreadConnection) -> None:
         raise driver.TimeoutError("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Wire, "_read", lost)
+        patched.setattr(ThreadConnection, "_read", lost)
         with pytest.raises(driver.ConnectionError, match="before this call was sent"):
-            held.make_ready()
+            used.make_ready()
     assert wait() == [Added.ADDED]
     assert queued(store) == 2
 
@@ -231,7 +232,7 @@ def test_a_call_that_is_interrupted_leaves_nothing_for_the_next(
     store: Store, make_job: Any, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     store.enqueue("default", [make_job("first")])
-    write = Wire.write
+    write = ThreadConnection.write
 
     def interrupted(*args: Any) -> None:
         if when == "sending":  # half of the call is in the socket
@@ -240,12 +241,12 @@ def test_a_call_that_is_interrupted_leaves_nothing_for_the_next(
 
     with monkeypatch.context() as patched:
         if when == "sending":
-            patched.setattr(Wire, "write", interrupted)
+            patched.setattr(ThreadConnection, "write", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 store.enqueue_ahead("default", [make_job("a")])
         else:
             wait = store.enqueue_ahead("default", [make_job("a")])
-            patched.setattr(Wire, "_read", interrupted)
+            patched.setattr(ThreadConnection, "_read", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 wait()
     assert store.enqueue("default", [make_job("b"), make_job("c")]) == [Added.ADDED, Added.ADDED]
@@ -261,8 +262,8 @@ def test_a_call_that_is_interrupted_twice_leaves_nothing_for_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Wire, "_read", interrupted)
-        patched.setattr(Held, "drop", interrupted)
+        patched.setattr(ThreadConnection, "_read", interrupted)
+        patched.setattr(ThreadConnection, "drop", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.enqueue("default", [make_job("a"), make_job("b")])
     assert store.enqueue("default", [make_job("c")]) == [Added.ADDED]
@@ -336,16 +337,16 @@ def test_a_queue_with_a_limit_refuses_before_the_next_item_is_read(store: Store)
 
 def test_an_unreachable_store_is_an_error_with_all_ids(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing.enqueue(0)
-    write, sent = Wire.write, 0
+    write, sent = ThreadConnection.write, 0
 
-    def breaking(wire: Wire, data: bytes) -> None:
+    def breaking(connection: ThreadConnection, data: bytes) -> None:
         nonlocal sent
         sent += 1
         if sent > 1:
             raise driver.ConnectionError("cut")
-        write(wire, data)
+        write(connection, data)
 
-    monkeypatch.setattr(Wire, "write", breaking)
+    monkeypatch.setattr(ThreadConnection, "write", breaking)
     with pytest.raises(StoreUnavailable, match="may or may not exist") as told:
         nothing.enqueue_many((number,) for number in range(MANY))
     ids = told.value.job_ids

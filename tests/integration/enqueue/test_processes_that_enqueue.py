@@ -35,7 +35,7 @@ PROGRAM = """
 import gc
 import django
 django.setup()
-from django_jobs.stores.redis.connection import wire
+from django_jobs.stores.redis.connection import thread_connection
 from tests.integration.worker_project.jobs import add
 
 def serve():

@@ -16,7 +16,6 @@ from django_jobs.conf import QueueSettings
 from django_jobs.core.values import Lane
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis import Store
-from django_jobs.stores.redis.connection.replies import in_order
 from django_jobs.stores.redis.connection.transport import DEADLINE
 from django_jobs.stores.redis.connection.waits import PATIENCE, Waits
 from django_jobs.stores.values.options import StoreOptions
@@ -106,16 +105,14 @@ def test_a_wait_ends_when_its_time_is_over(server: RedisServer, pace: Pace, seco
             pace.within(began, seconds + 0.1, "the wait")
 
 
-def test_an_idle_worker_sends_nothing_to_end_its_waits(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[Any, ...]] = []
-    send = redis.Connection.send_command
-    monkeypatch.setattr(
-        redis.Connection, "send_command", lambda self, *args, **more: (sent.append(args), send(self, *args, **more))
-    )
-    with closing(store_of(server)) as store:
+def test_an_idle_worker_sends_nothing_to_end_its_waits(server: RedisServer) -> None:
+    with closing(store_of(server)) as store, server.client() as client:
+        store.now()  # it is connected
+        client.config_resetstat()
         assert store.wait_for_work([Q], 60) is None
-    assert [args[0] for args in sent if args[0] not in ("HELLO", "CLIENT", "SELECT")] == ["BLPOP"]
-    assert not any("UNBLOCK" in args or "ID" in args for args in sent)
+        assert {name for name in client.info("commandstats") if not name.startswith("cmdstat_config")} == {
+            "cmdstat_blpop"
+        }
 
 
 def test_a_user_who_may_not_end_waits_is_refused_once_and_waits_for_the_server(server: RedisServer) -> None:
@@ -193,15 +190,21 @@ def test_a_server_that_falls_silent_is_noticed_as_soon_as_before(server: RedisSe
     proxy.close()
 
 
+def client_id(connection: redis.Connection) -> int:
+    connection.send_command("CLIENT", "ID")
+    number: int = connection.read_response()
+    return number
+
+
 def test_no_wait_is_ended_on_another_server(server: RedisServer, second: RedisServer) -> None:
     """After a failover, a new connection leads to a server where the number is somebody else's."""
     with closing(store_of(server)) as store, second.client() as others:
         store.wait_for_work([Q], 0.01)
-        number = store.transport._held().number
+        number = store.transport._connection().client_id
         stranger = others.connection_pool.make_connection()
-        while in_order(stranger, [("CLIENT", "ID")]) < [number]:
+        while client_id(stranger) < number:
             stranger = others.connection_pool.make_connection()
-        assert in_order(stranger, [("CLIENT", "ID")]) == [number]
+        assert client_id(stranger) == number
         stranger.send_command("BLPOP", "theirs", 60)
         store.transport.pool.connection_kwargs["port"] = second.port
         store.transport.pool._available_connections.clear()

@@ -116,7 +116,7 @@ def test_an_error_keeps_no_connection(redis_store: Store, make_job: Any, call: C
     def in_a_thread() -> None:
         assert isinstance(redis_store.transport, Transport)
         call(redis_store, make_job("a"))
-        held.append(weakref.ref(redis_store.transport._held()))
+        held.append(weakref.ref(redis_store.transport._connection()))
 
     gc.collect()
     gc.disable()
@@ -171,12 +171,12 @@ def test_the_connection_to_a_primary_that_was_demoted_is_left(harmed: tuple[Stor
     """A client that kept it would be refused for as long as it lives, though the name leads to another server."""
     store, client = harmed
     store.enqueue("default", [make_job()])
-    before = store.transport._held().connection
+    before = store.transport._connection().raw
     assert isinstance(before, redis.connection.AbstractConnection)
     client.replicaof("127.0.0.1", "1")
     with pytest.raises(StoreUnavailable, match="You can't write against a read only replica"):
         store.enqueue("default", [make_job()])
-    assert store.transport._held().broken
+    assert store.transport._connection().broken
     client.execute_command("REPLICAOF", "NO", "ONE")
     assert store.claim("default", "w", 1, lease=30_000).claims
 

@@ -129,7 +129,7 @@ def test_ends_and_a_claim_in_one_round_trip_get_their_first_answers_when_each_is
     go_deaf(proxy, near, "claim")
     go_deaf(proxy, near, "complete")
     with monkeypatch.context() as patched:
-        patched.setattr(transport, "packed_whole", transport.packed)  # the server knows both scripts
+        patched.setattr(transport, "packed_with_source", transport.packed_call)  # the server knows both scripts
         with pytest.raises(StoreUnavailable):
             far.claim("q", "worker", 2, lease=60_000, completion=completion)
     assert completion.stale is None

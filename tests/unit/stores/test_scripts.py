@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_jobs.stores.redis import Store
-from django_jobs.stores.redis.connection import scripts, wire
+from django_jobs.stores.redis.connection import scripts, thread_connection
 
 ARGUMENT = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"])),
@@ -23,7 +23,7 @@ ARGUMENT = st.one_of(
 
 
 @given(
-    keys=st.lists(st.text("abc{}:", min_size=1), max_size=wire.MOST_KEYS + 2),
+    keys=st.lists(st.text("abc{}:", min_size=1), max_size=thread_connection.MOST_KEYS + 2),
     args=st.lists(ARGUMENT, min_size=1, max_size=9),
 )
 def test_a_call_is_packed_as_redis_py_packs_it(keys: list[str], args: list[str | bytes | int | float]) -> None:
@@ -31,21 +31,14 @@ def test_a_call_is_packed_as_redis_py_packs_it(keys: list[str], args: list[str |
     connection, script = redis.Connection(), scripts.load("begin")
     expected = b"".join(connection.pack_command(b"EVALSHA", script.sha, len(keys), *keys, *args))
     for _ in range(2):
-        assert wire.packed(connection, script, keys, args) == expected
-
-
-def test_a_call_is_packed_without_hiredis(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection, script = redis.Connection(), scripts.load("begin")
-    with_it = wire.packed(connection, script, ["k"], [0, "id", b"5"])
-    monkeypatch.setattr(wire, "pack_command", None)
-    assert wire.packed(connection, script, ["k"], [0, "id", b"5"]) == with_it
+        assert thread_connection.packed_call(script, keys, args) == expected
 
 
 def test_long_lists_of_keys_are_not_kept() -> None:
-    connection, script = redis.Connection(), scripts.load("stats")
-    before = wire._beginning.cache_info().currsize
-    wire.packed(connection, script, [f"key {i}" for i in range(wire.MOST_KEYS + 1)], [0])
-    assert wire._beginning.cache_info().currsize == before
+    script = scripts.load("stats")
+    before = thread_connection._beginning.cache_info().currsize
+    thread_connection.packed_call(script, [f"key {i}" for i in range(thread_connection.MOST_KEYS + 1)], [0])
+    assert thread_connection._beginning.cache_info().currsize == before
 
 
 @pytest.mark.parametrize("name", ["claim", "complete", "settle"])

@@ -1,7 +1,7 @@
-"""The STORE setting → how to reach Redis: a URL, or the connection settings of a django-redis alias.
+"""Makes connection pools from the STORE setting: a URL, or an alias of django-redis.
 
-The store always makes its own pool: django-redis shares one pool among aliases of one URL, with the options of the
-first alias, and an alias made for a cache may have timeouts that break a waiting worker.
+The store always makes its own pool.  django-redis shares one pool among all aliases of a URL, with the options of the
+first alias, and an alias for a cache may have timeouts that break a waiting worker.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from django_jobs.stores.redis.connection.options import (
     read_options,
 )
 
-#: Seconds.  Connecting and one read stay below the 5 s in which enqueue() promises an answer; the read timeout is
-#: longer than the longest blocking wait (2 s).
+#: Seconds.  Together they stay below the 5 s in which enqueue() promises an answer.  The timeout for a read is longer
+#: than the longest blocking wait (2 s).
 CONNECT_TIMEOUT = 1.5
 SOCKET_TIMEOUT = 3.0
-#: The Cluster client tries to read twice from a node that does not answer.
+#: Shorter, because the Cluster client reads twice from a node that does not answer.
 CLUSTER_TIMEOUT = 2.4
 
-#: Retry(…, 0): the store repeats calls itself, and only those that may be sent twice.  RESP2: the same replies from
-#: every server version.
+#: RESP2, because its replies are the same from every server version.  redis-py repeats no calls (see _no_retry): the
+#: store does it itself, and only for calls that may be sent twice.
 OURS: dict[str, Any] = {
     "socket_connect_timeout": CONNECT_TIMEOUT,
     "socket_timeout": SOCKET_TIMEOUT,
@@ -53,7 +53,7 @@ OURS: dict[str, Any] = {
 #: Options that a unix socket does not accept.
 TCP_ONLY = {"socket_keepalive"}
 
-#: Entries of connection_kwargs that redis-py keeps for itself, or that would undo OURS.
+#: Entries of connection_kwargs that redis-py keeps for itself, or that would change what OURS says.
 NOT_TO_COPY = {
     "maint_notifications_pool_handler",
     "maint_notifications_config",
@@ -95,11 +95,11 @@ def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
     address = _read(setting)
     defaults = {k: v for k, v in OURS.items() if k != "health_check_interval"} | {"socket_timeout": CLUSTER_TIMEOUT}
     options = defaults | address.options | address.credentials
-    # One repeat, because only then does the client take another node for commands without a key.
+    # One repeat: without it, the client takes no other node for commands without a key.
     options |= {"retry": Retry(NoBackoff(), 1), "max_connections": 2**31}
     others = {name: options.pop(name) for name in address.options.keys() - set(REDIS_ALLOWED_KEYS)}
     if others:
-        # The Cluster client drops these without a word.  From a URL, it takes a class of connections that knows them.
+        # The Cluster client ignores these silently.  With a URL, it accepts a class of connections that knows them.
         options |= {"url": "redis://{host}:{port}".format_map(_in_url(address.hosts[0]))}
         options["connection_class"] = _with_options(address.connection_class, others)
     elif address.connection_class is redis.SSLConnection:
@@ -109,13 +109,13 @@ def cluster_from_setting(setting: str) -> Callable[[], redis.RedisCluster]:
 
 
 class _Address(NamedTuple):
-    """An address, taken apart."""
+    """The parts of an address."""
 
     kind: str
     connection_class: type[redis.Connection]
-    #: what redis-py reads in a URL of the first host: its place, or the path of a socket, and the number of a database.
+    #: What redis-py reads from a URL of the first host: host and port, or the path of a socket, and the database.
     first: dict[str, Any]
-    #: user and password before the @
+    #: User and password before the @.
     credentials: dict[str, Any]
     hosts: list[dict[str, Any]]
     service: str
@@ -183,14 +183,14 @@ def _pool_from_sentinels(address: _Address) -> redis.ConnectionPool:
 
 
 def _sentinels(each: Iterable[tuple[type[redis.Connection], dict[str, Any]]]) -> Sentinel:
-    """Sentinels with connections of our own: redis-py's would not take all options, and would send commands again."""
+    """Make Sentinels with our own connections: those of redis-py do not take all options, and repeat commands."""
     manager = Sentinel([])
     manager.sentinels = [_Sentinel(connection_pool=make_pool(kind, options)) for kind, options in each]
     return manager
 
 
 class _Sentinel(redis.Redis):
-    """One Sentinel.  Its errors show its `repr`, in which redis-py 6 has the password."""
+    """One Sentinel.  Its errors show its `repr`, which contains the password in redis-py 6."""
 
     def __repr__(self) -> str:
         place = self.connection_pool.connection_kwargs
@@ -241,7 +241,7 @@ _ALIAS_REMEDY = "Use an alias with BACKEND 'django_redis.cache.RedisCache', or a
 
 
 def _to_copy(pool: redis.ConnectionPool) -> dict[str, Any]:
-    """Return where and who; nothing that OURS says."""
+    """Return the place, the user and the password, without the options that OURS sets."""
     return {name: value for name, value in pool.connection_kwargs.items() if name not in NOT_TO_COPY | OURS.keys()}
 
 

@@ -11,16 +11,16 @@ import redis
 from redis import exceptions as driver
 
 from django_jobs.exceptions import StoreError, StoreUnavailable
-from django_jobs.stores.redis.connection.replies import Argument, abandon, as_sent, in_order
-from django_jobs.stores.redis.connection.scripts import Script
+from django_jobs.stores.redis.connection.scripts import Argument, Script
+from django_jobs.stores.redis.connection.thread_connection import abandon
 from django_jobs.stores.redis.connection.transport import Call, Transport, persist
 
 
 class ClusterTransport:
     """Redis Cluster: redis-py sends each call to the node of its slot.  One client per process.
 
-    A node that does not answer is asked twice: redis-py alone would ask it eleven times, for longer than a lease.  If
-    no node answers, a call takes longer than DEADLINE, because each of them is asked where the slots are."""
+    A node that does not answer is asked twice.  By default, redis-py would ask it eleven times, for longer than a
+    lease.  If no node answers, a call takes longer than DEADLINE because redis-py asks each node for the slots."""
 
     spans = False
 
@@ -40,7 +40,7 @@ class ClusterTransport:
             return self._client
 
     def connect(self) -> None:
-        """Learn which nodes there are, if that is not known.  Raises StoreError."""
+        """Ask for the nodes, unless they are known.  Raises StoreError."""
         if self._client is None or self._pid != os.getpid():
             persist(self.where, lambda: self.client)
 
@@ -49,12 +49,12 @@ class ClusterTransport:
         return persist(self.where, self._run, script, keys, args)
 
     def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
-        """See Transport.run_ahead.  This waits for the answer: redis-py sends and reads in one."""
+        """See Transport.run_ahead.  This one waits for the answer because redis-py sends and reads in one step."""
         reply = self.run(script, keys, args)
         return lambda: reply
 
     def run_on(self, server: str, script: Script, args: Sequence[Argument]) -> Any:
-        """Run a script without keys on this node.  Raises StoreError, also if it is not known any more."""
+        """Run a script without keys on this node.  Raises StoreError, also for a node that has left."""
         return persist(self.where, self._run_on, server, script, args)
 
     def _run_on(self, server: str, script: Script, args: Sequence[Argument]) -> Any:
@@ -67,7 +67,7 @@ class ClusterTransport:
             return self.client.execute_command("EVAL", script.source, 0, *args, target_nodes=node)
 
     def connection_to(self, server: str) -> redis.Connection:
-        """Return a new connection to this node, which is not connected yet.  Raises KeyError for an unknown node."""
+        """Return a new connection to this node, not connected yet.  Raises KeyError for an unknown node."""
         node = self.client.get_node(node_name=server)
         if node is None:
             raise KeyError(server)
@@ -82,7 +82,8 @@ class ClusterTransport:
         pool = self.client.get_redis_connection(self.client.get_node_from_key(key)).connection_pool
         connection = pool.get_connection()
         try:
-            return in_order(connection, commands)
+            connection.send_packed_command(connection.pack_commands(commands))
+            return [connection.read_response() for _ in commands]
         except BaseException:
             connection.disconnect()  # half a reply may be in the socket
             raise
@@ -90,7 +91,7 @@ class ClusterTransport:
             pool.release(connection)
 
     def run_together(self, calls: Sequence[Call]) -> list[Any]:
-        """See Transport.run_together; one call after the other, because they go to different nodes."""
+        """See Transport.run_together.  The calls run one after another because they go to different nodes."""
         replies: list[Any] = []
         for call in calls:
             try:
@@ -110,12 +111,12 @@ class ClusterTransport:
     def blocking(self, timeout: float, *args: Argument, exact: bool = False) -> Any:
         """See Transport.blocking; CLUSTER_TIMEOUT is longer than the longest wait.
 
-        `exact` has no effect: only a worker without the right to CLIENT TRACKING asks for it."""
+        `exact` has no effect: only a worker without the right to CLIENT TRACKING uses it."""
         return self.command(*args)
 
     def command(self, *args: Argument) -> Any:
         """See Transport.command."""
-        return as_sent(persist(self.where, lambda: self.client.execute_command(*args)))
+        return _as_sent(persist(self.where, lambda: self.client.execute_command(*args)))
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """See Transport.pipeline; grouped by node."""
@@ -129,7 +130,7 @@ class ClusterTransport:
         return replies
 
     def server_of(self, key: str) -> str:
-        """Return the name of the node that has the key's slot, as of the last call; "" before the first.  Sends
+        """Return the name of the node that had the key's slot at the last call; "" before the first call.  Sends
         nothing."""
         try:
             return str(self._client.get_node_from_key(key).name) if self._client is not None else ""
@@ -142,10 +143,20 @@ class ClusterTransport:
             abandon(getattr(node.redis_connection, "connection_pool", None))
 
     def close(self) -> None:
-        """See Transport.close.  The map of slots is kept: reading it again may mean asking a node that does not
-        answer."""
+        """See Transport.close.  The map of slots is kept because a node that must be asked for it may not answer."""
         if self._client is not None and self._pid == os.getpid():
             self._client.disconnect_connection_pools()
+
+
+def _as_sent(reply: Any) -> Any:
+    """Undo the Cluster client's conversions (HGETALL and HSCAN to dicts, scores to pairs): return flat lists."""
+    if isinstance(reply, dict) and all(isinstance(key, bytes) for key in reply):
+        return [part for pair in reply.items() for part in pair]
+    if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[1], (dict, list)):
+        return reply[0], _as_sent(reply[1])
+    if isinstance(reply, list) and reply and isinstance(reply[0], tuple):
+        return [part for pair in reply for part in pair]
+    return reply
 
 
 AnyTransport = Transport | ClusterTransport

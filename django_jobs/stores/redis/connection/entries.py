@@ -1,4 +1,4 @@
-"""Writes and reads the small texts in the store's keys, even those that another program has changed."""
+"""Writes and reads the small texts in the store's keys.  Reads even texts that another program has changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def attempt_line(attempt: Attempt) -> str:
     entry = attempt._asdict()
     del entry["at"]
     line = _dumps(entry)
-    if len(line) <= LONGEST_TEXT:  # so no text in it is longer
+    if len(line) <= LONGEST_TEXT:  # then no text in it is longer
         return line
     return _dumps({k: v[:LONGEST_TEXT] if isinstance(v, str) else v for k, v in entry.items()})
 
@@ -31,7 +31,7 @@ def unsigned_line(outcome: str, error: str) -> str:
 
 
 def read_attempts(text: bytes | None) -> tuple[Attempt, ...]:
-    """Return the attempts log as values; a line that cannot be read stays visible as text."""
+    """Return the log of attempts; a line that cannot be read is shown as text."""
     return tuple(_read_attempt(line) for line in (text or b"").split(b"\n") if line)
 
 
@@ -54,12 +54,12 @@ def read_tries(text: bytes | None) -> tuple[int, int, int]:
 
 
 def is_suspect(tries: bytes) -> bool:
-    """Tell whether a worker that held the job died with all its processes (lua/lib/log.lua)."""
+    """Return whether a worker died with all its processes while it held the job (lua/lib/log.lua)."""
     return len(crashes := tries.split(b":")[1:2]) == 1 and len(crashes[0]) > 1 and crashes[0].startswith(b"0")
 
 
 def waits_to_begin(tries: bytes) -> bool:
-    """Tell whether a worker has claimed this suspect for its last permitted crash, and has not begun it."""
+    """Return whether a worker has claimed this suspect for its last permitted crash, and has not begun it."""
     return tries.partition(b":")[2].startswith(b"00")
 
 

@@ -1,4 +1,4 @@
-"""Translates Redis errors into store errors that say what to do.  No error of the driver goes further than this."""
+"""Translates errors of redis-py into store errors that say what to do.  Callers see no error of redis-py."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from redis import exceptions as driver
 from django_jobs.exceptions import StoreCorrupt, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable
 from django_jobs.formatting import sentence
 
-#: The errors of the driver: those of its Cluster client have a base class of their own.
+#: The errors of redis-py.  Those of its Cluster client have a base class of their own.
 DRIVER_ERRORS = (driver.RedisError, driver.RedisClusterException, OSError)
-#: The server cannot serve this call now (restart, failover): drop the connection and try again.
+#: The server cannot serve the call now (restart, failover): disconnect and try again.
 PASSING = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "BUSY", "MISCONF", "NOREPLICAS")
-#: The same errors when the driver has removed the code from the text.
+#: The same errors, where redis-py has removed the code from the text.
 _PASSING_TYPES = (
     driver.ConnectionError,
     driver.TimeoutError,
     driver.ReadOnlyError,
-    driver.ClusterError,  # a slot moves, and the driver has repeated the call for half a second
+    driver.ClusterError,  # a slot moves, and redis-py has repeated the call for half a second
     driver.TryAgainError,
     OSError,
 )
-#: Redis 6.2 puts the error of a command in a script behind its position: "… @user_script: 1: -READONLY You can't …".
+#: Redis 6.2 puts the position in a script before the error of a command: "… @user_script: 1: -READONLY You can't …".
 _IN_A_SCRIPT = re.compile(r"@user_script: ?\d+: -(?=[A-Z]+ )")
-#: No server listens there: the port refuses connections, or the unix socket does not exist.
+#: No server listens: the port refuses connections, or the unix socket does not exist.
 _NOBODY = {errno.ECONNREFUSED, errno.ENOENT}
-#: What the server says if the user may not run a command: alone, and in a script (of Redis 7.0, and of later ones).
+#: What servers say if the user may not run a command: alone, and in a script (Redis 7.0, and later versions).
 NO_PERMISSION = ("NOPERM", "user executing the script", "ACL failure in script")
 #: What the server says if it was not started as a node of a Cluster.
 NO_CLUSTER = "cluster support disabled"
-#: What the driver says whatever error a node gave when it was asked where the slots are.
+#: What redis-py says for every error of a node that was asked for the slots.
 _NOT_ASKED = "Cluster mode is not enabled"
 
 
 class StoreLate(StoreError):
-    """The call came after a later one of its channel, and was refused."""
+    """The server refused the call because a later call of its channel had come first."""
 
 
 def is_passing(error: Exception) -> bool:
-    """Tell whether the same call may succeed later, on a new connection."""
+    """Return whether the same call may succeed later, on a new connection."""
     error = _reason(error)
     if isinstance(error, (driver.AuthenticationError, driver.AuthorizationError, driver.MaxConnectionsError)):
         return False
@@ -50,9 +50,9 @@ def is_passing(error: Exception) -> bool:
 
 
 def nobody_listens(error: BaseException | None) -> bool:
-    """Tell whether the connection was refused, so that nothing was sent."""
+    """Return whether the connection was refused: then nothing was sent."""
     cause = None if error is None else error.__cause__ or error.__context__
-    # The text is checked, too, because an error raised while another is handled also has a context.
+    # The text is checked, too: an error that is raised in an `except` block has the handled error as its context.
     return isinstance(cause, OSError) and cause.errno in _NOBODY and " connecting to " in str(error)
 
 
@@ -62,7 +62,7 @@ def _said(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> Exception:
-    """Return the last node's error if the Cluster client found no node that knows the slots."""
+    """Return the error of the last node if the Cluster client found no node that knows the slots."""
     while isinstance(error, driver.RedisClusterException):
         cause = error.__cause__ or (error.__context__ if _NOT_ASKED in str(error) else None)
         if not isinstance(cause, Exception):

@@ -20,29 +20,29 @@ from redis.connection import (
     to_bool,
 )
 
-#: What the rest of the address says.
+#: Given by the rest of the address.
 _IN_THE_ADDRESS = {"host", "port", "path"}
 #: The store repeats calls itself, reads bytes, and speaks RESP2.
 _OF_THE_STORE = {
     *("retry", "retry_on_timeout", "retry_on_error", "decode_responses", "encoding", "encoding_errors"),
     *("protocol", "legacy_responses", "parser_class", "lib_name", "lib_version"),
 }
-#: Objects, which no text can name.
+#: Objects: no text can name them.
 _OBJECTS = {
     *("credential_provider", "redis_connect_func", "command_packer", "event_dispatcher", "himport_registry"),
     *("socket_keepalive_options", "socket_type", "ssl_ocsp_context"),
 }
 _OBJECTS_OF_ITS_OWN = ("maint", "orig_", "oss_")
-#: Options that belong to the primary alone: a Sentinel has its own users and no databases.
+#: Options for the primary only: a Sentinel has its own users and no databases.
 OF_THE_PRIMARY = {"db", "username", "password", "client_name"}
-#: Before an option: it is meant for the Sentinels alone.
+#: The prefix of options for the Sentinels only.
 FOR_SENTINELS = "sentinel_"
 _TRUE_STRINGS = ("1", "T", "TRUE", "Y", "YES")
 _FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
 
 
 class BadOption(ImproperlyConfigured):
-    """An option that an address cannot have: what is wrong with it, and the remedy."""
+    """An address has an option that it cannot have.  Says what is wrong, and the remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)
@@ -50,8 +50,9 @@ class BadOption(ImproperlyConfigured):
 
 
 def read_options(setting: str) -> dict[str, Any]:
-    """Return the options of an address as redis-py takes them; those with "sentinel_" before them keep it.  Raises
-    BadOption, which shows no password."""
+    """Return the options of an address as redis-py takes them; the prefix "sentinel_" is kept.
+
+    Raises BadOption, which shows no password."""
     kind, query = setting.partition(":")[0], setting.partition("?")[2]
     found: dict[str, Any] = {}
     defaults = dict(_allowed(kind))
@@ -70,7 +71,7 @@ def read_options(setting: str) -> dict[str, Any]:
 
 
 def _compare_no_names(found: dict[str, Any]) -> None:
-    """Without a certificate that is checked, no name is compared: redis-py 6.0 asks Python for both, which refuses."""
+    """Turn off the check of host names where no certificate is checked: Python refuses what redis-py 6.0 asks for."""
     names = found.get("ssl_check_hostname", True)
     if found.get("ssl_cert_reqs") == "none":
         found["ssl_check_hostname"] = False
@@ -81,19 +82,19 @@ def _compare_no_names(found: dict[str, Any]) -> None:
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether the value of an option must not be shown."""
+    """Return whether the value of an option must not be shown."""
     return not name.isidentifier() or "password" in name or "username" in name
 
 
 def connection_class(kind: str) -> type[redis.Connection]:
-    """Return the class of the connections to an address whose scheme this is."""
+    """Return the class of the connections to an address with this scheme."""
     if kind == "unix":
         return UnixDomainSocketConnection  # type: ignore[return-value]
     return redis.SSLConnection if kind.startswith("rediss") else redis.Connection
 
 
 def _allowed(kind: str) -> Iterator[tuple[str, Any]]:
-    """Each option with redis-py's default: the parameters of its connections that a text can give."""
+    """Yield each option that a text can give, with the default of redis-py's connections."""
     never = _IN_THE_ADDRESS | _OF_THE_STORE | _OBJECTS | ({"db"} if "cluster" in kind else set())
     for name, default in _parameters(connection_class(kind)):
         if name in never or name.startswith(_OBJECTS_OF_ITS_OWN):
@@ -115,7 +116,7 @@ def _parameters(connection: type[redis.Connection]) -> Iterator[tuple[str, Any]]
 
 
 def _unknown(name: str, kind: str, allowed: list[str], query: str) -> BadOption:
-    # A part of an address with a password that is not escaped may look like an option.
+    # If a password is not escaped, a part of it may look like an option.
     shown = f" {name!r}" if name.isidentifier() and "@" not in query else ""
     tls = kind.replace("redis", "rediss", 1)
     remedy = f"Allowed options: {', '.join(sorted(set(allowed)))}."
@@ -127,8 +128,9 @@ def _unknown(name: str, kind: str, allowed: list[str], query: str) -> BadOption:
 
 
 def _value(name: str, text: str, default: Any, kind: str) -> Any:
-    """Return the value as redis-py's parser reads it, if there is one, else as a value of the default's type.  Raises
-    ValueError with what to use instead."""
+    """Return the value as redis-py's parser reads it; without a parser, as a value of the default's type.
+
+    Raises ValueError, which says what to use instead."""
     parser: Any = URL_QUERY_ARGUMENT_PARSERS.get(name)
     if parser is to_bool or isinstance(default, bool):
         if text.upper() not in (*_TRUE_STRINGS, *FALSE_STRINGS):  # to_bool takes "off" for true
@@ -157,7 +159,7 @@ def _value(name: str, text: str, default: Any, kind: str) -> Any:
 def _number(name: str, text: str, parser: Callable[[str], Any], kind: str) -> Any:
     least = 0.0 if name in ("db", "health_check_interval") else 1.0 if parser is int else 0.001
     if name == "socket_timeout" and "cluster" in kind:
-        least = 2.4  # CLUSTER_TIMEOUT; a shorter one would end the wait of an idle worker
+        least = 2.4  # CLUSTER_TIMEOUT: a shorter one would end the wait of an idle worker
     try:
         value = parser(text)
     except ValueError:

@@ -1,9 +1,9 @@
 """What all parts of Store share: calling a script for a queue by its name, under an idempotency key.
 
 Each call of a script that may have an effect carries the name of its sender and a number.  The server keeps the last
-answer of each sender in a queue.  If the same number comes again, it returns that answer and does nothing; it refuses a
-lower number, so that a request that was delayed has no effect after a later call of its sender.  A sender ("channel")
-makes one call at a time and is then reused by any thread of its process.
+answer to each sender, for each queue.  If the same number comes again, the server returns that answer and does nothing.
+It refuses a lower number: a delayed request has no effect after a later call of its sender.  A sender ("channel") makes
+one call at a time.  After that, any thread of its process may use it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ from django_jobs.exceptions import StoreError, StoreUnavailable
 from django_jobs.stores.redis.connection.cluster import AnyTransport
 from django_jobs.stores.redis.connection.errors import StoreLate
 from django_jobs.stores.redis.connection.keys import Keys
-from django_jobs.stores.redis.connection.replies import Argument
-from django_jobs.stores.redis.connection.scripts import Script, load
+from django_jobs.stores.redis.connection.scripts import Argument, Script, load
 from django_jobs.stores.values.options import StoreOptions
 
-#: How many unanswered calls are remembered, the latest ones: callers that never try again must not fill the memory.
+#: How many unanswered calls are remembered.  The oldest are forgotten because some callers never try again.
 MOST_UNANSWERED = 10_000
 
-#: Queues in one call, which runs one command for most of them.
+#: Queues per call of a script that runs one command for most queues.
 LOOKED_INTO_AT_ONCE = 1000
 
-#: Identifies a call if it is made again; called only when needed.
+#: Returns the name under which a call is found if it is made again.  It is called only when that name is needed.
 Name = Callable[[], Hashable]
-
 
 #: A call of a script that keeps its answer: the script, the queue, the arguments, the name.
 OneCall = tuple[str, str, Sequence[Argument], Name]
 
-#: Makes some calls by one script: takes their channels' arguments, returns their answers; None: nothing was done.
+#: Makes several calls by one script.  Takes the arguments of their channels and returns their answers.  None: the
+#: script did nothing.
 InOne = Callable[[Sequence[tuple[str, str]]], list[Any] | None]
 
 
@@ -44,7 +43,7 @@ class Part:
     transport: AnyTransport
     keys: Keys
     options: StoreOptions
-    #: the server has refused a script that reads, because the user may only use plain reads.
+    #: The server has refused a script that only reads, because this user may use only plain reads.
     _scripts_refused = False
 
     def __init__(self, transport: AnyTransport, options: StoreOptions) -> None:
@@ -55,7 +54,7 @@ class Part:
         self._given: dict[tuple[str, str], tuple[Script, list[str]]] = {}
 
     def _script(self, name: str, queue: str) -> tuple[Script, list[str]]:
-        """Return the script, and the names of the queue's keys that it gets."""
+        """Return the script, and the names of those keys of the queue that it uses."""
         try:
             return self._given[name, queue]
         except KeyError:
@@ -74,13 +73,13 @@ class Part:
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     def _run(self, name: str, queue: str, *args: Argument) -> Any:
-        """Run a script that may be sent twice unchanged: ARGV is clock, args…"""
+        """Run a script that has the same effect if it is sent twice.  ARGV is clock, args…"""
         script, keys = self._script(name, queue)
         return self.transport.run(script, keys, (self._clock(), *args))
 
     def _run_over(self, name: str, queues: Sequence[str], *args: Argument, at_once: int = 20) -> list[Any]:
-        """Run a script over several queues, `at_once` queues per call; on a cluster one queue per call, because a call
-        stays within one slot.  Returns the concatenated answers."""
+        """Run a script over several queues, `at_once` queues per call.  On a Cluster, a call takes one queue because it
+        must stay in one slot.  Returns the concatenated answers."""
         step = at_once if self.transport.spans else 1
         found: list[Any] = []
         for start in range(0, len(queues), step):
@@ -92,11 +91,11 @@ class Part:
     def _read_over(
         self, name: str, queues: Sequence[str], *args: Argument, at_once: int, width: int = 1, whole: bool = False
     ) -> dict[str, list[Any]]:
-        """Run a script that only reads over several queues, `at_once` queues per call and server.  Returns for each
-        queue its `width` answers.
+        """Run a script that only reads over several queues, `at_once` queues per call and server.  Returns `width`
+        answers for each queue.
 
-        The queues of servers that do not answer are left out.  Raises StoreUnavailable if no server answers; with
-        `whole`, if one does not."""
+        The queues of a server that does not answer are left out.  Raises StoreUnavailable if no server answers, or,
+        with `whole`, if one server does not."""
         found: dict[str, list[Any]] = {}
         silent: StoreUnavailable | None = None
         for group in self._by_server(queues).values():
@@ -112,25 +111,25 @@ class Part:
         return found
 
     def _by_server(self, queues: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Return server → which of these queues it has."""
+        """Return server → its queues, of these queues."""
         return {"": queues}
 
     def _read_on_one(self, name: str, queues: Sequence[str], args: Sequence[Argument]) -> Sequence[Any]:
-        """Run the script once over queues of one server.  Returns the answers of all, flat."""
+        """Run the script once over queues of one server.  Returns the answers of all queues in one flat list."""
         keys = [key for queue in queues for key in self._script(name, queue)[1]]
         answers: Sequence[Any] = self.transport.run(load(name), keys, (self._clock(), *args))
         return answers
 
     def _run_once(self, name: str, queue: str, *args: Argument, call: Name | None = None) -> Any:
-        """Run a script that keeps its answer: ARGV is clock, channel, number, args…
+        """Run a script that keeps its answer.  ARGV is clock, channel, number, args…
 
-        A call that was not answered may have been carried out.  If it is repeated under the same name (`call`), it is
-        sent under its old number, and gets the answer of the first call."""
+        A call without an answer may have taken effect.  If you repeat it under the same name (`call`), it is sent with
+        its old number, and gets the answer to the first call."""
         script, keys = self._script(name, queue)
         channel = self._channels.begin(queue, call)
         try:
             reply = self.transport.run(script, keys, (self._clock(), *channel.key, *args))
-        except StoreLate:  # the kept entry of this channel is not from this process: a person wrote it
+        except StoreLate:  # a person has written a higher number into the entry of this channel
             return self._run_once(name, queue, *args)
         except BaseException as error:
             self._not_answered(channel, call, error)
@@ -139,7 +138,7 @@ class Part:
         return reply
 
     def _run_once_ahead(self, name: str, queue: str, *args: Argument, call: Name) -> Callable[[], Any]:
-        """Send what `_run_once` would send, and return a function that waits for the answer as `_run_once` does."""
+        """Send the call of `_run_once`, and return a function that waits for its answer."""
         script, keys = self._script(name, queue)
         channel, pid = self._channels.begin(queue, call), os.getpid()
         try:
@@ -152,8 +151,10 @@ class Part:
             raise
 
         def wait() -> Any:
-            if pid != os.getpid():  # its reply goes to the parent, and its channel is the parent's
-                raise StoreUnavailable("This call was sent by the process that this one is a copy of.")
+            if pid != os.getpid():
+                raise StoreUnavailable(
+                    "The parent process sent this call before the fork; its reply goes there. Make the call again."
+                )
             try:
                 reply = answer()
             except StoreLate:
@@ -173,8 +174,8 @@ class Part:
     def _run_each_once(self, calls: Sequence[OneCall], in_one: InOne | None = None) -> list[Any]:
         """Do `_run_once` for each call, in this order and in one round trip.
 
-        In the place of an answer is the StoreError with which the server refused the call.  If one was not answered,
-        StoreUnavailable is raised: then each of them may have been carried out.
+        If the server refuses a call, a StoreError takes the place of its answer.  If the answer to one call is lost,
+        StoreUnavailable is raised: then each of the calls may have taken effect.
 
         `in_one`: tries to make all of these calls by one script, which keeps the same answers."""
         channels = [self._channels.begin(queue, name) for _, queue, _, name in calls]
@@ -198,7 +199,7 @@ class Part:
 
     @property
     def _archiving(self) -> str:
-        """How many jobs the outbox may hold; "" if nothing is archived."""
+        """The number of jobs that the outbox may hold; "" if nothing is archived."""
         return str(self.options.backlog) if self.options.archive else ""
 
 
@@ -206,42 +207,43 @@ class Part:
 
 
 class Channel:
-    """A sender to one queue: its name, and the number of its last call."""
+    """A sender of calls for one queue: its name, and the number of its last call."""
 
     __slots__ = ("in_doubt", "name", "number", "queue")
 
     def __init__(self, queue: str) -> None:
         self.queue, self.name = queue, os.urandom(9).hex()
         self.number = 0
-        #: a request of it may still be under way: the next call must store its number, even if it has no effect.
+        #: An earlier request may still be under way: the next call must store its number, even if it has no effect.
         self.in_doubt = False
 
     @property
     def key(self) -> tuple[str, str]:
-        """The channel's arguments for the call: lua/lib/answers.lua reads them."""
+        """The arguments that lua/lib/answers.lua reads."""
         return self.name, f"{self.number}+" if self.in_doubt else str(self.number)
 
 
 class Channels:
-    """All channels of one process: idle ones, and those whose last call was not answered, by the name of that call."""
+    """All channels of one process: the idle ones, and those that wait for an unanswered call to be repeated."""
 
     def __init__(self) -> None:
         self._forget()
 
     def _forget(self) -> None:
         self._idle: dict[str, list[Channel]] = {}
-        #: idle channels whose last request may still be under way: they are used first, so that the next call voids
-        #: that request.
+        #: Idle channels whose last request may still be under way.  They are used first: the next call voids that
+        #: request.
         self._doubtful: dict[str, list[Channel]] = {}
+        #: The channels of unanswered calls, by the name of the call.
         self._unanswered: dict[Hashable, list[Channel]] = {}
-        # Last: a thread that reads this process's id must not find channels of the parent process.  The parent uses
-        # the same numbers, and the server would answer the call with the answer to the parent's.
+        # The process ID is set last: a thread that reads it must not find channels of the parent process.  The parent
+        # uses the same numbers, and the server would return the answer to the parent's call.
         self._pid = os.getpid()
 
     def begin(self, queue: str, name: Name | None = None) -> Channel:
-        """Return the channel for a call: the channel of the same call if that was made before and not answered,
-        otherwise another."""
-        if self._pid != os.getpid():  # forked: these channels are the parent's, which repeats its calls itself
+        """Return the channel for a call.  If the same call was made before and not answered, it gets the same channel
+        and number."""
+        if self._pid != os.getpid():  # forked: these channels belong to the parent, which repeats its calls itself
             self._forget()
         if self._unanswered and name is not None:
             kept = self._unanswered.get(name())
@@ -255,13 +257,15 @@ class Channels:
         return channel
 
     def answered(self, channel: Channel) -> None:
-        """The call was answered: no request of the channel is under way any more."""
+        """Take back the channel of a call that was answered: none of its requests is under way any more."""
         channel.in_doubt = False
         self._idle.setdefault(channel.queue, []).append(channel)
 
     def unanswered(self, channel: Channel, name: Name | None, *, refused: bool = False) -> None:
-        """The call was not answered: it may have been carried out, or may be later (not if the server refused it).
-        Without a name, no caller repeats it: the channel's next call to the queue voids it."""
+        """Keep the channel of a call that was not answered.  Unless the server refused the call, it may take effect
+        even now.
+
+        A call without a name is repeated by nobody: the next call of the channel voids it."""
         channel.in_doubt |= not refused
         if name is None:
             self._give_up(channel)

@@ -19,6 +19,8 @@ from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+Argument = str | bytes | int | float
+
 _LUA = files("django_jobs.stores.redis") / "lua"
 
 

@@ -1,7 +1,7 @@
-"""One call of one script: sending it, sending it again after a lost reply, and the errors.
+"""One call of one script: how it is sent, how it is sent again after a lost reply, and its errors.
 
-Each thread uses its connection directly (wire.py).  A call through redis-py's client costs three times as much, and its
-repeats (10 by default) know neither our deadline nor which calls may be repeated.  All calls here may be repeated.
+Each thread uses its own connection (thread_connection.py).  redis-py's client is not used for calls because its repeats
+(10 by default) know neither our deadline nor which calls may be repeated.  All calls here may be repeated.
 """
 
 from __future__ import annotations
@@ -19,10 +19,17 @@ from redis.sentinel import SentinelConnectionPool
 
 from django_jobs.exceptions import StoreUnavailable
 from django_jobs.stores.redis.connection.errors import DRIVER_ERRORS, is_passing, nobody_listens, translate
-from django_jobs.stores.redis.connection.replies import Argument, abandon, in_order
-from django_jobs.stores.redis.connection.scripts import Script
+from django_jobs.stores.redis.connection.scripts import Argument, Script
+from django_jobs.stores.redis.connection.thread_connection import (
+    PendingReply,
+    SpinWait,
+    ThreadConnection,
+    abandon,
+    packed,
+    packed_call,
+    packed_with_source,
+)
 from django_jobs.stores.redis.connection.waits import Waits
-from django_jobs.stores.redis.connection.wire import Held, Looking, Pending, Wire, packed, packed_whole
 
 #: Seconds after which a call has ended, with or without success: no try starts later than LAST_TRY.
 DEADLINE = 5.0
@@ -37,10 +44,10 @@ QUICK = frozenset({"enqueue", "enqueue_one", "enqueue_plain"})
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 
 
-class _Slot(threading.local):
-    """The connection of this thread."""
+class _Local(threading.local):
+    """What belongs to this thread."""
 
-    held: Held | None = None
+    connection: ThreadConnection | None = None
 
 
 class Transport:
@@ -52,8 +59,8 @@ class Transport:
     def __init__(self, pool: redis.ConnectionPool, where: str) -> None:
         self.pool = pool
         self.where = where
-        self._slot = _Slot()
-        self._looking = Looking()
+        self._local = _Local()
+        self._spin = SpinWait()
         self._waits = Waits(pool)
         self._client: redis.Redis | None = None
         # Behind Sentinel, a server that is gone is replaced within moments.
@@ -67,24 +74,15 @@ class Transport:
             client = self._client = redis.Redis(connection_pool=self.pool)
         return client
 
-    def _held(self) -> Held:
-        held = self._slot.held
-        if held is None or held.pid != os.getpid():
-            if self._looking.pid != os.getpid():
-                self._looking = Looking()
-            held = self._slot.held = Held(self.pool, self.pool.get_connection(), self._looking)
-        return held
-
-    def _drop(self, held: Held, slot: _Slot) -> None:
-        """Disconnect after an error.  A call that `close` cut off is not repeated: nobody would close what it opens.
-
-        Raises StoreUnavailable then."""
-        held.drop()
-        if slot is not self._slot:
-            raise self._closed()
-
-    def _closed(self) -> StoreUnavailable:
-        return StoreUnavailable(f"The connections to {self.where} were closed during a call.")
+    def _connection(self) -> ThreadConnection:
+        """Return the connection of this thread and process."""
+        connection = self._local.connection
+        if connection is None or connection.pid != os.getpid():
+            if self._spin.pid != os.getpid():
+                self._spin = SpinWait()
+            connection = ThreadConnection(self.pool, self.pool.get_connection(), self._spin)
+            self._local.connection = connection
+        return connection
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         """Run a script, repeated as in `persist`."""
@@ -95,94 +93,98 @@ class Transport:
         return persist(self.where, self._command, args, urgent=args[0] in self._urgent)
 
     def blocking(self, timeout: float, *args: Argument, exact: bool = False) -> Any:
-        """Run a command that waits on the server for `timeout` seconds at most.  `exact`: no tenth of a second longer
-        (waits.py)."""
+        """Run a command that waits on the server for at most `timeout` seconds.
+
+        `exact`: the server may not add a tenth of a second (waits.py)."""
         return persist(self.where, self._blocking, args, timeout, exact)
 
     def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        # Kept for the whole call: `close` must not give its connection to another thread.
-        slot, held = self._slot, self._held()
-        wire = held.wire
+        # Both are kept for the whole call: `close` must not give the connection to another thread.
+        local, connection = self._local, self._connection()
         try:
-            if held.broken or wire.owed:
-                held.make_ready()
-            wire.send(packed(held.connection, script, keys, args))
+            if connection.broken or connection.owed:
+                connection.make_ready()
+            connection.send(packed_call(script, keys, args))
             try:
-                return wire.receive(soon=script.name in QUICK)
+                return connection.receive(soon=script.name in QUICK)
             except driver.NoScriptError:
-                wire.send(packed_whole(held.connection, script, keys, args))
-                return wire.receive()
+                return connection.call(packed_with_source(script, keys, args))
         except BaseException as error:
-            self._failed(held, slot, error)
+            self._failed(connection, local, error)
             raise
 
     def run_ahead(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Callable[[], Any]:
         """Send a script, and return a function that waits for its answer as `run` does, to be called once and in this
         process.  The thread may make other calls before.  If the connection is not there, this does all that `run`
         does: a call must not wait until its answer is wanted.  Raises StoreError."""
-        slot, sent = self._slot, Pending()
-        held = slot.held
+        local, pending = self._local, PendingReply()
+        connection = local.connection
         call: tuple[Any, ...] = (script, keys, args)
         urgent = script.name in self._urgent
-        if held is not None and held.pid == os.getpid() and held.is_ready and not held.wire.is_closed():
+        if connection is not None and connection.is_ready and not connection.is_closed():
             try:
-                held.wire.send(packed(held.connection, script, keys, args))
-                held.pending = sent
-                return partial(persist, self.where, partial(self._take, slot, held, sent), *call, urgent=urgent)
+                connection.send(packed_call(script, keys, args))
+                connection.pending = pending
+                take = partial(self._take, local, connection, pending)
+                return partial(persist, self.where, take, *call, urgent=urgent)
             except BaseException as error:
-                held.drop()  # half a call may be in the socket
+                connection.drop()  # half a call may be in the socket
                 if not isinstance(error, DRIVER_ERRORS):
                     raise
                 call = _in_doubt(call)
         reply = persist(self.where, self._run, *call, urgent=urgent)
         return lambda: reply
 
-    def _take(
-        self, slot: _Slot, held: Held, sent: Pending, script: Script, keys: Sequence[str], args: Sequence[Argument]
-    ) -> Any:
-        """Return the answer to what was sent; if that was taken before, call again."""
-        if sent.is_taken:
-            return self._run(script, keys, args)
-        sent.is_taken = True
-        if held.pending is sent:
-            held.read_pending()
-        if isinstance(sent.error, driver.NoScriptError):
-            return self._run(script, keys, args)
-        if sent.error is not None:
-            if slot is not self._slot:
+    def _take(self, local: _Local, connection: ThreadConnection, pending: PendingReply, *call: Any) -> Any:
+        """Return the reply to the call that was sent ahead; after the first time, make the call again."""
+        if pending.is_taken:
+            return self._run(*call)
+        pending.is_taken = True
+        if connection.pending is pending:
+            connection.read_pending()
+        if isinstance(pending.error, driver.NoScriptError):
+            return self._run(*call)
+        if pending.error is not None:
+            if local is not self._local:
                 raise self._closed()
-            if isinstance(sent.error, driver.ResponseError) and is_passing(sent.error):
-                held.drop()
+            if isinstance(pending.error, driver.ResponseError) and is_passing(pending.error):
+                connection.drop()
             try:
-                raise sent.error
+                raise pending.error
             finally:
-                sent.error = None  # as in Wire.receive
-        return sent.reply
+                pending.error = None  # as in ThreadConnection.receive
+        return pending.value
 
     def _command(self, args: Sequence[Argument]) -> Any:
-        slot, held = self._slot, self._held()
-        try:
-            held.make_ready()
-            held.connection.send_command(*args)
-            return held.connection.read_response()
-        except BaseException as error:
-            self._failed(held, slot, error)
-            raise
+        return self._use(lambda connection: connection.call(packed(*args)))
 
     def _blocking(self, args: Sequence[Argument], timeout: float, exact: bool) -> Any:
-        slot, held = self._slot, self._held()
+        return self._use(lambda connection: self._waits.run(connection, args, timeout, exact))
+
+    def _use(self, act: Callable[[ThreadConnection], Any]) -> Any:
+        """Call a function with the connection of this thread, which is ready, and clean up after an error."""
+        local, connection = self._local, self._connection()
         try:
-            held.make_ready()
-            return self._waits.run(held, args, timeout, exact)
+            connection.make_ready()
+            return act(connection)
         except BaseException as error:
-            self._failed(held, slot, error)
+            self._failed(connection, local, error)
             raise
 
-    def _failed(self, held: Held, slot: _Slot, error: BaseException) -> None:
+    def _failed(self, connection: ThreadConnection, local: _Local, error: BaseException) -> None:
+        """Disconnect if the next call must not use this connection.
+
+        Raises StoreUnavailable if `close` cut the call off: if the call was repeated, nobody would close the new
+        connection."""
         if not isinstance(error, driver.ResponseError):
-            self._drop(held, slot)  # half a reply may be in the socket, and the next call must not read it
+            connection.drop()  # half a reply may be in the socket, and the next call must not read it
+            if local is not self._local:
+                raise self._closed()
         elif is_passing(error):  # a demoted or loading server: the next try finds the right one
-            held.drop()
+            connection.drop()
+
+    def _closed(self) -> StoreUnavailable:
+        return StoreUnavailable(f"The connections to {self.where} were closed during a call.")
 
     def run_together(self, calls: Sequence[Call]) -> list[Any]:
         """Run scripts that may be sent twice, in this order and in one round trip.  If the server refuses one of them,
@@ -191,28 +193,10 @@ class Transport:
         return [translate(reply, self.where) if isinstance(reply, Exception) else reply for reply in replies]
 
     def _together(self, calls: Sequence[Call]) -> list[Any]:
-        slot, held = self._slot, self._held()
-        try:
-            held.make_ready()
-            parts = []
-            for call in calls:
-                # By its hash, a script that the server does not know would run only after those that follow it.
-                parts.append((packed if call[0].sha in held.known else packed_whole)(held.connection, *call))
-                held.known.add(call[0].sha)
-            held.wire.send(b"".join(parts), len(calls))
-            replies = [_reply(held.wire) for _ in calls]
-        except BaseException:
-            self._drop(held, slot)
-            raise
+        replies: list[Any] = self._use(lambda connection: _sent_together(connection, calls))
         for i, reply in enumerate(replies):
             if isinstance(reply, driver.NoScriptError):  # somebody has just made the server forget its scripts
                 replies[i] = self._run(*calls[i])
-            elif isinstance(reply, Exception) and is_passing(reply):
-                held.drop()
-                try:
-                    raise reply
-                finally:
-                    del reply, replies  # as in Wire.receive
         return replies
 
     def on_one_connection(self, key: str, commands: Sequence[Sequence[Argument]]) -> list[Any]:
@@ -220,13 +204,13 @@ class Transport:
         return list(persist(self.where, self._in_order, commands))
 
     def _in_order(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        slot, held = self._slot, self._held()
-        try:
-            held.make_ready()
-            return in_order(held.connection, commands)
-        except BaseException:
-            self._drop(held, slot)
-            raise
+        data = b"".join(packed(*command) for command in commands)
+
+        def exchange(connection: ThreadConnection) -> list[Any]:
+            connection.send(data, len(commands))
+            return [connection.receive() for _ in commands]
+
+        return list(self._use(exchange))
 
     def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """Send plain reads together, in one round trip.  Raises StoreError."""
@@ -242,7 +226,7 @@ class Transport:
 
     def close(self) -> None:
         """Disconnect all connections of this process."""
-        self._slot = _Slot()
+        self._local = _Local()
         self._client = None
         self.pool.disconnect()
 
@@ -251,12 +235,32 @@ class Transport:
         abandon(self.pool)
 
 
-def _reply(wire: Wire) -> Any:
+def _sent_together(connection: ThreadConnection, calls: Sequence[Call]) -> list[Any]:
+    """Make the calls in one round trip, and return their replies, some of which may be errors.
+
+    Raises an error that may pass: the whole is then sent again."""
+    parts = []
+    for call in calls:
+        # By its hash, a script that the server does not know would run only after those that follow it.
+        parts.append((packed_call if call[0].sha in connection.known else packed_with_source)(*call))
+        connection.known.add(call[0].sha)
+    connection.send(b"".join(parts), len(calls))
+    replies = [_reply(connection) for _ in calls]
+    for reply in replies:
+        if isinstance(reply, Exception) and is_passing(reply):
+            try:
+                raise reply
+            finally:
+                del reply, replies  # as in ThreadConnection.receive
+    return replies
+
+
+def _reply(connection: ThreadConnection) -> Any:
     """Return the next reply, which may be an error."""
     try:
-        return wire.receive()
+        return connection.receive()
     except driver.ResponseError as error:
-        return error.with_traceback(None)  # the caller's frame knows the error
+        return error.with_traceback(None)  # the caller's frame refers to the error
 
 
 # -- sending again -----------------------------------------------------------------

@@ -15,11 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions as driver
 
-from django_jobs.stores.redis.connection import wire as module
+from django_jobs.stores.redis.connection import thread_connection as module
+from django_jobs.stores.redis.connection.thread_connection import (
+    FIRST_SKIPPED,
+    MOST_SKIPPED,
+    SpinWait,
+    ThreadConnection,
+)
 from django_jobs.stores.redis.connection.transport import Transport
-from django_jobs.stores.redis.connection.wire import FIRST_SKIPPED, MOST_SKIPPED, Held, Looking, Wire
 
-PING = b"*1\r\n$4\r\nPING\r\n"
+PING, TIME = b"*1\r\n$4\r\nPING\r\n", b"*1\r\n$4\r\nTIME\r\n"
 
 Ends = tuple[redis.Connection, socket.socket]
 
@@ -32,6 +37,24 @@ def connected(connection: redis.Connection | None = None, timeout: float | None 
     connection._sock = ours
     connection._parser.on_connect(connection)
     return connection, theirs
+
+
+class Pool:
+    """Gives connections to a server that is not there, and counts those that come back."""
+
+    def __init__(self) -> None:
+        self.released = 0
+
+    def get_connection(self) -> redis.Connection:
+        return redis.Connection("server", 6379)
+
+    def release(self, connection: redis.Connection) -> None:
+        self.released += 1
+
+
+def thread_connection(raw: redis.Connection, spin: SpinWait | None = None) -> ThreadConnection:
+    pool: Any = Pool()
+    return ThreadConnection(pool, raw, spin or SpinWait())
 
 
 @pytest.fixture
@@ -63,11 +86,11 @@ def test_replies_are_read_whole_however_they_come(replies: list[Any], data: st.D
     cuts = sorted(data.draw(st.sets(st.integers(1, len(text) - 1), max_size=5)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     connection, server = connected()
-    wire = Wire(connection, Looking())
+    opened = thread_connection(connection)
     try:
-        wire.send(PING)
+        opened.send(PING)
         assert server.recv(100) == PING
-        ours = wire._sock
+        ours = opened._sock
 
         class Slow:
             """Gets one piece with each read."""
@@ -76,8 +99,8 @@ def test_replies_are_read_whole_however_they_come(replies: list[Any], data: st.D
                 server.sendall(pieces.pop(0))
                 return int(ours.recv_into(buffer))
 
-        wire._sock = Slow()
-        assert [wire.receive() for _ in replies] == replies
+        opened._sock = Slow()
+        assert [opened.receive() for _ in replies] == replies
     finally:
         connection.disconnect()
         server.close()
@@ -109,11 +132,11 @@ def test_an_error_of_the_server_is_the_same_as_from_redis_py(ends: Ends, said: s
     server.sendall(line)
     with pytest.raises(driver.RedisError) as theirs:
         connection.read_response(disconnect_on_error=False)
-    wire = Wire(connection, Looking())
-    wire.send(PING)
+    opened = thread_connection(connection)
+    opened.send(PING)
     server.sendall(line)
     with pytest.raises(driver.RedisError) as ours:
-        wire.receive()
+        opened.receive()
     assert (type(ours.value), str(ours.value)) == (type(theirs.value), str(theirs.value))
 
 
@@ -123,158 +146,184 @@ def test_a_connection_that_ends_before_its_reply_is_an_error_of_the_connection(
     ends: Ends, rest: bytes, soon: bool
 ) -> None:
     connection, server = ends
-    wire = Wire(connection, Looking())
-    wire.send(PING)
+    opened = thread_connection(connection)
+    opened.send(PING)
     server.sendall(rest)
     server.shutdown(socket.SHUT_RDWR)
     with pytest.raises(driver.ConnectionError, match="closed by server"):
-        wire.receive(soon=soon)
+        opened.receive(soon=soon)
 
 
 def test_a_server_that_is_silent_for_the_timeout_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     connection, server = connected(timeout=0.01)
-    wire = Wire(connection, Looking())
-    wire.send(PING)
+    opened = thread_connection(connection)
+    opened.send(PING)
     with pytest.raises(driver.TimeoutError, match="Timeout reading from server:6379"):
-        wire.receive(soon=True)
+        opened.receive(soon=True)
     with pytest.raises(driver.TimeoutError, match="Timeout writing"):
-        wire.send(bytes(10_000_000))
+        opened.send(bytes(10_000_000))
     server.close()
     with pytest.raises(driver.ConnectionError, match=r"Error \d+ while writing to socket. Broken pipe"):
-        wire.send(PING)
+        opened.send(PING)
     connection.disconnect()
 
 
 def test_what_is_not_a_reply_is_refused(ends: Ends) -> None:
     connection, server = ends
-    wire = Wire(connection, Looking())
-    wire.send(PING)
+    opened = thread_connection(connection)
+    opened.send(PING)
     server.sendall(b"HTTP/1.1 400 Bad Request\r\n")
     with pytest.raises(driver.InvalidResponse):
-        wire.receive()
+        opened.receive()
 
 
 def test_half_a_reply_is_not_read_after_connecting_again(ends: Ends) -> None:
     connection, server = ends
-    wire = Wire(connection, Looking())
-    wire.send(PING)
+    opened = thread_connection(connection)
+    opened.send(PING)
     server.sendall(b"$5\r\nhal")
     server.shutdown(socket.SHUT_RDWR)
     with pytest.raises(driver.ConnectionError):
-        wire.receive()
+        opened.receive()
     connection.disconnect()
     _, other = connected(connection)
-    wire.send(PING)
+    opened.send(PING)
     other.sendall(b"+new\r\n")
-    assert wire.receive() == b"new"
+    assert opened.receive() == b"new"
     other.close()
 
 
-def test_a_connection_with_health_checks_is_left_to_redis_py(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def checked() -> Iterator[Ends]:
+    """A connection whose address says `health_check_interval`."""
     connection, server = connected(
         redis.Connection("server", 6379, protocol=2, socket_timeout=5.0, health_check_interval=60)
     )
-    connection.next_health_check = float("inf")
-    wire = Wire(connection, Looking())
-    monkeypatch.setattr(Wire, "write", None)
-    wire.send(PING)
-    server.sendall(b"+PONG\r\n")
-    assert wire.receive(soon=True) == b"PONG"
+    yield connection, server
     connection.disconnect()
     server.close()
 
 
-# -- looking ----------------------------------------------------------------------------
+def test_a_connection_with_health_checks_is_tested_when_the_interval_is_over(checked: Ends) -> None:
+    connection, server = checked
+    opened = thread_connection(connection)
+    connection.next_health_check = 0
+    for reply in (b"first", b"second"):
+        server.sendall(b"+%b\r\n" % reply)
+        assert opened.call(TIME) == reply
+        connection.next_health_check = float("inf")
+    connection.next_health_check = 0
+    server.sendall(b"+PONG\r\n")
+    opened.send(TIME)
+    server.sendall(b"+third\r\n")
+    assert opened.receive() == b"third"
+    assert server.recv(1000) == TIME * 2 + PING + TIME
+
+
+def test_a_call_is_not_sent_if_the_health_check_before_it_fails(checked: Ends) -> None:
+    connection, server = checked
+    opened = thread_connection(connection)
+    server.sendall(b"+OK\r\n")
+    assert opened.call(TIME) == b"OK"
+    connection.next_health_check = 0
+    server.shutdown(socket.SHUT_WR)
+    with pytest.raises(driver.ConnectionError):
+        opened.call(TIME)
+    assert server.recv(1000) == TIME + PING
+    assert not opened.is_ready
+
+
+# -- spinning ---------------------------------------------------------------------------
 
 
 class Polls:
-    """Says that the reply is there at the look of that number; None: never."""
+    """Says that the reply is there when it is asked for the nth time; None: never."""
 
     def __init__(self, there: int | None = None) -> None:
-        self.there, self.looks = there, 0
+        self.there, self.polled = there, 0
 
     def __call__(self, timeout: int) -> bool:
         assert timeout == 0
-        self.looks += 1
-        return self.there == self.looks
+        self.polled += 1
+        return self.there == self.polled
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look takes a tenth of the longest time."""
+    """Each poll takes a tenth of the longest time."""
     now = iter(range(10**9))
-    monkeypatch.setattr(module, "perf_counter", lambda: next(now) * module.LONGEST_LOOK / 10)
+    monkeypatch.setattr(module, "perf_counter", lambda: next(now) * module.LONGEST_SPIN / 10)
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_reply_that_comes_at_once_is_looked_for() -> None:
-    looking, polls = Looking(), Polls(there=3)
-    looking.look(polls)
-    assert polls.looks == 3
+def test_a_reply_that_comes_at_once_is_polled_for() -> None:
+    spin, polls = SpinWait(), Polls(there=3)
+    spin.spin(polls)
+    assert polls.polled == 3
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_server_that_answers_later_is_looked_at_more_and_more_seldom() -> None:
-    looking, skipped = Looking(), []
+def test_a_server_that_answers_later_is_polled_less_and_less_often() -> None:
+    spin, skipped = SpinWait(), []
     for _ in range(12):
         polls = Polls()
-        looking.look(polls)
-        assert 9 <= polls.looks <= 12  # LONGEST_LOOK
+        spin.spin(polls)
+        assert 9 <= polls.polled <= 12  # LONGEST_SPIN
         calls = 0
-        while not (polls := Polls(there=1)).looks and looking._skip:
-            looking.look(polls)
+        while not (polls := Polls(there=1)).polled and spin._skip:
+            spin.spin(polls)
             calls += 1
         skipped.append(calls)
     doubled = [FIRST_SKIPPED * 2**n for n in range(12)]
     assert skipped == [min(calls, MOST_SKIPPED) for calls in doubled]
     assert skipped[-1] == MOST_SKIPPED
-    looking.look(Polls(there=1))  # it answers at once again
-    looking.look(Polls())
-    assert looking._skip == FIRST_SKIPPED
+    spin.spin(Polls(there=1))  # it answers at once again
+    spin.spin(Polls())
+    assert spin._skip == FIRST_SKIPPED
 
 
 @pytest.mark.usefixtures("clock")
-def test_nobody_looks_while_others_wait(ends: Ends) -> None:
-    looking, polls = Looking(), Polls(there=3)
+def test_no_call_spins_while_others_wait(ends: Ends) -> None:
+    spin, polls = SpinWait(), Polls(there=3)
     connection, _ = ends
-    looking.waiting |= {Wire(connection, looking), Wire(connection, looking)}
-    looking.look(polls)
-    assert polls.looks == 0
-    looking.waiting.pop()
-    looking.look(polls)
-    assert polls.looks == 3
+    spin.waiting |= {thread_connection(connection, spin), thread_connection(connection, spin)}
+    spin.spin(polls)
+    assert polls.polled == 0
+    spin.waiting.pop()
+    spin.spin(polls)
+    assert polls.polled == 3
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_look_ends_when_another_thread_begins_to_wait(ends: Ends) -> None:
-    looking, connection = Looking(), ends[0]
-    looking.waiting.add(Wire(connection, looking))
-    looks = 0
+def test_a_spin_ends_when_another_thread_begins_to_wait(ends: Ends) -> None:
+    spin, connection = SpinWait(), ends[0]
+    spin.waiting.add(thread_connection(connection, spin))
+    polled = 0
 
     def poll(timeout: int) -> bool:
-        nonlocal looks
-        looks += 1
-        looking.waiting.add(Wire(connection, looking))
+        nonlocal polled
+        polled += 1
+        spin.waiting.add(thread_connection(connection, spin))
         return False
 
-    looking.look(poll)
-    assert looks == 1
-    assert looking._skip == 0  # that says nothing about the server
+    spin.spin(poll)
+    assert polled == 1
+    assert spin._skip == 0  # that says nothing about the server
 
 
 def test_a_call_waits_only_until_its_reply_or_its_error(ends: Ends) -> None:
     connection, server = ends
-    looking = Looking()
-    wire = Wire(connection, looking)
+    spin = SpinWait()
+    opened = thread_connection(connection, spin)
     for text in (b"+OK\r\n", b"-ERR no\r\n"):
-        wire.send(PING)
+        opened.send(PING)
         server.sendall(text)
         with suppress(driver.ResponseError):
-            wire.receive(soon=True)
-        assert not looking.waiting
+            opened.receive(soon=True)
+        assert not spin.waiting
 
 
-def test_under_gevent_there_is_nothing_to_look_at(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_gevent_no_call_spins(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     class CooperativePoll:
         def register(self, *args: object) -> None: ...
 
@@ -283,44 +332,32 @@ def test_under_gevent_there_is_nothing_to_look_at(ends: Ends, monkeypatch: pytes
 
     monkeypatch.setattr(select, "poll", CooperativePoll)
     connection, server = ends
-    wire = Wire(connection, Looking())
-    wire.send(PING)
+    opened = thread_connection(connection)
+    opened.send(PING)
     server.sendall(b"+PONG\r\n")
-    assert wire.receive(soon=True) == b"PONG"
+    assert opened.receive(soon=True) == b"PONG"
 
 
 def test_a_copy_of_the_process_does_not_count_the_waiting_threads_of_its_parent(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Pool:
-        def get_connection(self) -> redis.Connection:
-            return redis.Connection("server", 6379)
-
-        def release(self, connection: redis.Connection) -> None: ...
-
     pool: Any = Pool()
     transport = Transport(pool, "server")
-    in_parent = transport._held()
-    transport._looking.waiting |= {in_parent.wire, Wire(ends[0], transport._looking)}
+    in_parent = transport._connection()
+    transport._spin.waiting |= {in_parent, thread_connection(ends[0], transport._spin)}
     monkeypatch.setattr(os, "getpid", lambda: in_parent.pid + 1)
-    assert transport._held() is not in_parent
-    assert not transport._looking.waiting
+    assert transport._connection() is not in_parent
+    assert not transport._spin.waiting
 
 
 def test_when_the_interpreter_ends_a_connection_is_left_to_it(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules may be gone by then."""
 
-    class Pool:
-        released = 0
-
-        def release(self, connection: redis.Connection) -> None:
-            self.released += 1
-
     pool: Any = Pool()
-    held = Held(pool, ends[0], Looking())
+    taken = ThreadConnection(pool, ends[0], SpinWait())
     with monkeypatch.context() as late:
         late.setattr(module, "os", None)
-        held.__del__(lambda: True)
+        taken.__del__(lambda: True)
     assert pool.released == 0
-    held.__del__(lambda: False)
+    taken.__del__(lambda: False)
     assert pool.released == 1
