@@ -68,7 +68,9 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
         found.append(
             Error(f"DJANGO_JOBS['DATABASE'] is {database!r}, which is not in DATABASES.", hint, id=_id("E008"))
         )
-    return [*found, *_store(raw.get("STORE"), around)]
+    found += _store(raw.get("STORE"), around)
+    # Settings with errors may be unreadable as a whole.
+    return found if any(message.is_serious() for message in found) else [*found, *_private_server()]
 
 
 def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
@@ -83,6 +85,10 @@ def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
             read_options(store)
         except BadOption as error:
             return [Error(f"DJANGO_JOBS['STORE'] {error.problem}.", hint=error.remedy, id=_id("E007"))]
+    return found
+
+
+def _private_server() -> list[CheckMessage]:
     settings = get_settings()
     kind = settings.store.partition(":")[0]
     if kind in ("embedded", "memory"):
@@ -95,8 +101,8 @@ def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
             if kind == "embedded":
                 refuse_old_file(directory_of(settings.store, settings.base_dir))
         except StoreMisconfigured as error:
-            found.append(Error(str(error), id=_id("E018")))
-    return found
+            return [Error(str(error), id=_id("E018"))]
+    return []
 
 
 def check_jobs(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:

@@ -51,7 +51,7 @@ def output_of(folder: Path, *options: str, debug: bool = True) -> str:
 
 def test_it_says_where_its_jobs_are_and_whose_settings_it_has(tmp_path: Path) -> None:
     said = output_of(tmp_path, "--name", "mail-1", debug=False)
-    assert f"settings 'development', jobs at {tmp_path / 'store'}, namespace 'jobs'" in said
+    assert f"settings 'development', jobs at embedded:{tmp_path / 'store'}, namespace 'jobs'" in said
     assert "Worker mail-1: 1 process × 8 threads, queues default" in said
 
 
