@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 from django_jobs.core.values import Claim, Claimed, Completion, Expired, Killed, Lane
-from django_jobs.exceptions import StoreError, StoreUnavailable
+from django_jobs.exceptions import StoreError
 from django_jobs.stores.redis.adding import Adding
 from django_jobs.stores.redis.connection.entries import (
     is_suspect,
@@ -20,23 +19,16 @@ from django_jobs.stores.redis.connection.entries import (
     waits_to_begin,
 )
 from django_jobs.stores.redis.connection.errors import StoreLate
-from django_jobs.stores.redis.connection.part import Name, OneCall
+from django_jobs.stores.redis.connection.part import Name
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.redis.connection.transport import Call
 from django_jobs.stores.redis.settling import call_of_complete
 from django_jobs.stores.values.answers import Renewal
 from django_jobs.stores.values.sizes import MAX_BATCH
 
-#: So many jobs more than HISTORY says may be kept while jobs run one after the other: they are deleted together.
-MOST_OVER = 20
-
 
 class Running(Adding):
     """How jobs are claimed, and how their holders keep the claims."""
-
-    #: for how many calls it is not tried to end a job and claim the next by one script; for how many it may leave
-    #: `succeeded` as long as it is.
-    _not_in_one = _not_cut = 0
 
     def claim(
         self,
@@ -121,8 +113,7 @@ class Running(Adding):
         """Run lua/claim.lua, after lua/complete.lua if there is a completion; return its answer."""
         if completion is not None:
             complete = call_of_complete(completion.queue, completion.done, self.options.history, self._archiving)
-            in_one = partial(self._in_one, complete, queue, args) if self._may_be_one(completion, queue, args) else None
-            ended, claimed = self._run_each_once([complete, ("claim", queue, args, name)], in_one)
+            ended, claimed = self._run_each_once([complete, ("claim", queue, args, name)])
             if not isinstance(ended, StoreError):
                 completion.stale = texts(ended)
             if not isinstance(claimed, StoreError):
@@ -130,46 +121,6 @@ class Running(Adding):
             if not isinstance(claimed, StoreLate):
                 raise claimed
         return self._run_once("claim", queue, *args, call=name)  # type: ignore[no-any-return]
-
-    def _may_be_one(self, completion: Completion, queue: str, args: Sequence[Argument]) -> bool:
-        """May lua/complete_and_claim.lua do both?  The script looks itself for what only the store knows."""
-        _, _, _, lane, most_running, each, archiving, up_to, _, _, names, _, request = args
-        if lane == Lane.SHARED or most_running or each or archiving or up_to != "" or names or request:
-            return False
-        if completion.queue != queue and not self.transport.spans:
-            return False
-        if self.options.history < MOST_OVER or not _ended_one_simple_job(completion):
-            return False
-        self._not_in_one -= 1
-        return self._not_in_one < 0
-
-    def _in_one(
-        self, complete: OneCall, queue: str, args: Sequence[Argument], channels: Sequence[tuple[str, str]]
-    ) -> list[Any] | None:
-        """Run lua/complete_and_claim.lua: end one job and claim the next, if nothing else is to be done."""
-        _, ended_in, (_, _, run_ms, wait_ms, times, id, what, result, *_), _ = complete
-        worker, _, lease, lane, *_ = args
-        script, keys = self._script("complete_and_claim", ended_in)
-        before = 0 if queue == ended_in else len(keys)
-        if before:
-            keys = keys + self._script("complete_and_claim", queue)[1]
-        most = 2**53 if self._not_cut > 0 else self.options.history + MOST_OVER
-        token, _, name = str(what).split("\n")
-        ended = most, id, token, name, result, run_ms, wait_ms, times
-        following = worker, lease, "0" if lane == Lane.CLEAR else "-inf", before
-        try:
-            answer = self.transport.run(script, keys, (self._clock(), *chain(*channels), *ended, *following))
-        except StoreUnavailable:
-            raise
-        except StoreError:  # one of the two scripts meets it, too, and the other has its effect
-            return None
-        self._not_cut -= 1
-        if isinstance(answer, int):
-            self._not_in_one = answer
-            if answer == 0:  # lua/complete.lua cuts `succeeded`; what it leaves stays for a minute
-                self._not_cut = MOST_OVER
-            return None
-        return [[], answer]
 
     def renew(
         self, queues: Sequence[str], workers: Sequence[str], lease: int
@@ -239,17 +190,6 @@ class Running(Adding):
 def _asked(text: str) -> str:
     id, _, token = text.partition("\0")
     return Killed(id, int(token)) if token else id
-
-
-def _ended_one_simple_job(completion: Completion) -> bool:
-    """Was it one job that never runs twice, and frees nothing but its claim when it ends?"""
-    if len(completion.done) > 1:
-        return False
-    ((claim, _, _, _, controls, _),) = completion.done
-    more = (
-        controls.unique or controls.limit_key or controls.keep_result is not None or controls.workflow or claim.report
-    )
-    return controls.at_most_once and not more
 
 
 def _renewals(flat: Sequence[Any]) -> dict[str, Renewal]:

@@ -65,7 +65,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     run, together = Transport._run, Transport._together
 
     def counting(self: Transport, script: Any, *rest: Any) -> Any:
-        if script.name in ("claim", "complete", "complete_and_claim", "settle"):
+        if script.name in ("claim", "complete", "settle"):
             made.append(script.name)
         return run(self, script, *rest)
 
@@ -88,14 +88,14 @@ def test_each_job_costs_one_round_trip(
 ) -> None:
     runner = make_runner(redis_store)
     pay.enqueue_many([(n,) for n in range(5)])
-    for name in ("claim", "complete", "complete_and_claim"):  # the server may not know them yet
+    for name in ("claim", "complete"):  # the server may not know them yet
         redis_store.transport.client.script_load(scripts.load(name).source)
     runner._turn()
     calls.clear()
     for _ in range(4):
         runner._turn()
     assert ran == [0, 1, 2, 3, 4]
-    assert calls == ["complete_and_claim"] * 4 + ["complete"], "nothing is left: the last end waits for no claim"
+    assert calls == ["complete and claim"] * 4 + ["complete"], "nothing is left: the last end waits for no claim"
     assert not runner.busy
     assert redis_store.stats(["default"])[0].counts["succeeded"] == 5
 

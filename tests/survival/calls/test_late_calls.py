@@ -46,7 +46,7 @@ class Network:
         return getattr(self.inner, name)
 
     def run(self, script: scripts.Script, keys: Any, args: Any) -> Any:
-        if script.numbered or script.name == "complete_and_claim":
+        if script.numbered:
             self.copies.append((script, keys, args))
         if script.name == self.delays:
             self.delays = ""
@@ -234,7 +234,6 @@ def test_a_restore_that_comes_after_the_deletion_brings_nothing_back(store: Stor
 
 #: Scripts that write and whose calls carry no number, with the reason why a late one does no harm.
 UNNUMBERED = {
-    "complete_and_claim": "the numbers of both calls whose answers it keeps",
     "begin": "the token of the claim; the job begins once",
     "check_turn": "a turn that its process does not know of ends with its lease",
     "checkin": "the token of the claim; an older word of the same attempt stands until the next",

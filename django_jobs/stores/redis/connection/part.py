@@ -33,8 +33,6 @@ Name = Callable[[], Hashable]
 OneCall = tuple[str, str, Sequence[Argument], Name]
 
 #: Makes several calls by one script.  Takes the arguments of their channels and returns their answers.  None: the
-#: script did nothing.
-InOne = Callable[[Sequence[tuple[str, str]]], list[Any] | None]
 
 
 class Part:
@@ -171,16 +169,14 @@ class Part:
         refused = isinstance(error, StoreError) and not isinstance(error, StoreUnavailable)
         self._channels.unanswered(channel, call, refused=refused)
 
-    def _run_each_once(self, calls: Sequence[OneCall], in_one: InOne | None = None) -> list[Any]:
+    def _run_each_once(self, calls: Sequence[OneCall]) -> list[Any]:
         """Do `_run_once` for each call, in this order and in one round trip.
 
         If the server refuses a call, a StoreError takes the place of its answer.  If the answer to one call is lost,
-        StoreUnavailable is raised: then each of the calls may have taken effect.
-
-        `in_one`: tries to make all of these calls by one script, which keeps the same answers."""
+        StoreUnavailable is raised: then each of the calls may have taken effect."""
         channels = [self._channels.begin(queue, name) for _, queue, _, name in calls]
         try:
-            replies = (in_one and in_one([channel.key for channel in channels])) or self.transport.run_together(
+            replies = self.transport.run_together(
                 [
                     (*self._script(script, queue), (self._clock(), *channel.key, *args))
                     for (script, queue, args, _), channel in zip(calls, channels, strict=True)
