@@ -13,7 +13,7 @@ from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import NAMES, check_options, merged
 from django_jobs.enqueue.handle import V
 from django_jobs.enqueue.keywords import JobKeywords, UsingKeywords
-from django_jobs.enqueue.methods import AsyncCalls
+from django_jobs.enqueue.methods import Calls
 from django_jobs.enqueue.request import check_id, check_patience, moment, unknown_queue
 from django_jobs.exceptions import InvalidArguments, InvalidJob
 
@@ -29,7 +29,7 @@ _NO_MODULES = ("__main__", "__console__", "builtins", None)
 _OF_ONE_CALL = ("job_id", "run_at", "expires_at", "on_commit", "block_timeout", "meta")
 
 
-class AllCalls(AsyncCalls[P, V]):
+class AllCalls(Calls[P, V]):
     """Every call that enqueues, and `using`, which changes the options of the next one."""
 
     def using(self, **options: Unpack[UsingKeywords]) -> Using[P, V]:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec
 
-from asgiref.sync import sync_to_async
-
 from django_jobs.core.definition import JobDefinition
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle, V
 from django_jobs.enqueue.request import NewJobRequest, check_id, check_patience, delay_ms, moment
@@ -15,13 +13,16 @@ from django_jobs.enqueue.signature import Signature
 from django_jobs.enqueue.submit import request_for, submit, submit_each, submit_many
 from django_jobs.exceptions import InvalidArguments, JobIds
 from django_jobs.formatting import counted
+from django_jobs.runtime.async_twin import async_twin
 
 P = ParamSpec("P")
 Delay = float | timedelta
 
 
 class Calls(Generic[P, V]):
-    """All the ways to enqueue one job.  The signatures are those of the function, without its context."""
+    """All the ways to enqueue one job.  The signatures are those of the function, without its context.
+
+    A method with `a` before its name is the async form of the method without it."""
 
     _definition: JobDefinition
     _overrides: Mapping[str, Any] = {}
@@ -32,13 +33,19 @@ class Calls(Generic[P, V]):
         """Enqueue, to run as soon as a worker is free."""
         return submit(self._request(args, kwargs))
 
+    aenqueue = async_twin(enqueue)
+
     def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run in `delay` seconds (or a timedelta) from now, by the store's clock."""
         return submit(self._request(args, kwargs, run_in=delay_ms(delay)))
 
+    aenqueue_in = async_twin(enqueue_in)
+
     def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run at `when`: an aware datetime; one in the past means now."""
         return submit(self._request(args, kwargs, run_at=moment(when, "when")))
+
+    aenqueue_at = async_twin(enqueue_at)
 
     def try_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Enqueue, or return None at once if the queue is full.
@@ -47,6 +54,8 @@ class Calls(Generic[P, V]):
         """
         handle = submit(self._request(args, kwargs, raise_when_full=False, block_timeout=0))
         return None if handle.state == FULL else handle
+
+    atry_enqueue = async_twin(try_enqueue)
 
     def enqueue_many(
         self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
@@ -74,6 +83,8 @@ class Calls(Generic[P, V]):
             )
         return submit_many(requests)
 
+    aenqueue_many = async_twin(enqueue_many)
+
     # -- workflows ----------------------------------------------------------------
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature:
@@ -88,18 +99,26 @@ class Calls(Generic[P, V]):
         """Enqueue, unless an equal job already waits: then return None."""
         return self._unique(self._request(args, kwargs))
 
+    aenqueue_unique = async_twin(enqueue_unique)
+
     def enqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """`enqueue_unique`, to run in `delay` seconds (or a timedelta)."""
         return self._unique(self._request(args, kwargs, run_in=delay_ms(delay)))
+
+    aenqueue_unique_in = async_twin(enqueue_unique_in)
 
     def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """`enqueue_unique`, to run at `when` (an aware datetime)."""
         return self._unique(self._request(args, kwargs, run_at=moment(when, "when")))
 
+    aenqueue_unique_at = async_twin(enqueue_unique_at)
+
     def enqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Enqueue under your own key (any JSON value).  If a job with that key waits, it gets these arguments and
         None is returned."""
         return self._unique(self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key()))
+
+    aenqueue_unique_by_key = async_twin(enqueue_unique_by_key)
 
     def enqueue_unique_by_key_in(
         self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
@@ -108,6 +127,8 @@ class Calls(Generic[P, V]):
         run_in = delay_ms(delay)
         request = self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key(), run_in=run_in)
         return self._unique(request)
+
+    aenqueue_unique_by_key_in = async_twin(enqueue_unique_by_key_in)
 
     # -- how -----------------------------------------------------------------------
 
@@ -140,57 +161,6 @@ class Calls(Generic[P, V]):
         """A key of the caller's replaces the arguments, unless the caller chose otherwise."""
         chosen = self._overrides.get("on_conflict", self._definition.on_conflict)
         return "replace" if chosen == "skip" else chosen
-
-
-class AsyncCalls(Calls[P, V]):
-    """The methods of Calls, with `a` before the name: async.
-
-    They run on Django's thread for sync code, so they see a transaction that was opened there and wait for its commit.
-    """
-
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
-        """Async twin of `enqueue`."""
-        return await sync_to_async(self.enqueue)(*args, **kwargs)
-
-    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
-        """Async twin of `enqueue_in`."""
-        return await sync_to_async(self.enqueue_in)(delay, *args, **kwargs)
-
-    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
-        """Async twin of `enqueue_at`."""
-        return await sync_to_async(self.enqueue_at)(when, *args, **kwargs)
-
-    async def atry_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `try_enqueue`."""
-        return await sync_to_async(self.try_enqueue)(*args, **kwargs)
-
-    async def aenqueue_many(
-        self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
-    ) -> list[JobHandle[V]]:
-        """Async twin of `enqueue_many`."""
-        return await sync_to_async(self.enqueue_many)(calls, job_ids=job_ids)
-
-    async def aenqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique`."""
-        return await sync_to_async(self.enqueue_unique)(*args, **kwargs)
-
-    async def aenqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique_in`."""
-        return await sync_to_async(self.enqueue_unique_in)(delay, *args, **kwargs)
-
-    async def aenqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique_at`."""
-        return await sync_to_async(self.enqueue_unique_at)(when, *args, **kwargs)
-
-    async def aenqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique_by_key`."""
-        return await sync_to_async(self.enqueue_unique_by_key)(key, *args, **kwargs)
-
-    async def aenqueue_unique_by_key_in(
-        self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique_by_key_in`."""
-        return await sync_to_async(self.enqueue_unique_by_key_in)(key, delay, *args, **kwargs)
 
 
 def _give_ids(requests: Sequence[NewJobRequest], job_ids: Sequence[str]) -> None:
