@@ -11,10 +11,11 @@ from django_jobs.core import registry
 from django_jobs.core.context import JobContext
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.options import NAMES, check_options, merged
+from django_jobs.enqueue.call_options import check_id, check_patience, moment
 from django_jobs.enqueue.handle import V
 from django_jobs.enqueue.keywords import JobKeywords, UsingKeywords
 from django_jobs.enqueue.methods import Calls
-from django_jobs.enqueue.request import check_id, check_patience, moment, unknown_queue
+from django_jobs.enqueue.request import unknown_queue
 from django_jobs.exceptions import InvalidArguments, InvalidJob
 
 P = ParamSpec("P")

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec
 
 from django_jobs.core.definition import JobDefinition
+from django_jobs.enqueue.call_options import check_id, check_patience, delay_ms, moment
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle, V
-from django_jobs.enqueue.request import NewJobRequest, check_id, check_patience, delay_ms, moment
+from django_jobs.enqueue.request import NewJobRequest, request_for
 from django_jobs.enqueue.signature import Signature
-from django_jobs.enqueue.submit import request_for, submit, submit_each, submit_many
+from django_jobs.enqueue.submit import submit, submit_many
 from django_jobs.exceptions import InvalidArguments, JobIds
 from django_jobs.formatting import counted
 from django_jobs.runtime.async_twin import async_twin
@@ -71,17 +72,17 @@ class Calls(Generic[P, V]):
         with the same items: the call then adds the missing jobs, and none twice.
         """
         if isinstance(calls, Iterator) and job_ids is None and self._overrides.get("id") is None:
-            return submit_each(calls, self._request_for_item)
+            return submit_many(calls, self._request_for_item)
         requests = [self._request_for_item(item) for item in calls]
         if job_ids is not None:
             _give_ids(requests, job_ids)
-            return submit_many(requests, job_ids.answered if isinstance(job_ids, JobIds) else ())
-        if len(requests) > 1 and (job_id := requests[0].id) is not None:
+        elif len(requests) > 1 and (job_id := requests[0].id) is not None:
             raise InvalidArguments(
                 f"enqueue_many: job_id={job_id!r} for {counted(len(requests), 'job')}. An id names one job. "
                 "Enqueue each job with its own using(job_id=…)."
             )
-        return submit_many(requests)
+        answered = job_ids.answered if isinstance(job_ids, JobIds) else ()
+        return submit_many(requests, lambda request: request, answered)
 
     aenqueue_many = async_twin(enqueue_many)
 

@@ -341,7 +341,7 @@ def test_a_queue_with_a_limit_refuses_before_the_next_item_is_read(store: RedisS
 
 
 def test_an_unreachable_store_is_an_error_with_all_ids(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing.enqueue(0)
+    nothing.enqueue_many([(0,), (0,)])
     write, sent = Wire.write, 0
 
     def breaking(wire: Wire, data: bytes) -> None:
