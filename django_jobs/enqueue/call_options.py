@@ -1,13 +1,16 @@
-"""What one call may say of its job: checked where it is given."""
+"""What one call may say of its job, and how it is checked; each option of `using` that `@job` does not have."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django_jobs.conf import host_settings
+from django_jobs.core.options.checks import or_none
+from django_jobs.core.options.declared import Option
 from django_jobs.exceptions import InvalidArguments
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -59,3 +62,42 @@ def check_patience(value: Any) -> float | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
         return value
     raise InvalidArguments(f"block_timeout={value!r}: use 0 seconds or more, or None to wait without a limit.")
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidArguments(f"on_commit={value!r}: use True, False, or None for the setting ON_COMMIT.")
+
+
+def _meta(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    raise InvalidArguments(f"meta={value!r}: use a dict of JSON values.")
+
+
+# fmt: off
+CALL_OPTIONS: Mapping[str, Option[Any]] = {
+    "job_id": Option(
+        None, or_none(check_id), "str | UUID | None", "your own id: a second job with that id is not added",
+    ),
+    "run_at": Option(
+        None, lambda value: 0 if value is None else moment(value, "run_at"), "datetime | None",
+        "when the job may first run (an aware datetime)",
+    ),
+    "expires_at": Option(
+        None, or_none(lambda value: moment(value, "expires_at")), "datetime | None",
+        "when a job that has not started is expired (an aware datetime)",
+    ),
+    "on_commit": Option(
+        None, or_none(_truth), "bool | None",
+        "whether a call inside `atomic()` waits for the commit; `None`: as `ON_COMMIT` says",
+    ),
+    "block_timeout": Option(
+        None, check_patience, "float | None", 'seconds to wait for room in a queue with `ON_FULL = "block"`',
+    ),
+    "meta": Option(
+        {}, _meta, "dict[str, Any]", "JSON values that are stored with the job, for middleware and for the job",
+    ),
+}
+# fmt: on

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec
+from typing import Any, Generic, ParamSpec, Unpack
 
+from django_jobs.conf import get_settings
 from django_jobs.core.definition import JobDefinition
-from django_jobs.enqueue.call_options import check_id, check_patience, delay_ms, moment
+from django_jobs.core.options.declared import OPTIONS, SHARED, check_options
+from django_jobs.core.options.tags import merged
+from django_jobs.enqueue.call_options import CALL_OPTIONS, check_id, check_patience, delay_ms, moment
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle, V
-from django_jobs.enqueue.request import NewJobRequest, request_for
+from django_jobs.enqueue.keywords import UsingKeywords
+from django_jobs.enqueue.request import NewJobRequest, request_for, unknown_queue
 from django_jobs.enqueue.signature import Signature
 from django_jobs.enqueue.submit import submit, submit_many
-from django_jobs.exceptions import InvalidArguments, JobIds
+from django_jobs.exceptions import InvalidArguments, InvalidJob, JobIds
 from django_jobs.formatting import counted
 from django_jobs.runtime.async_twin import async_twin
 
@@ -131,6 +135,22 @@ class Calls(Generic[P, V]):
 
     aenqueue_unique_by_key_in = async_twin(enqueue_unique_by_key_in)
 
+    # -- with other options ------------------------------------------------------------
+
+    def using(self, **options: Unpack[UsingKeywords]) -> Using[P, V]:
+        """Return a copy that enqueues with other options, for any call.
+
+        It takes the options of `@job` that may differ from call to call (`tags` are added to those of the job), and
+        those of one call: `job_id` (text: a second job with that id is not added), `run_at` and `expires_at` (aware
+        datetimes), `on_commit` (bool), `block_timeout` (seconds to wait for room in a queue with ON_FULL "block"),
+        `meta` (dict of JSON values).
+        Raises InvalidArguments, InvalidJob or UnknownQueue; each error names the wrong value.
+        """
+        new = _overrides(self._definition, options)
+        if "tags" in new:
+            new["tags"] = _all_tags(self._definition, self._overrides.get("tags", self._definition.tags), new["tags"])
+        return Using(self._definition, {**self._overrides, **new})
+
     # -- how -----------------------------------------------------------------------
 
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any], **fields: Any) -> NewJobRequest:
@@ -162,6 +182,42 @@ class Calls(Generic[P, V]):
         """A key of the caller's replaces the arguments, unless the caller chose otherwise."""
         chosen = self._overrides.get("on_conflict", self._definition.on_conflict)
         return "replace" if chosen == "skip" else chosen
+
+
+class Using(Calls[P, V]):
+    """A job with options for the next call, as `using` returns it.  It can be used for any number of calls."""
+
+    def __init__(self, definition: JobDefinition, overrides: Mapping[str, Any]) -> None:
+        self._definition, self._overrides = definition, overrides
+
+    def __repr__(self) -> str:
+        return f"<{self._definition!r} using {dict(self._overrides)!r}>"
+
+
+def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked options of `using` as fields of NewJobRequest."""
+    of_call = {name: value for name, value in options.items() if name in CALL_OPTIONS}
+    shared = {name: value for name, value in options.items() if name not in CALL_OPTIONS}
+    if lasting := sorted(shared.keys() & OPTIONS.keys() - SHARED):
+        raise InvalidJob(
+            f"{definition.name}.using(): {lasting[0]} applies to every call of a job. Write it as @job({lasting[0]}=…)."
+        )
+    fields = check_options(shared, f"{definition.name}.using()", SHARED | CALL_OPTIONS.keys())
+    settings = get_settings()
+    if "queue" in fields and fields["queue"] not in settings.queues:
+        raise unknown_queue(fields["queue"], settings)
+    if fields.get("max_attempts", 1) != 1 and definition.delivery == "at_most_once":
+        raise InvalidJob(f"{definition.name}.using(): max_attempts contradicts delivery='at_most_once'. Leave it out.")
+    for name, value in of_call.items():
+        fields["id" if name == "job_id" else name] = CALL_OPTIONS[name].check(value)
+    return fields
+
+
+def _all_tags(definition: JobDefinition, tags: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return merged(tags, more)
+    except ValueError as error:
+        raise InvalidJob(f"{definition.name}.using(): tags={tuple(more)!r}: {error}") from error
 
 
 def _give_ids(requests: Sequence[NewJobRequest], job_ids: Sequence[str]) -> None:

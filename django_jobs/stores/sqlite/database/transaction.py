@@ -13,8 +13,9 @@ import sqlite3
 from collections import Counter
 from typing import Any
 
+from django_jobs.core.options.declared import MAX_PRIORITY
 from django_jobs.core.signature import signature
-from django_jobs.core.values import FINISHED, MAX_PRIORITY, WAITING, Attempt, Controls, State
+from django_jobs.core.values import FINISHED, WAITING, Attempt, Controls, State
 from django_jobs.serialization.record import name_of, tags_of
 from django_jobs.stores.contract.batches import MAX_LOG
 from django_jobs.stores.contract.lists import GROUPED
