@@ -58,7 +58,7 @@ types: $(VENV)/.dev-$(SUM)
 	@$(BIN)/mypy
 
 docs: $(VENV)/.dev-$(SUM)
-	@$(BIN)/python -m tools.acceptance && $(BIN)/python -m pytest -q tests/docs
+	@$(BIN)/python -m tools.acceptance && $(BIN)/python -m tools.options && $(BIN)/python -m pytest -q tests/docs
 
 # The documents as a site, in build/site.  A warning is an error.
 site: $(VENV)/.dev-$(SUM)

@@ -23,7 +23,7 @@ from django_jobs.conf.store_address import SCHEMES, check_deployment, check_stor
 from django_jobs.conf.values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
 from django_jobs.core import discovery, registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options import DEFAULTABLE, check_options
+from django_jobs.core.options.declared import DEFAULTABLE, check_options
 from django_jobs.exceptions import InvalidArguments, InvalidCron, InvalidJob, StoreMisconfigured
 from django_jobs.formatting import sentence
 from django_jobs.middleware import build, try_out

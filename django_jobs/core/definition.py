@@ -5,37 +5,28 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any
 
 from django_jobs.conf import Settings, get_settings
-from django_jobs.core.options import DEFAULTABLE, JobOptions, check_limits, check_options
+from django_jobs.core.options.declared import (
+    DEFAULTABLE,
+    KNOWN,
+    JobOptions,
+    OptionAttributes,
+    check_limits,
+    check_options,
+)
 from django_jobs.core.sensitive import HIDDEN, words_for
 from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
 from django_jobs.exceptions import InvalidArguments, InvalidJob
 from django_jobs.formatting import sentence
-
-T = TypeVar("T")
 
 #: Length of the longest name that a job can have.
 LONGEST_NAME = 200
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.:/-]{{0,{LONGEST_NAME - 1}}}")
 
 
-class _Option(Generic[T]):
-    """An option as an attribute: the value from `@job`, else from JOB_DEFAULTS, else the default."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> _Option[T]: ...
-    @overload
-    def __get__(self, instance: JobDefinition, owner: type) -> T: ...
-    def __get__(self, instance: JobDefinition | None, owner: type) -> T | _Option[T]:
-        return self if instance is None else getattr(instance.options, self.name)
-
-
-class JobDefinition:
+class JobDefinition(OptionAttributes):
     """One registered job.  Calling it runs the function at once, in this process.
 
     `name` is the name on the wire; `aliases` are older names that still work; `origin` is the dotted path of the
@@ -52,30 +43,6 @@ class JobDefinition:
     #: Its module was imported after the project had started, for example by a view.  Workers may not know it.
     is_late = False
 
-    queue = _Option[str]()
-    priority = _Option[int]()
-    max_attempts = _Option[int]()
-    backoff = _Option[tuple[float, ...] | Callable[[int, BaseException], float] | None]()
-    retry_on = _Option[tuple[type[BaseException], ...]]()
-    discard_on = _Option[tuple[type[BaseException], ...]]()
-    on_exhausted = _Option[str]()
-    timeout = _Option[float | None]()
-    soft_timeout = _Option[float | None]()
-    expires_in = _Option[float | None]()
-    delivery = _Option[str]()
-    max_concurrency = _Option[int]()
-    concurrency_key = _Option[str | Callable[..., Any] | None]()
-    unique = _Option[str | float | None]()
-    unique_on = _Option[tuple[str, ...] | None]()
-    on_conflict = _Option[str]()
-    keep_result = _Option[float | None]()
-    takes_context = _Option[bool]()
-    api = _Option[bool]()
-    sensitive = _Option[tuple[str, ...]]()
-    cron = _Option[str | None]()
-    on_missing = _Option[str]()
-    tags = _Option[tuple[str, ...]]()
-
     def __init__(
         self, func: Callable[..., Any], *, name: str | None = None, aliases: Sequence[str] = (), **options: Any
     ) -> None:
@@ -88,7 +55,7 @@ class JobDefinition:
         self.aliases = tuple(aliases)
         for each in (self.name, *self.aliases):
             check_name(each, self.origin)
-        self.given: Mapping[str, Any] = check_options(options, self.origin)
+        self.given: Mapping[str, Any] = check_options(options, self.origin, KNOWN)
         self.signature = _signature(func, bool(self.given.get("takes_context")), self.origin)
         if self.given.get("delivery") == "at_most_once" and self.given.get("max_attempts", 1) != 1:
             raise InvalidJob(

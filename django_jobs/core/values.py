@@ -40,8 +40,6 @@ NOT_READY = WAITING - {State.QUEUED}
 
 #: The newest format of a record that this version can read, and the one that it writes (serialization/record.py).
 RECORD_FORMAT = 1
-#: Highest and lowest `priority` inside a queue.
-MAX_PRIORITY = 100
 
 
 @dataclass(frozen=True)  # no slots: with_digest copies the fields

@@ -11,19 +11,15 @@ from weakref import WeakKeyDictionary
 
 from django.db import connections, transaction
 
-from django_jobs.conf import Settings
+from django_jobs.conf import Settings, get_settings
 from django_jobs.enqueue import request as new_job
 from django_jobs.enqueue.handle import DEFERRED
-from django_jobs.enqueue.request import Ready, sent_later, state_of
-from django_jobs.exceptions import JobsError, StoreUnavailable
+from django_jobs.enqueue.request import NewJobRequest, Ready, sent_later, state_of
+from django_jobs.enqueue.sending import Batcher, Refused, ids_of
+from django_jobs.exceptions import JobsError, StoreError, StoreUnavailable
 from django_jobs.formatting import counted
 
 logger = logging.getLogger("django_jobs")
-
-#: Jobs that were not enqueued, and why.
-Refused = tuple[list[Ready], JobsError]
-#: Sends the jobs of several calls, as submit.send_calls does.
-SendCalls = Callable[[Sequence[list[Ready]], StoreUnavailable | None], list[Refused]]
 
 
 class _Call(NamedTuple):
@@ -36,9 +32,9 @@ class _Call(NamedTuple):
 class _Group:
     """The calls of one transaction that a rollback discards together: they share one callback."""
 
-    def __init__(self, commit: _Commit, send: SendCalls) -> None:
+    def __init__(self, commit: _Commit) -> None:
         self.calls: list[_Call] = []
-        self.callback = partial(send_after_commit, self.calls, commit, send)
+        self.callback = partial(send_after_commit, self.calls, commit)
 
     def waits(self, callbacks: Sequence[tuple[Any, ...]]) -> bool:
         """Return whether its callback is still pending.  It is not after a commit or a rollback of its savepoint."""
@@ -57,8 +53,19 @@ class _Commit:
 _commits: WeakKeyDictionary[object, _Commit] = WeakKeyDictionary()
 
 
-def wait_for_commit(ready: list[Ready], settings: Settings, send: SendCalls) -> None:
-    """Have `send` send the jobs when the transaction that is open in this thread commits."""
+def waits_for_commit(request: NewJobRequest, settings: Settings) -> bool:
+    """Return whether the caller is inside atomic() and the job should wait for the commit."""
+    wanted = settings.on_commit if request.on_commit is None else request.on_commit
+    return wanted and in_transaction(settings.database)
+
+
+def in_transaction(alias: str) -> bool:
+    """Is this thread inside atomic()?  Opens no connection, so it works where there is no database at all."""
+    return connections[alias].in_atomic_block
+
+
+def wait_for_commit(ready: list[Ready], settings: Settings) -> None:
+    """Send the jobs when the transaction that is open in this thread commits."""
     for each in ready:
         each.handle.state = DEFERRED
     connection = connections[settings.database]
@@ -69,13 +76,13 @@ def wait_for_commit(ready: list[Ready], settings: Settings, send: SendCalls) -> 
     group = commit.groups.get(savepoints)
     if group is None or not group.waits(connection.run_on_commit):
         commit.groups = {at: kept for at, kept in commit.groups.items() if kept.waits(connection.run_on_commit)}
-        group = commit.groups[savepoints] = _Group(commit, send)
+        group = commit.groups[savepoints] = _Group(commit)
         transaction.on_commit(group.callback, using=settings.database)
         commit.last = group.calls
     group.calls.append(_Call(ready, monotonic()))
 
 
-def send_after_commit(calls: list[_Call], commit: _Commit, send: SendCalls) -> None:
+def send_after_commit(calls: list[_Call], commit: _Commit) -> None:
     """Send the jobs of one group.  The transaction is committed, so all jobs are due now; every failure is logged, so
     that operators can act.
 
@@ -83,7 +90,7 @@ def send_after_commit(calls: list[_Call], commit: _Commit, send: SendCalls) -> N
     group.
     """
     away = next((error for error in commit.refused if isinstance(error, StoreUnavailable)), None)
-    for refused, error in send(list(_due(calls)), away):
+    for refused, error in _send(list(_due(calls)), away):
         first = refused[0].handle
         logger.error(
             "Not enqueued after the commit: %s. The first is %s %s",
@@ -95,19 +102,6 @@ def send_after_commit(calls: list[_Call], commit: _Commit, send: SendCalls) -> N
         first_refused = commit.refused[0]
         commit.refused.clear()
         raise first_refused
-
-
-def run_after_commit(action: Callable[[], object], what: str) -> None:
-    """Do something that waited for a commit.  An error is logged, and does not keep other callbacks from running."""
-    try:
-        action()
-    except JobsError:
-        logger.exception("Not done after the commit: %s", what)
-
-
-def after_commit(action: Callable[[], object], what: str, settings: Settings) -> None:
-    """Have this done when the transaction that is open in this thread commits.  `what` says it in the log."""
-    transaction.on_commit(partial(run_after_commit, action, what), using=settings.database)
 
 
 def _due(calls: list[_Call]) -> Iterator[list[Ready]]:
@@ -122,3 +116,33 @@ def _due(calls: list[_Call]) -> Iterator[list[Ready]]:
             each.handle.state = state_of(each.new, now)
         if ready:
             yield ready
+
+
+def _send(calls: Sequence[list[Ready]], away: StoreUnavailable | None) -> list[Refused]:
+    """Send the jobs of several calls together, with one wait for an unreachable store, but refuse each job by itself.
+    `away`: the error, if the store was just found unreachable.  Returns the refused jobs and why."""
+    refused: list[Refused] = []
+    batcher = Batcher(get_settings(), refused, away)
+    for call in calls:
+        for each in call:
+            batcher.add(each)
+        batcher.end_call()
+    batcher.send_rest()
+    ids = ids_of(each.handle for call in calls for each in call)
+    for _, error in refused:
+        if isinstance(error, StoreError) and not error.job_ids:
+            error.job_ids = ids
+    return refused
+
+
+def run_after_commit(action: Callable[[], object], what: str) -> None:
+    """Do something that waited for a commit.  An error is logged, and does not keep other callbacks from running."""
+    try:
+        action()
+    except JobsError:
+        logger.exception("Not done after the commit: %s", what)
+
+
+def after_commit(action: Callable[[], object], what: str, settings: Settings) -> None:
+    """Have this done when the transaction that is open in this thread commits.  `what` says it in the log."""
+    transaction.on_commit(partial(run_after_commit, action, what), using=settings.database)

@@ -3,61 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.context import JobContext
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options import NAMES, check_options, merged
+from django_jobs.core.options.declared import NAMING, OPTIONS, described
 from django_jobs.enqueue.handle import V
-from django_jobs.enqueue.keywords import JobKeywords, UsingKeywords
-from django_jobs.enqueue.methods import AsyncCalls
-from django_jobs.enqueue.request import check_id, check_patience, moment, unknown_queue
-from django_jobs.exceptions import InvalidArguments, InvalidJob
+from django_jobs.enqueue.keywords import JobKeywords
+from django_jobs.enqueue.methods import Calls
+from django_jobs.exceptions import InvalidJob
 
 P = ParamSpec("P")
 #: The parameters of the function itself: those of P, after a JobContext if it takes one.
 C = ParamSpec("C")
 R = TypeVar("R")
 
-#: Options of `using` that `@job` has too.
-_SHARED = frozenset({"queue", "priority", "max_attempts", "unique", "unique_on", "on_conflict", "tags"})
 #: What `__module__` of a function is in a script, in IPython, and in the shell of Django.
 _NO_MODULES = ("__main__", "__console__", "builtins", None)
-_OF_ONE_CALL = ("job_id", "run_at", "expires_at", "on_commit", "block_timeout", "meta")
 
 
-class AllCalls(AsyncCalls[P, V]):
-    """Every call that enqueues, and `using`, which changes the options of the next one."""
-
-    def using(self, **options: Unpack[UsingKeywords]) -> Using[P, V]:
-        """Return a copy that enqueues with other options, for any call.
-
-        `queue`, `priority`, `max_attempts`, `unique`, `unique_on`, `on_conflict` as for `@job`; `tags` (added to those
-        of the job); `job_id` (text: a second job with that id is not added), `run_at` and `expires_at` (aware
-        datetimes), `on_commit` (bool), `block_timeout` (seconds to wait for room in a queue with ON_FULL "block"),
-        `meta` (dict of JSON values).
-        Raises InvalidArguments, InvalidJob or UnknownQueue; each error names the wrong value.
-        """
-        new = _overrides(self._definition, options)
-        if "tags" in new:
-            new["tags"] = _all_tags(self._definition, self._overrides.get("tags", self._definition.tags), new["tags"])
-        return Using(self._definition, {**self._overrides, **new})
-
-
-class Using(AllCalls[P, V]):
-    """A job with options for the next call, as `using` returns it.  It can be used for any number of calls."""
-
-    def __init__(self, definition: JobDefinition, overrides: Mapping[str, Any]) -> None:
-        self._definition, self._overrides = definition, overrides
-
-    def __repr__(self) -> str:
-        return f"<{self._definition!r} using {dict(self._overrides)!r}>"
-
-
-class JobFunction(JobDefinition, AllCalls[P, V], Generic[P, C, R, V]):
+class JobFunction(JobDefinition, Calls[P, V], Generic[P, C, R, V]):
     """A function decorated with `@job`: callable as before, and with every call that enqueues.
 
     For type checkers, `JobFunction[P, C, R, V]`: the parameters of a call that enqueues, those of the function (with
@@ -107,29 +74,19 @@ def job(*, takes_context: Literal[False] = False, **options: Unpack[JobKeywords]
 def job(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a module-level `def` or `async def` a job, as `@job` or `@job(**options)`.
 
-    The options, with their defaults; durations are seconds or a timedelta:
-
-    - `name` ("module.function"): the name that is stored; `aliases` ([]): older names that still work
-    - `queue` ("default"), `priority` (0; -100 to 100, higher first)
-    - `max_attempts` (10), `backoff` (growing pauses; a list, or callable(attempt, error) -> seconds)
-    - `retry_on` ((Exception,)), `discard_on` (()), `on_exhausted` ("dead", or "discard")
-    - `timeout`, `soft_timeout`, `expires_in` (None): limits of one attempt, and of the time before the first
-    - `delivery` ("at_least_once", or "at_most_once")
-    - `max_concurrency` (0 = no limit), `concurrency_key` (None; a parameter's name, or a callable of the arguments)
-    - `unique` (None; "queued", "running", "success" or a timedelta), `unique_on` (all parameters)
-    - `on_conflict` ("skip", or "replace", "debounce", "raise"): if an equal job waits
-    - `keep_result` (None: as HISTORY says; 0: never)
-    - `takes_context` (False): the first argument is a JobContext
-    - `api` (False): may be enqueued over HTTP; `sensitive` (()): parameters whose values are masked
-    - `tags` (()): words to find and count jobs by; `using(tags=…)` adds more
-    - `cron` (None): five fields, or six with the seconds first
-    - `on_missing` ("fail", or "discard"): what if a model instance among the arguments is gone
-
     Raises InvalidJob at import of the module; the error says what to do.
     """
     if func is None:
         return lambda function: _define(function, options)
     return _define(func, options)
+
+
+job.__doc__ = f"""{job.__doc__}
+The options, with their defaults; durations are seconds or a timedelta:
+
+{described(NAMING)}
+{described(OPTIONS)}
+"""
 
 
 def _define(func: Any, options: dict[str, Any]) -> JobFunction[..., ..., Any]:
@@ -163,52 +120,3 @@ def _check_function(func: Any) -> None:
         )
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise InvalidJob(f"{place} is a generator: calling it runs nothing. Use a plain function without yield.")
-
-
-def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked options of `using` as fields of NewJobRequest."""
-    shared = {name: value for name, value in options.items() if name not in _OF_ONE_CALL}
-    if lasting := sorted(shared.keys() & frozenset(NAMES) - _SHARED):
-        raise InvalidJob(
-            f"{definition.name}.using(): {lasting[0]} applies to every call of a job. Write it as @job({lasting[0]}=…)."
-        )
-    fields = check_options(shared, f"{definition.name}.using()", _SHARED | frozenset(_OF_ONE_CALL))
-    settings = get_settings()
-    if "queue" in fields and fields["queue"] not in settings.queues:
-        raise unknown_queue(fields["queue"], settings)
-    if fields.get("max_attempts", 1) != 1 and definition.delivery == "at_most_once":
-        raise InvalidJob(f"{definition.name}.using(): max_attempts contradicts delivery='at_most_once'. Leave it out.")
-    for name in _OF_ONE_CALL:
-        if name in options:
-            field, check = _CHECKS[name]
-            fields[field] = check(options[name])
-    return fields
-
-
-def _all_tags(definition: JobDefinition, tags: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    try:
-        return merged(tags, more)
-    except ValueError as error:
-        raise InvalidJob(f"{definition.name}.using(): tags={tuple(more)!r}: {error}") from error
-
-
-def _on_commit(value: Any) -> bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    raise InvalidArguments(f"on_commit={value!r}: use True, False, or None for the setting ON_COMMIT.")
-
-
-def _meta(value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    raise InvalidArguments(f"meta={value!r}: use a dict of JSON values.")
-
-
-_CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "job_id": ("id", lambda value: None if value is None else check_id(value)),
-    "run_at": ("run_at", lambda value: 0 if value is None else moment(value, "run_at")),
-    "expires_at": ("expires_at", lambda value: None if value is None else moment(value, "expires_at")),
-    "on_commit": ("on_commit", _on_commit),
-    "block_timeout": ("block_timeout", check_patience),
-    "meta": ("meta", _meta),
-}

@@ -16,6 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added, Attempt, JobInfo, State
 from django_jobs.exceptions import JobFailed, JobNotFound
+from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.record import tags_of
 from django_jobs.serialization.results import MissingResult, load_result
 from django_jobs.stores import get_store
@@ -74,6 +75,8 @@ class JobHandle(Generic[V]):
             return self
         self._see(get_store().get(self.queue, self.id))
         return self
+
+    arefresh = async_twin(refresh)
 
     def _see(self, info: JobInfo | None) -> None:
         if info is None:
@@ -203,11 +206,7 @@ class JobHandle(Generic[V]):
             self.state, self._info = answers[self.id], None
         return self.state == State.CANCELLED
 
-    # -- async twins ---------------------------------------------------------
-
-    async def arefresh(self) -> JobHandle[V]:
-        """Async twin of `refresh`."""
-        return await sync_to_async(self.refresh)()
+    acancel = async_twin(cancel)
 
     async def await_result(self, timeout: float | None = None) -> V:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
@@ -228,10 +227,6 @@ class JobHandle(Generic[V]):
             finally:
                 end.cancel()
         return cast("V", self.result)
-
-    async def acancel(self) -> bool:
-        """Async twin of `cancel`."""
-        return await sync_to_async(self.cancel)()
 
 
 def _left(handle: JobHandle, deadline: float | None, timeout: float | None) -> float | None:
@@ -261,9 +256,7 @@ def get_job(id: str | UUID, queue: str | None = None) -> JobHandle:
     return handle
 
 
-async def aget_job(id: str | UUID, queue: str | None = None) -> JobHandle:
-    """Async twin of `get_job`."""
-    return await sync_to_async(get_job)(id, queue)
+aget_job = async_twin(get_job)
 
 
 def _left_behind(queue: str, id: str) -> JobInfo | None:

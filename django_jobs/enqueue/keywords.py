@@ -1,6 +1,7 @@
 """The options of `@job` and of `using` with their types: editors and type checkers find a misspelt one.
 
-At run time core/options.py checks them; a test asserts that both have the same names."""
+Made by `make docs` from core/options/declared.py and enqueue/call_options.py; do not edit it by hand.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class SharedKeywords(TypedDict, total=False):
 
 
 class JobKeywords(SharedKeywords, total=False):
-    """What `@job` takes, without `takes_context`, which decides on the signature of the function."""
+    """What `@job` takes, without `takes_context`."""
 
     name: str
     aliases: Sequence[str]
@@ -55,5 +56,5 @@ class UsingKeywords(SharedKeywords, total=False):
     run_at: datetime | None
     expires_at: datetime | None
     on_commit: bool | None
-    block_timeout: Duration | None
+    block_timeout: float | None
     meta: dict[str, Any]

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec
+from typing import Any, Generic, ParamSpec, Unpack
 
-from asgiref.sync import sync_to_async
-
+from django_jobs.conf import get_settings
 from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options.declared import OPTIONS, SHARED, check_options
+from django_jobs.core.options.tags import merged
+from django_jobs.enqueue.call_options import CALL_OPTIONS, check_id, check_patience, delay_ms, moment
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle, V
-from django_jobs.enqueue.request import NewJobRequest, check_id, check_patience, delay_ms, moment
+from django_jobs.enqueue.keywords import UsingKeywords
+from django_jobs.enqueue.request import NewJobRequest, request_for, unknown_queue
 from django_jobs.enqueue.signature import Signature
-from django_jobs.enqueue.submit import request_for, submit, submit_each, submit_many
-from django_jobs.exceptions import InvalidArguments, JobIds
+from django_jobs.enqueue.submit import submit, submit_many
+from django_jobs.exceptions import InvalidArguments, InvalidJob, JobIds
 from django_jobs.formatting import counted
+from django_jobs.runtime.async_twin import async_twin
 
 P = ParamSpec("P")
 Delay = float | timedelta
 
 
 class Calls(Generic[P, V]):
-    """All the ways to enqueue one job.  The signatures are those of the function, without its context."""
+    """All the ways to enqueue one job.  The signatures are those of the function, without its context.
+
+    A method with `a` before its name is the async form of the method without it."""
 
     _definition: JobDefinition
     _overrides: Mapping[str, Any] = {}
@@ -32,13 +38,19 @@ class Calls(Generic[P, V]):
         """Enqueue, to run as soon as a worker is free."""
         return submit(self._request(args, kwargs))
 
+    aenqueue = async_twin(enqueue)
+
     def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run in `delay` seconds (or a timedelta) from now, by the store's clock."""
         return submit(self._request(args, kwargs, run_in=delay_ms(delay)))
 
+    aenqueue_in = async_twin(enqueue_in)
+
     def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
         """Enqueue, to run at `when`: an aware datetime; one in the past means now."""
         return submit(self._request(args, kwargs, run_at=moment(when, "when")))
+
+    aenqueue_at = async_twin(enqueue_at)
 
     def try_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Enqueue, or return None at once if the queue is full.
@@ -47,6 +59,8 @@ class Calls(Generic[P, V]):
         """
         handle = submit(self._request(args, kwargs, raise_when_full=False, block_timeout=0))
         return None if handle.state == FULL else handle
+
+    atry_enqueue = async_twin(try_enqueue)
 
     def enqueue_many(
         self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
@@ -62,17 +76,19 @@ class Calls(Generic[P, V]):
         with the same items: the call then adds the missing jobs, and none twice.
         """
         if isinstance(calls, Iterator) and job_ids is None and self._overrides.get("id") is None:
-            return submit_each(calls, self._request_for_item)
+            return submit_many(calls, self._request_for_item)
         requests = [self._request_for_item(item) for item in calls]
         if job_ids is not None:
             _give_ids(requests, job_ids)
-            return submit_many(requests, job_ids.answered if isinstance(job_ids, JobIds) else ())
-        if len(requests) > 1 and (job_id := requests[0].id) is not None:
+        elif len(requests) > 1 and (job_id := requests[0].id) is not None:
             raise InvalidArguments(
                 f"enqueue_many: job_id={job_id!r} for {counted(len(requests), 'job')}. An id names one job. "
                 "Enqueue each job with its own using(job_id=…)."
             )
-        return submit_many(requests)
+        answered = job_ids.answered if isinstance(job_ids, JobIds) else ()
+        return submit_many(requests, lambda request: request, answered)
+
+    aenqueue_many = async_twin(enqueue_many)
 
     # -- workflows ----------------------------------------------------------------
 
@@ -88,18 +104,26 @@ class Calls(Generic[P, V]):
         """Enqueue, unless an equal job already waits: then return None."""
         return self._unique(self._request(args, kwargs))
 
+    aenqueue_unique = async_twin(enqueue_unique)
+
     def enqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """`enqueue_unique`, to run in `delay` seconds (or a timedelta)."""
         return self._unique(self._request(args, kwargs, run_in=delay_ms(delay)))
+
+    aenqueue_unique_in = async_twin(enqueue_unique_in)
 
     def enqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """`enqueue_unique`, to run at `when` (an aware datetime)."""
         return self._unique(self._request(args, kwargs, run_at=moment(when, "when")))
 
+    aenqueue_unique_at = async_twin(enqueue_unique_at)
+
     def enqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
         """Enqueue under your own key (any JSON value).  If a job with that key waits, it gets these arguments and
         None is returned."""
         return self._unique(self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key()))
+
+    aenqueue_unique_by_key = async_twin(enqueue_unique_by_key)
 
     def enqueue_unique_by_key_in(
         self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
@@ -108,6 +132,24 @@ class Calls(Generic[P, V]):
         run_in = delay_ms(delay)
         request = self._request(args, kwargs, unique_key=key, on_conflict=self._conflict_by_key(), run_in=run_in)
         return self._unique(request)
+
+    aenqueue_unique_by_key_in = async_twin(enqueue_unique_by_key_in)
+
+    # -- with other options ------------------------------------------------------------
+
+    def using(self, **options: Unpack[UsingKeywords]) -> Using[P, V]:
+        """Return a copy that enqueues with other options, for any call.
+
+        It takes the options of `@job` that may differ from call to call (`tags` are added to those of the job), and
+        those of one call: `job_id` (text: a second job with that id is not added), `run_at` and `expires_at` (aware
+        datetimes), `on_commit` (bool), `block_timeout` (seconds to wait for room in a queue with ON_FULL "block"),
+        `meta` (dict of JSON values).
+        Raises InvalidArguments, InvalidJob or UnknownQueue; each error names the wrong value.
+        """
+        new = _overrides(self._definition, options)
+        if "tags" in new:
+            new["tags"] = _all_tags(self._definition, self._overrides.get("tags", self._definition.tags), new["tags"])
+        return Using(self._definition, {**self._overrides, **new})
 
     # -- how -----------------------------------------------------------------------
 
@@ -142,55 +184,40 @@ class Calls(Generic[P, V]):
         return "replace" if chosen == "skip" else chosen
 
 
-class AsyncCalls(Calls[P, V]):
-    """The methods of Calls, with `a` before the name: async.
+class Using(Calls[P, V]):
+    """A job with options for the next call, as `using` returns it.  It can be used for any number of calls."""
 
-    They run on Django's thread for sync code, so they see a transaction that was opened there and wait for its commit.
-    """
+    def __init__(self, definition: JobDefinition, overrides: Mapping[str, Any]) -> None:
+        self._definition, self._overrides = definition, overrides
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
-        """Async twin of `enqueue`."""
-        return await sync_to_async(self.enqueue)(*args, **kwargs)
+    def __repr__(self) -> str:
+        return f"<{self._definition!r} using {dict(self._overrides)!r}>"
 
-    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
-        """Async twin of `enqueue_in`."""
-        return await sync_to_async(self.enqueue_in)(delay, *args, **kwargs)
 
-    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V]:
-        """Async twin of `enqueue_at`."""
-        return await sync_to_async(self.enqueue_at)(when, *args, **kwargs)
+def _overrides(definition: JobDefinition, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked options of `using` as fields of NewJobRequest."""
+    of_call = {name: value for name, value in options.items() if name in CALL_OPTIONS}
+    shared = {name: value for name, value in options.items() if name not in CALL_OPTIONS}
+    if lasting := sorted(shared.keys() & OPTIONS.keys() - SHARED):
+        raise InvalidJob(
+            f"{definition.name}.using(): {lasting[0]} applies to every call of a job. Write it as @job({lasting[0]}=…)."
+        )
+    fields = check_options(shared, f"{definition.name}.using()", SHARED | CALL_OPTIONS.keys())
+    settings = get_settings()
+    if "queue" in fields and fields["queue"] not in settings.queues:
+        raise unknown_queue(fields["queue"], settings)
+    if fields.get("max_attempts", 1) != 1 and definition.delivery == "at_most_once":
+        raise InvalidJob(f"{definition.name}.using(): max_attempts contradicts delivery='at_most_once'. Leave it out.")
+    for name, value in of_call.items():
+        fields["id" if name == "job_id" else name] = CALL_OPTIONS[name].check(value)
+    return fields
 
-    async def atry_enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `try_enqueue`."""
-        return await sync_to_async(self.try_enqueue)(*args, **kwargs)
 
-    async def aenqueue_many(
-        self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]], *, job_ids: Sequence[str] | None = None
-    ) -> list[JobHandle[V]]:
-        """Async twin of `enqueue_many`."""
-        return await sync_to_async(self.enqueue_many)(calls, job_ids=job_ids)
-
-    async def aenqueue_unique(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique`."""
-        return await sync_to_async(self.enqueue_unique)(*args, **kwargs)
-
-    async def aenqueue_unique_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique_in`."""
-        return await sync_to_async(self.enqueue_unique_in)(delay, *args, **kwargs)
-
-    async def aenqueue_unique_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique_at`."""
-        return await sync_to_async(self.enqueue_unique_at)(when, *args, **kwargs)
-
-    async def aenqueue_unique_by_key(self, key: Any, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique_by_key`."""
-        return await sync_to_async(self.enqueue_unique_by_key)(key, *args, **kwargs)
-
-    async def aenqueue_unique_by_key_in(
-        self, key: Any, delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobHandle[V] | None:
-        """Async twin of `enqueue_unique_by_key_in`."""
-        return await sync_to_async(self.enqueue_unique_by_key_in)(key, delay, *args, **kwargs)
+def _all_tags(definition: JobDefinition, tags: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return merged(tags, more)
+    except ValueError as error:
+        raise InvalidJob(f"{definition.name}.using(): tags={tuple(more)!r}: {error}") from error
 
 
 def _give_ids(requests: Sequence[NewJobRequest], job_ids: Sequence[str]) -> None:

@@ -1,41 +1,34 @@
-"""One job on its way to the store: the request that enqueue middleware gets, and its encoding.
-
-Long because what a caller may give is checked where it is encoded.
-"""
+"""One job on its way to the store: the request that enqueue middleware gets, and its encoding."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
 from os import urandom
 from typing import Any, NamedTuple, Protocol
-from uuid import UUID
 
-from django_jobs.conf import Settings, host_settings
+from django_jobs.conf import Settings
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options import JobOptions, tags_of_call
+from django_jobs.core.options.declared import JobOptions
+from django_jobs.core.options.tags import tags_of_call
 from django_jobs.core.values import Controls, Job, NewJob, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.keys import digest_of_arguments, digest_of_key, limit_key
-from django_jobs.exceptions import InvalidArguments, PayloadError, UnknownQueue
+from django_jobs.exceptions import PayloadError, UnknownQueue
 from django_jobs.formatting import counted
 from django_jobs.serialization import arguments
 from django_jobs.serialization import record as codec
 
-_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 #: Characters of a digest that are kept: enough to tell two calls apart.  Each remembered id costs one digest.
 DIGEST_LENGTH = 20
 #: The digest of a job that is a step: nobody else's id can be equal to its id.
 STEP = "step"
 #: Means that no key was given; None is a valid key.
 NO_KEY: Any = object()
-_LONGEST_DELAY = 100 * 366 * 86_400
 
 
 class Batch(Protocol):
@@ -101,6 +94,16 @@ class NewJobRequest:
     def name(self) -> str:
         """The job's name on the wire."""
         return self.definition.name
+
+
+def request_for(definition: JobDefinition, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJobRequest:
+    """Return the request for `job.enqueue(*args, **kwargs)`, from the definition alone."""
+    options = definition.options
+    request = NewJobRequest(definition, args, kwargs, options.queue, options.priority)
+    # unique_on without unique is for enqueue_unique().
+    request.unique, request.unique_on, request.on_conflict = options.unique, options.unique_on, options.on_conflict
+    request.tags = options.tags
+    return request
 
 
 class Step(NamedTuple):
@@ -259,7 +262,7 @@ def _of_workflow(controls: Controls, workflow: str, noted_result: bool) -> Contr
     return replace(controls, workflow=workflow, noted_result=noted_result)
 
 
-# -- values that callers give ----------------------------------------------------
+# -- ids, times, errors -------------------------------------------------------------
 
 
 def new_id(now: int) -> str:
@@ -270,53 +273,6 @@ def new_id(now: int) -> str:
 def now_ms() -> int:
     """Milliseconds since the epoch by this machine's clock."""
     return time.time_ns() // 1_000_000
-
-
-def check_id(id: Any) -> str:
-    """Return the id as text.  Raises InvalidArguments if it is not valid: it becomes part of keys and addresses."""
-    if isinstance(id, UUID):
-        return str(id)
-    if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise InvalidArguments(f"job_id={id!r}: use 1 to 128 letters, digits and _ . : -")
-    return id
-
-
-def moment(value: Any, name: str) -> int:
-    """Return an aware datetime as ms since the epoch.  Raises InvalidArguments for anything else."""
-    if not isinstance(value, datetime):
-        raise InvalidArguments(f"{name}={value!r}: use an aware datetime, as in timezone.now() + timedelta(hours=1).")
-    if value.utcoffset() is None:
-        raise InvalidArguments(f"{name}={value!r} has no time zone. {_how_to_be_aware()}")
-    ms = round(value.timestamp() * 1000)
-    if ms <= 0:
-        raise InvalidArguments(f"{name}={value!r}: use a time after 1970.")
-    return ms
-
-
-def _how_to_be_aware() -> str:
-    if host_settings().use_tz:
-        return "Use an aware datetime, as in django.utils.timezone.make_aware(…)."
-    return (
-        "USE_TZ is False, so timezone.now() has none. Use django.utils.timezone.make_aware(…), datetime.now(UTC), "
-        "or enqueue_in() with a delay."
-    )
-
-
-def delay_ms(value: Any) -> int:
-    """Return seconds or a timedelta as ms.  Raises InvalidArguments for a negative delay or anything else."""
-    number = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
-        raise InvalidArguments(f"delay={value!r}: use seconds (a number) or a timedelta.")
-    if not 0 <= number <= _LONGEST_DELAY:
-        raise InvalidArguments(f"delay={value!r}: use 0 seconds or more, and at most 100 years.")
-    return round(number * 1000)
-
-
-def check_patience(value: Any) -> float | None:
-    """Return `block_timeout`: seconds ≥ 0, or None to wait without limit.  Raises InvalidArguments."""
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise InvalidArguments(f"block_timeout={value!r}: use 0 seconds or more, or None to wait without a limit.")
 
 
 def unknown_queue(queue: str, settings: Settings) -> UnknownQueue:

@@ -13,8 +13,8 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.sensitive import HIDDEN
 from django_jobs.core.values import Added, Job
-from django_jobs.enqueue.request import NewJobRequest, encode, new_id, now_ms
-from django_jobs.enqueue.submit import request_for, submit
+from django_jobs.enqueue.request import NewJobRequest, encode, new_id, now_ms, request_for
+from django_jobs.enqueue.submit import submit
 from django_jobs.exceptions import InvalidArguments
 from django_jobs.operations.edited import compact, loaded, unmask
 from django_jobs.serialization.payloads import arguments_of

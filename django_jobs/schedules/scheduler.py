@@ -8,7 +8,8 @@ from time import monotonic
 
 from django_jobs.core import registry
 from django_jobs.core.values import FINISHED, Added
-from django_jobs.enqueue.submit import request_for, submit
+from django_jobs.enqueue.request import request_for
+from django_jobs.enqueue.submit import submit
 from django_jobs.exceptions import QueueFull, StoreError
 from django_jobs.schedules import state as schedule_state
 from django_jobs.schedules.cron import jitter_ms, next_run

@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
-from django_jobs.enqueue.request import NO_KEY, moment
-from django_jobs.enqueue.submit import request_for, submit
+from django_jobs.enqueue.call_options import moment
+from django_jobs.enqueue.request import NO_KEY, request_for
+from django_jobs.enqueue.submit import submit
 from django_jobs.exceptions import InvalidJob
 from django_jobs.stores import get_store
 from django_jobs.tasks_backend.compat import (

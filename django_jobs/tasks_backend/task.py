@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,35 +11,32 @@ from django.utils import timezone
 
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options import check_options, merged
+from django_jobs.core.options.declared import OPTIONS, check_options
+from django_jobs.core.options.tags import merged
 from django_jobs.exceptions import InvalidJob
 from django_jobs.tasks_backend.compat import Task
 
+#: Option → "call", or "type" if workers take it from the task's definition: those are not stored with a call.
+OPTION_NAMES = {name: option.task for name, option in OPTIONS.items() if option.task}
+_WRITE_IT = "Write it in @task(…) (Django 6.1 or django-tasks), or in OPTIONS['JOB_OPTIONS'] of a backend."
+
+
+def _with_options(task_class: type[JobTask]) -> type[JobTask]:
+    """Give a dataclass that is about to be made a field for each option: None, if it is not given."""
+    task_class.__annotations__ = dict.fromkeys(OPTION_NAMES, Any)
+    for name in OPTION_NAMES:
+        setattr(task_class, name, None)
+    return task_class
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@_with_options
 class JobTask(Task):  # type: ignore[type-arg]
     """A Task that can have the options of `@job`: in `@task(…)` from Django 6.1 on, in `.using(…)` with every version.
 
     None means the backend's OPTIONS["JOB_OPTIONS"], else the default of `@job`; but `max_attempts` is then 1, because
     Django's contract has no retries.
     """
-
-    max_attempts: int | None = None
-    backoff: Any = None
-    retry_on: Any = None
-    discard_on: Any = None
-    on_exhausted: str | None = None
-    timeout: float | timedelta | None = None
-    soft_timeout: float | timedelta | None = None
-    expires_in: float | timedelta | None = None
-    delivery: str | None = None
-    max_concurrency: int | None = None
-    concurrency_key: Any = None
-    unique: Any = None
-    unique_on: tuple[str, ...] | None = None
-    keep_result: float | timedelta | None = None
-    sensitive: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
 
     def using(
         self,
@@ -52,17 +49,18 @@ class JobTask(Task):  # type: ignore[type-arg]
     ) -> JobTask:
         """Return a copy with other defaults.  `run_after` may also be a timedelta from now, as Django documents.
 
-        `tags` are added to those that the task has.  Other options of `@job` are stored with each call, except those in
-        LASTING, which workers look up by the task's name.  Raises InvalidJob for these, for unknown options, and for
+        `tags` are added to those that the task has.  Other options of `@job` are stored with each call, except those
+        which workers look up by the task's name.  Raises InvalidJob for these, for unknown options, and for
         invalid values."""
         owner = f"{self.module_path}.using()"
         check_options(options, owner, frozenset(OPTION_NAMES))
-        if lasting := sorted(options.keys() & LASTING):
+        if lasting := sorted(name for name in options if OPTION_NAMES[name] == "type"):
             raise InvalidJob(f"{owner}: {lasting[0]} applies to every call of a task. {_WRITE_IT}")
         if "keep_result" in options and not (options["keep_result"] and self._keeps_results()):
             raise InvalidJob(f"{owner}: keep_result=0 applies to every call of a task, or to none. {_WRITE_IT}")
         if "tags" in options:
-            before = self.tags if self.tags is not None else self._defaults().get("tags", ())
+            own = getattr(self, "tags", None)
+            before = own if own is not None else self._defaults().get("tags", ())
             try:
                 options["tags"] = merged(before, options["tags"])
             except ValueError as error:
@@ -79,14 +77,6 @@ class JobTask(Task):  # type: ignore[type-arg]
     def _defaults(self) -> Mapping[str, Any]:
         defaults: Mapping[str, Any] = getattr(self.get_backend(), "job_options", {})
         return defaults
-
-
-OPTION_NAMES = tuple(f.name for f in fields(JobTask) if f.name not in {base.name for base in fields(Task)})
-
-
-#: Options that workers take from the task's definition: they are not stored with a call.
-LASTING = frozenset({"backoff", "retry_on", "discard_on", "soft_timeout", "sensitive"})
-_WRITE_IT = "Write it in @task(…) (Django 6.1 or django-tasks), or in OPTIONS['JOB_OPTIONS'] of a backend."
 
 
 class TaskDefinition(JobDefinition):

@@ -8,8 +8,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from asgiref.sync import sync_to_async
-
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
 from django_jobs.core.attempt import Attempted
@@ -23,6 +21,7 @@ from django_jobs.exceptions import CorruptRecord, NewerRecord
 from django_jobs.execution.executor import Executor
 from django_jobs.execution.settle import end, failed_elsewhere, over_time
 from django_jobs.middleware import load
+from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.record import decode
 from django_jobs.stores.in_tests import TestStore
 from django_jobs.testing.commits import run_commit_callbacks
@@ -67,6 +66,8 @@ class Running:
 
         A job's `timeout` is kept: on the main thread the job is interrupted; on another (`arun_all`) it fails when it
         returns too late.
+
+        Use `arun_all` in an `async def` test: async jobs need an event loop of their own, on another thread.
         """
         handles: list[JobHandle] = []
         while claim := self._next_claim():
@@ -79,13 +80,7 @@ class Running:
                 raise AssertionError(f"{_MOST_JOBS} jobs have run and more are waiting: does {claim} enqueue itself?")
         return [handle.refresh() for handle in handles]
 
-    async def arun_all(self, *, raise_errors: bool = False) -> list[JobHandle]:
-        """Async twin of `run_all`, for an `async def` test: async jobs need a loop of their own, on another thread."""
-        return await sync_to_async(self.run_all)(raise_errors=raise_errors)
-
-    async def arun_due(self, at: datetime | None = None, *, raise_errors: bool = False) -> list[JobHandle]:
-        """Async twin of `run_due`."""
-        return await sync_to_async(self.run_due)(at, raise_errors=raise_errors)
+    arun_all = async_twin(run_all)
 
     def run_due(self, at: datetime | None = None, *, raise_errors: bool = False) -> list[JobHandle]:
         """Move the time to `at` (an aware datetime; None = the time of the next job), then call `run_all`.
@@ -98,6 +93,8 @@ class Running:
         elif (due := self._next_due()) is not None:
             self._ahead_ms += max(0, due - self.now_ms())
         return self.run_all(raise_errors=raise_errors)
+
+    arun_due = async_twin(run_due)
 
     def fail_next(
         self, task: JobDefinition | Calls[Any] | str | None = None, error: BaseException | None = None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from asgiref.sync import sync_to_async
-
 from django_jobs.enqueue.signature import Signature
 from django_jobs.exceptions import InvalidWorkflow
+from django_jobs.runtime.async_twin import async_twin
 from django_jobs.workflows.graph import Step, Workflow, has_previous, with_previous
 from django_jobs.workflows.handle import WorkflowHandle
 
@@ -48,9 +47,7 @@ class Canvas:
         """Enqueue this as a workflow: see Workflow.enqueue."""
         return self.workflow().enqueue(on_commit=on_commit)
 
-    async def aenqueue(self, *, on_commit: bool | None = None) -> WorkflowHandle:
-        """Async twin of `enqueue`."""
-        return await sync_to_async(self.enqueue)(on_commit=on_commit)
+    aenqueue = async_twin(enqueue)
 
     def workflow(self, name: str = "") -> Workflow:
         """Return this as a new Workflow, to which steps can be added."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from asgiref.sync import sync_to_async
-
 from django_jobs.core.placeholders import PREVIOUS, StepResult
 from django_jobs.enqueue.signature import Signature
 from django_jobs.exceptions import InvalidWorkflow, TooManySteps
+from django_jobs.runtime.async_twin import async_twin
 from django_jobs.stores.values.workflows import MOST_STEPS
 from django_jobs.workflows.encoding import Planned
 from django_jobs.workflows.handle import WorkflowHandle
@@ -118,9 +117,7 @@ class Workflow:
         ]
         return send(self.name, plan, on_commit)
 
-    async def aenqueue(self, *, on_commit: bool | None = None) -> WorkflowHandle:
-        """Async twin of `enqueue`."""
-        return await sync_to_async(self.enqueue)(on_commit=on_commit)
+    aenqueue = async_twin(enqueue)
 
 
 def _named(signature: Signature) -> Sequence[Step]:

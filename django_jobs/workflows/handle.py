@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 
 from django_jobs.enqueue.handle import DEFERRED
 from django_jobs.exceptions import JobFailed, WorkflowNotFound
+from django_jobs.runtime.async_twin import async_twin
 from django_jobs.serialization.results import load_result
 from django_jobs.stores import get_store
 from django_jobs.workflows import engine, reading
@@ -142,6 +143,8 @@ class WorkflowHandle:
         elif not self.is_dropped and self.info.may_be_cancelled:
             engine.stop(self.store, self.id)
 
+    acancel = async_twin(cancel)
+
     def retry(self) -> int:
         """Queue again the jobs of all steps that ended without success, so that it goes on.  Returns how many moved.
 
@@ -151,7 +154,7 @@ class WorkflowHandle:
             raise JobFailed(f"{self!r} was cancelled, so nothing in it starts any more. Enqueue it again.")
         return len(engine.retry(self.store, self.id))
 
-    # -- async twins ---------------------------------------------------------
+    aretry = async_twin(retry)
 
     async def await_result(self, timeout: float | None = None) -> Any:
         """Async twin of `wait` (Python keeps the word `await` for itself)."""
@@ -168,14 +171,6 @@ class WorkflowHandle:
             await asyncio.sleep(self._left(until, timeout, found.pause))
         return await sync_to_async(self._result, thread_sensitive=False)()
 
-    async def acancel(self) -> None:
-        """Async twin of `cancel`."""
-        await sync_to_async(self.cancel)()
-
-    async def aretry(self) -> int:
-        """Async twin of `retry`."""
-        return await sync_to_async(self.retry)()
-
     async def ainfo(self) -> WorkflowInfo:
         """Async twin of `info`."""
         return await sync_to_async(lambda: self.info)()
@@ -188,6 +183,4 @@ def get_workflow(id: str) -> WorkflowHandle:
     return handle
 
 
-async def aget_workflow(id: str) -> WorkflowHandle:
-    """Async twin of `get_workflow`."""
-    return await sync_to_async(get_workflow)(id)
+aget_workflow = async_twin(get_workflow)

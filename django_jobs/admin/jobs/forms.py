@@ -14,7 +14,7 @@ from django.utils.functional import Promise, lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.core.values import MAX_PRIORITY
+from django_jobs.core.options.declared import MAX_PRIORITY
 
 #: The latest time allowed: beyond 2⁵³ ms JSON readers lose digits, and no user plans that far ahead.
 LAST_YEAR = 9999

@@ -16,7 +16,7 @@ from django_jobs.api.common.serializers import call_of, find, shown
 from django_jobs.api.endpoints.jobs import router
 from django_jobs.core.outcome import clean
 from django_jobs.core.values import FINISHED, JobInfo, State
-from django_jobs.enqueue.request import moment
+from django_jobs.enqueue.call_options import moment
 from django_jobs.models import audit
 from django_jobs.remote import known
 from django_jobs.serialization.arguments import dump

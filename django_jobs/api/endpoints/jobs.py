@@ -30,8 +30,8 @@ from django_jobs.api.endpoints.requested import (
 )
 from django_jobs.conf import get_settings
 from django_jobs.core.values import Added, Expired, Job, JobInfo, State
-from django_jobs.enqueue.request import DIGEST_LENGTH, new_id, now_ms
-from django_jobs.enqueue.submit import request_for, submit
+from django_jobs.enqueue.request import DIGEST_LENGTH, new_id, now_ms, request_for
+from django_jobs.enqueue.submit import submit
 from django_jobs.events.announce import announce_expired
 from django_jobs.events.receivers import deliver_here
 from django_jobs.exceptions import CorruptRecord

@@ -15,7 +15,7 @@ from django_jobs.api.common.schemas import Body, Moment, Name
 from django_jobs.api.common.serializers import look, shown
 from django_jobs.api.endpoints.actions import router, stored
 from django_jobs.core.values import WAITING, State
-from django_jobs.enqueue.request import moment
+from django_jobs.enqueue.call_options import moment
 
 # These endpoints use the router of the other methods of their URLs: one URL needs one router.
 __all__ = ["router"]

@@ -15,7 +15,7 @@ from django_jobs.api.common.schemas import Name
 from django_jobs.conf import QueueSettings, get_settings
 from django_jobs.core.outcome import clean
 from django_jobs.core.values import QueueStats
-from django_jobs.enqueue.request import moment
+from django_jobs.enqueue.call_options import moment
 from django_jobs.models.audit import Kind as AuditKind
 from django_jobs.models.audit import pause_details
 from django_jobs.serialization.payloads import iso

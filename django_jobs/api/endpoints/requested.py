@@ -12,11 +12,11 @@ from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.common.serializers import call_of, shown
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options import tags_of_call
+from django_jobs.core.options.tags import tags_of_call
 from django_jobs.core.values import Added, JobInfo, State
+from django_jobs.enqueue.call_options import moment
 from django_jobs.enqueue.handle import JobHandle
-from django_jobs.enqueue.request import DIGEST_LENGTH, NewJobRequest, moment
-from django_jobs.enqueue.submit import request_for
+from django_jobs.enqueue.request import DIGEST_LENGTH, NewJobRequest, request_for
 from django_jobs.exceptions import CorruptRecord, NotKnownYet, UnknownJob
 from django_jobs.remote import known
 from django_jobs.serialization.arguments import canonical

@@ -10,7 +10,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_jobs import browse, operations
-from django_jobs.core.values import MAX_PRIORITY, Added
+from django_jobs.core.options.declared import MAX_PRIORITY
+from django_jobs.core.values import Added
 from django_jobs.enqueue.submit import enqueue_by_name
 from django_jobs.exceptions import JobNotFound
 from django_jobs.management.jobs_commands.base import Answer, Subcommand

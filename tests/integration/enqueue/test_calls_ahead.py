@@ -336,7 +336,7 @@ def test_a_queue_with_a_limit_refuses_before_the_next_item_is_read(store: Store)
 
 
 def test_an_unreachable_store_is_an_error_with_all_ids(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing.enqueue(0)
+    nothing.enqueue_many([(0,), (0,)])
     write, sent = ThreadConnection.write, 0
 
     def breaking(connection: ThreadConnection, data: bytes) -> None:

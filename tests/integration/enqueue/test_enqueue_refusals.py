@@ -111,7 +111,7 @@ class TestFullQueues:
             if len(pauses) == 2:
                 jobs.store.delete("small", [first.id])
 
-        monkeypatch.setattr("django_jobs.enqueue.submit.time.sleep", a_worker_takes_the_first)
+        monkeypatch.setattr("time.sleep", a_worker_takes_the_first)
         with override_settings(DJANGO_JOBS=_blocking()):
             task = receipt.using(queue="small")
             first = task.enqueue(1)

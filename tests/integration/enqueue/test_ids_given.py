@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_jobs import InvalidArguments, JobFailed, StoreUnavailable, job
-from django_jobs.enqueue import submit
+from django_jobs.enqueue import sending
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
 from tests.integration.enqueueing import in_memory
@@ -96,7 +96,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return wait
 
     monkeypatch.setattr(store, "enqueue_ahead", fickle)
-    monkeypatch.setattr(submit, "MAX_BATCH", 10)
+    monkeypatch.setattr(sending, "MAX_BATCH", 10)
     return plan
 
 
@@ -118,6 +118,21 @@ def test_a_call_for_many_that_ended_in_doubt_is_repeated_and_nothing_is_added_tw
     assert begun == list(range(10))
     assert sorted(charged) == list(range(25))
     assert [handle.id for handle in handles] == told.value.job_ids
+
+
+def test_a_call_for_many_that_ended_in_doubt_twice_is_repeated_with_the_ids_of_the_second_error(
+    jobs: Jobs, lost: list[str]
+) -> None:
+    items = [(n,) for n in range(25)]
+    lost += ["made", "not made", "made", "in doubt"]
+    with pytest.raises(StoreUnavailable) as first:
+        many.enqueue_many(items)
+    with pytest.raises(StoreUnavailable) as second:
+        many.enqueue_many(items, job_ids=first.value.job_ids)
+    assert second.value.job_ids == first.value.job_ids
+    many.enqueue_many(items, job_ids=second.value.job_ids)
+    jobs.run_all()
+    assert sorted(charged) == list(range(25))
 
 
 def test_ids_of_the_caller_fit_the_items_or_nothing_is_sent(jobs: Jobs) -> None:

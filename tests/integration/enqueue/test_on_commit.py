@@ -13,7 +13,7 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_jobs import DuplicateJob, JobFailed, JobHandle, QueueFull, StoreUnavailable
-from django_jobs.enqueue.methods import AsyncCalls
+from django_jobs.enqueue.methods import Calls
 from django_jobs.stores import get_store
 from tests.integration.sample_jobs import receipt, strict, unique
 from tests.integration.ways_in import CALLS, WAYS_IN, enqueue
@@ -77,7 +77,7 @@ def test_waiting_for_a_job_that_waits_for_the_commit_is_refused_at_once() -> Non
 
 def test_no_call_that_enqueues_is_missing_above() -> None:
     makes_no_call = {"s"}
-    assert {name for name in dir(AsyncCalls) if not name.startswith("_")} - makes_no_call == set(CALLS)
+    assert {name for name in dir(Calls) if not name.startswith("_")} - makes_no_call == set(CALLS)
 
 
 @pytest.mark.parametrize("way_in", CALLS)

@@ -10,7 +10,7 @@ import pytest
 from django_jobs import State, job
 from django_jobs.conf import read
 from django_jobs.core import registry
-from django_jobs.core.options import JobOptions
+from django_jobs.core.options.declared import JobOptions
 from django_jobs.testing import Jobs
 
 calls: list[Any] = []

@@ -10,24 +10,22 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 
 from django_jobs import job
-from django_jobs.core.options import KNOWN
-from django_jobs.enqueue.decorator import _OF_ONE_CALL, _SHARED
-from django_jobs.enqueue.keywords import JobKeywords, UsingKeywords
+from django_jobs.core.options.declared import KNOWN
 from tests.support.backends.missing import missing
+from tools import options
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = ROOT / "tests" / "integration" / "typed_project"
 WRONG = {number for number, line in enumerate((PROJECT / "bad.py").read_text().splitlines(), 1) if "# wrong" in line}
 
 
-def test_the_keywords_are_the_options() -> None:
-    assert set(get_type_hints(JobKeywords)) | {"takes_context"} == KNOWN
-    assert set(get_type_hints(UsingKeywords)) == _SHARED | set(_OF_ONE_CALL)
+def test_the_keywords_and_the_page_are_those_of_the_declaration() -> None:
+    assert options.KEYWORDS.read_text() == options.keywords(), "run `make docs`"
+    assert options.PAGE.read_text() == options.page(options.PAGE.read_text()), "run `make docs`"
 
 
 def test_help_lists_every_option() -> None:
@@ -59,8 +57,8 @@ def test_pyright_finds_each_mistake_and_no_other(tmp_path: Path) -> None:
         missing("pyright is not installed: pip install --group types.")
     shutil.copytree(PROJECT, tmp_path / "typed")
     config = tmp_path / "pyrightconfig.json"
-    options = {"extraPaths": [str(ROOT)], "typeCheckingMode": "standard", "pythonVersion": "3.11"}
-    config.write_text(json.dumps({"include": ["typed"], **options}))
+    settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": "standard", "pythonVersion": "3.11"}
+    config.write_text(json.dumps({"include": ["typed"], **settings}))
     done = subprocess.run(
         [sys.executable, "-m", "pyright", "--outputjson", "--project", str(config), "--pythonpath", sys.executable],
         cwd=ROOT, capture_output=True, text=True, timeout=400, check=False,

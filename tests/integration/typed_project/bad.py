@@ -30,3 +30,10 @@ def use() -> None:
     send.enqueue_many([1, 2])  # wrong
     text: str = send.enqueue(1).wait()  # wrong
     print(text)
+
+
+async def use_async() -> None:
+    await send.aenqueue("seven")  # wrong
+    await send.aenqueue_in(5)  # wrong
+    number: str = await send.aenqueue(1)  # wrong
+    print(number)

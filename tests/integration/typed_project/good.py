@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_type
 
-from django_jobs import JobContext, JobHandle, MissingResult, get_job, job
+from django_jobs import JobContext, JobHandle, MissingResult, aget_job, get_job, job
 
 
 @job
@@ -50,3 +50,9 @@ async def use_async() -> None:
     handle = await fetch.aenqueue("a")
     assert_type(await handle.await_result(timeout=5), bytes)
     assert_type(await fetch("a"), bytes)
+    assert_type(await fetch.using(priority=5).aenqueue_in(5, "a"), JobHandle[bytes])
+    assert_type(await fetch.aenqueue_unique_by_key("key", "a"), JobHandle[bytes] | None)
+    assert_type(await fetch.aenqueue_many([("a",)], job_ids=["x"]), list[JobHandle[bytes]])
+    assert_type(await handle.acancel(), bool)
+    assert_type(await handle.arefresh(), JobHandle[bytes])
+    assert_type(await aget_job("x", queue="default"), JobHandle)

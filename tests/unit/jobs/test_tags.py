@@ -11,7 +11,7 @@ from django.test import override_settings
 from django_jobs import InvalidArguments, InvalidJob, job
 from django_jobs.core.values import Job, Options
 from django_jobs.enqueue.request import encode as encode_request
-from django_jobs.enqueue.submit import request_for
+from django_jobs.enqueue.request import request_for
 from django_jobs.serialization import record as codec
 from django_jobs.serialization.record import decode, encode, tags_of
 
