@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -149,11 +150,13 @@ class TestMany:
     def test_one_handle_per_item_in_order_with_few_calls_to_the_store(
         self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        sizes = []
-        enqueue = jobs.store.enqueue
-        monkeypatch.setattr(
-            jobs.store, "enqueue", lambda queue, new, **more: sizes.append(len(new)) or enqueue(queue, new, **more)
-        )
+        sizes: list[int] = []
+
+        def counting(send: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda queue, new, **more: sizes.append(len(new)) or send(queue, new, **more)
+
+        for name in ("enqueue", "enqueue_ahead"):
+            monkeypatch.setattr(jobs.store, name, counting(getattr(jobs.store, name)))
         handles = receipt.enqueue_many((number,) if number % 2 else {"order_id": number} for number in range(2500))
         assert sizes == [1000, 1000, 500]
         assert [stored(handles[i]).args for i in (0, 1, 2499)] == [b'[[],{"order_id":0}]', b"[[1],{}]", b"[[2499],{}]"]

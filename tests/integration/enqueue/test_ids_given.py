@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from django_jobs import InvalidArguments, JobFailed, StoreUnavailable, job
+from django_jobs.core.values import Added
 from django_jobs.enqueue import sending
 from django_jobs.stores import get_store
 from django_jobs.testing import Jobs
@@ -82,20 +83,28 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What becomes of the calls to the store, in turn: "made", "in doubt" (made, no answer) or "not made"."""
     plan: list[str] = []
     store = get_store()
-    enqueue_ahead = store.enqueue_ahead
+    enqueue, enqueue_ahead = store.enqueue, store.enqueue_ahead
 
-    def fickle(*args: Any) -> Any:
+    def fickle(*args: Any, **kwargs: Any) -> list[Added]:
+        what = plan.pop(0) if plan else "made"
+        answers = enqueue(*args, **kwargs) if what != "not made" else []
+        if what != "made":
+            raise StoreUnavailable
+        return answers
+
+    def fickle_ahead(*args: Any) -> Callable[[], list[Added]]:
         what = plan.pop(0) if plan else "made"
         answers = enqueue_ahead(*args)() if what != "not made" else []
 
-        def wait() -> Any:
+        def wait() -> list[Added]:
             if what != "made":
                 raise StoreUnavailable
             return answers
 
         return wait
 
-    monkeypatch.setattr(store, "enqueue_ahead", fickle)
+    monkeypatch.setattr(store, "enqueue", fickle)
+    monkeypatch.setattr(store, "enqueue_ahead", fickle_ahead)
     monkeypatch.setattr(sending, "MAX_BATCH", 10)
     return plan
 
