@@ -360,4 +360,4 @@ def test_an_unreachable_store_is_an_error_with_all_ids(store: RedisStore, monkey
     monkeypatch.undo()
     handles = nothing.enqueue_many([(number,) for number in range(MANY)], job_ids=ids)
     assert [handle.id for handle in handles] == list(ids)
-    assert queued(store) == 1 + MANY
+    assert queued(store) == 2 + MANY
