@@ -21,7 +21,7 @@ from django_jobs.conf import Settings, get_settings, store_in_use
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.discovery import remedy
-from django_jobs.core.options.tags import tags_of_call
+from django_jobs.core.options.checks import tags_of_call
 from django_jobs.core.values import Added
 from django_jobs.enqueue import membership
 from django_jobs.enqueue import request as new_job
