@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.core.options.tags import LONGEST_TAG
+from django_jobs.core.options.checks import LONGEST_TAG
 
 
 class ArchivedJob(models.Model):

@@ -8,14 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django_jobs.conf import Settings, get_settings
-from django_jobs.core.options.declared import (
-    DEFAULTABLE,
-    KNOWN,
-    JobOptions,
-    OptionAttributes,
-    check_limits,
-    check_options,
-)
+from django_jobs.core.options.declared import DEFAULTABLE, JobOptions, OptionAttributes, check_limits, check_options
 from django_jobs.core.sensitive import HIDDEN, words_for
 from django_jobs.core.values import DEFAULT_OPTIONS, PLAIN, Controls, Options
 from django_jobs.exceptions import InvalidArguments, InvalidJob
@@ -55,7 +48,7 @@ class JobDefinition(OptionAttributes):
         self.aliases = tuple(aliases)
         for each in (self.name, *self.aliases):
             check_name(each, self.origin)
-        self.given: Mapping[str, Any] = check_options(options, self.origin, KNOWN)
+        self.given: Mapping[str, Any] = check_options(options, self.origin)
         self.signature = _signature(func, bool(self.given.get("takes_context")), self.origin)
         if self.given.get("delivery") == "at_most_once" and self.given.get("max_attempts", 1) != 1:
             raise InvalidJob(

@@ -14,7 +14,7 @@ from django.db import connections, transaction
 from django_jobs.conf import Settings, get_settings
 from django_jobs.enqueue import request as new_job
 from django_jobs.enqueue.handle import DEFERRED
-from django_jobs.enqueue.request import NewJobRequest, Ready, sent_later, state_of
+from django_jobs.enqueue.request import Ready, sent_later, state_of
 from django_jobs.enqueue.sending import Batcher, Refused, ids_of
 from django_jobs.exceptions import JobsError, StoreError, StoreUnavailable
 from django_jobs.formatting import counted
@@ -51,17 +51,6 @@ class _Commit:
 
 
 _commits: WeakKeyDictionary[object, _Commit] = WeakKeyDictionary()
-
-
-def waits_for_commit(request: NewJobRequest, settings: Settings) -> bool:
-    """Return whether the caller is inside atomic() and the job should wait for the commit."""
-    wanted = settings.on_commit if request.on_commit is None else request.on_commit
-    return wanted and in_transaction(settings.database)
-
-
-def in_transaction(alias: str) -> bool:
-    """Is this thread inside atomic()?  Opens no connection, so it works where there is no database at all."""
-    return connections[alias].in_atomic_block
 
 
 def wait_for_commit(ready: list[Ready], settings: Settings) -> None:

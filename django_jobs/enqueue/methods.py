@@ -8,8 +8,8 @@ from typing import Any, Generic, ParamSpec, Unpack
 
 from django_jobs.conf import get_settings
 from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options.checks import merged
 from django_jobs.core.options.declared import OPTIONS, SHARED, check_options
-from django_jobs.core.options.tags import merged
 from django_jobs.enqueue.call_options import CALL_OPTIONS, check_id, check_patience, delay_ms, moment
 from django_jobs.enqueue.handle import DUPLICATE, FULL, JobHandle, V
 from django_jobs.enqueue.keywords import UsingKeywords

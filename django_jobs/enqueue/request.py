@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from django_jobs.conf import Settings
 from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options.checks import tags_of_call
 from django_jobs.core.options.declared import JobOptions
-from django_jobs.core.options.tags import tags_of_call
 from django_jobs.core.values import Controls, Job, NewJob, State
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.keys import digest_of_arguments, digest_of_key, limit_key

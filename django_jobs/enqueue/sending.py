@@ -120,7 +120,11 @@ class Batcher:
         with self._refusing(batch):
             if self._away is not None:
                 raise self._away
-            self._sent = queue, batch, _ask_ahead(queue, batch) if ahead else partial(_ask, queue, batch)
+            if ahead:
+                wait = get_store().enqueue_ahead(queue.name, [each.new for each in batch])
+            else:
+                wait = partial(_ask, queue, batch)
+            self._sent = queue, batch, wait
         if not ahead:
             self.finish()
 
@@ -129,10 +133,11 @@ class Batcher:
         try:
             yield
         except JobsError as error:
+            if isinstance(error, StoreUnavailable):
+                self._away, error.job_id = error, error.job_id or jobs[0].new.id
             if self._refused is None:
                 raise
             self._refused.append((jobs, error))
-            self._away = error if isinstance(error, StoreUnavailable) else self._away
 
 
 @dataclass(slots=True)
@@ -175,35 +180,12 @@ def _ask(queue: QueueSettings, batch: list[Ready]) -> list[Added]:
         membership.join(queue.name, members)
     try:
         answers = _ask_until_room(store, queue, new, batch[0].request.block_timeout)
-    except StoreUnavailable as error:  # not `with _naming`: each enqueue() comes here
+    except StoreUnavailable as error:
         error.job_id = new[0].id
         raise
     if members:
         membership.leave(queue.name, batch, answers)
     return answers
-
-
-def _ask_ahead(queue: QueueSettings, batch: list[Ready]) -> Answers:
-    """Send a batch, and return a function that waits for what `_ask` returns."""
-    first = batch[0].new.id
-    with _naming(first):
-        wait = get_store().enqueue_ahead(queue.name, [each.new for each in batch])
-
-    def named() -> list[Added]:
-        with _naming(first):
-            return wait()
-
-    return named
-
-
-@contextmanager
-def _naming(job_id: str) -> Iterator[None]:
-    """Put the id of the first job into the error if the store cannot be reached."""
-    try:
-        yield
-    except StoreUnavailable as error:
-        error.job_id = job_id
-        raise
 
 
 def _ask_until_room(store: Store, queue: QueueSettings, new: Sequence[NewJob], patience: float | None) -> list[Added]:
@@ -238,24 +220,14 @@ def _note(each: Ready, answer: Added) -> None:
     each.handle.added = answer
     if answer is Added.ADDED:
         if job_enqueued.receivers:
-            _announce(each)
+            handle, shown = each.handle, {"attempt": 0, "job": None, "handle": each.handle}
+            job_enqueued.send_robust(
+                each.request.definition, job_id=handle.id, name=handle.name, queue=handle.queue, **shown
+            )
     elif answer is Added.FULL:
         each.handle.state = FULL
     elif answer is not Added.EXISTS:
         each.handle.state = DUPLICATE
-
-
-def _announce(each: Ready) -> None:
-    handle = each.handle
-    job_enqueued.send_robust(
-        sender=each.request.definition,
-        job_id=handle.id,
-        name=handle.name,
-        queue=handle.queue,
-        attempt=0,
-        job=None,
-        handle=handle,
-    )
 
 
 def _show_first(handle: JobHandle) -> None:

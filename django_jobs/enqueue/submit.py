@@ -14,18 +14,19 @@ from typing import Any, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
+from django.db import connections
 from django.utils.module_loading import import_string
 
 from django_jobs.conf import Settings, get_settings, store_in_use
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.discovery import remedy
-from django_jobs.core.options.tags import tags_of_call
+from django_jobs.core.options.checks import tags_of_call
 from django_jobs.core.values import Added
 from django_jobs.enqueue import membership
 from django_jobs.enqueue import request as new_job
 from django_jobs.enqueue.call_options import check_id, moment
-from django_jobs.enqueue.commits import wait_for_commit, waits_for_commit
+from django_jobs.enqueue.commits import wait_for_commit
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.request import NO_KEY, NewJobRequest, Ready, encode, request_for, state_of
 from django_jobs.enqueue.sending import Batcher, Refused, ids_of, send_one
@@ -68,7 +69,7 @@ def submit_many(
     try:
         try:
             for each in ready:
-                (waiting.append if waits_for_commit(each.request, settings) else batcher.add)(each)
+                (waiting.append if _waits_for_commit(each.request, settings) else batcher.add)(each)
             batcher.send_rest()
         except Exception:
             batcher.finish()  # the jobs of the last batch are stored, whatever is wrong with a later call
@@ -168,11 +169,22 @@ def enqueue_by_name(
 def _add(request: NewJobRequest) -> JobHandle:
     settings = get_settings()
     ready = _make_ready(request, settings)
-    if waits_for_commit(request, settings):
+    if _waits_for_commit(request, settings):
         wait_for_commit([ready], settings)
     else:
         send_one(ready, settings)
     return ready.handle
+
+
+def _waits_for_commit(request: NewJobRequest, settings: Settings) -> bool:
+    """Return whether the caller is inside atomic() and the job should wait for the commit."""
+    wanted = settings.on_commit if request.on_commit is None else request.on_commit
+    return wanted and in_transaction(settings.database)
+
+
+def in_transaction(alias: str) -> bool:
+    """Is this thread inside atomic()?  Opens no connection, so it works where there is no database at all."""
+    return connections[alias].in_atomic_block
 
 
 def _each_ready(

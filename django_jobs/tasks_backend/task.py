@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
+from django_jobs.core.options.checks import merged
 from django_jobs.core.options.declared import OPTIONS, check_options
-from django_jobs.core.options.tags import merged
 from django_jobs.exceptions import InvalidJob
 from django_jobs.tasks_backend.compat import Task
 

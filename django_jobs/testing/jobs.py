@@ -16,7 +16,7 @@ from django_jobs.conf import get_settings, raw_setting
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import State
-from django_jobs.enqueue import commits, request
+from django_jobs.enqueue import request, submit
 from django_jobs.enqueue.handle import JobHandle
 from django_jobs.enqueue.methods import Calls
 from django_jobs.formatting import counted
@@ -62,7 +62,7 @@ class Jobs(Running):
         before = use_store(self.store)
         # Only another kit's store is put back: settings may have changed what else was in use.
         self._stack.callback(use_store, before if isinstance(before, TestStore) else None)
-        self._stack.enter_context(patch.object(commits, "in_transaction", in_transaction_of_the_code))
+        self._stack.enter_context(patch.object(submit, "in_transaction", in_transaction_of_the_code))
         self._stack.enter_context(patch.object(request, "now_ms", self.now_ms))
         # A change of settings discards the store; this one must stay for the whole test.
         setting_changed.connect(self._stay)

@@ -123,7 +123,7 @@ class Batch(OpenBatch):
         settings = get_settings()
         if settings.eager:
             self._call_back()
-        elif settings.on_commit and commits.in_transaction(settings.database):
+        elif settings.on_commit and submit.in_transaction(settings.database):
             commits.after_commit(self._close_now, f"the end of batch {self.name!r} ({self.id})", settings)
         else:
             self._close_now()

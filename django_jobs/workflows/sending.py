@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from django.utils.module_loading import import_string
 
 from django_jobs.conf import get_settings
-from django_jobs.enqueue import commits, membership
+from django_jobs.enqueue import commits, membership, submit
 from django_jobs.enqueue import request as new_job
 from django_jobs.exceptions import InvalidArguments, InvalidWorkflow, QueueFull
 from django_jobs.runtime.crashpoints import ACTIVE, crashpoint
@@ -37,7 +37,7 @@ def send(name: str, plan: Sequence[Planned], on_commit: bool | None) -> Workflow
         return WorkflowHandle(id, name, store=store)
     handle = WorkflowHandle(id, name)
     waits = settings.on_commit if on_commit is None else on_commit
-    if waits and commits.in_transaction(settings.database):
+    if waits and submit.in_transaction(settings.database):
         handle.deferred()
         commits.after_commit(lambda: _send_now(handle, fields, starts), f"workflow {name!r} ({id})", settings)
     else:

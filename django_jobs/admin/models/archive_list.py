@@ -22,7 +22,7 @@ from django_jobs.admin.common import labels
 from django_jobs.archive import with_tag
 from django_jobs.conf import get_settings
 from django_jobs.core import registry
-from django_jobs.core.options.tags import LONGEST_TAG
+from django_jobs.core.options.checks import LONGEST_TAG
 from django_jobs.core.values import FINISHED
 from django_jobs.formatting import number
 from django_jobs.models import ArchivedJob, ArchivedTag

@@ -11,7 +11,7 @@ from ninja import Path, Schema
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, Strict
 
 from django_jobs.api.common.problems import Kind
-from django_jobs.core.options.tags import MOST_TAGS, TAG, check_tags
+from django_jobs.core.options.checks import MOST_TAGS, TAG, check_tags
 from django_jobs.remote.models import NAME_PATTERN
 
 #: The same pattern for Rust's regular expressions, which have no \Z.

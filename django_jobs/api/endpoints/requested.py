@@ -12,7 +12,7 @@ from django_jobs.api.common.problems import Kind, Problem
 from django_jobs.api.common.serializers import call_of, shown
 from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
-from django_jobs.core.options.tags import tags_of_call
+from django_jobs.core.options.checks import tags_of_call
 from django_jobs.core.values import Added, JobInfo, State
 from django_jobs.enqueue.call_options import moment
 from django_jobs.enqueue.handle import JobHandle

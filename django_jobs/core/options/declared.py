@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from django_jobs.core.options import checks
 from django_jobs.core.options.checks import Backoff
-from django_jobs.core.options.tags import check_tags
 from django_jobs.exceptions import InvalidJob
 
 T = TypeVar("T")
@@ -156,7 +155,7 @@ class OptionAttributes:
         words="a schedule: five fields, or six with the seconds first",
     )
     tags = Option[tuple[str, ...]](
-        (), check_tags, "tuple[str, ...] | list[str]", using=True, task="call",
+        (), checks.check_tags, "tuple[str, ...] | list[str]", using=True, task="call",
         words="words to find and count jobs by; `using(tags=…)` adds more",
     )
     on_missing = Option(
@@ -192,7 +191,7 @@ def described(options: Mapping[str, Option[Any]]) -> str:
     return "\n".join(f"- `{name}` ({option.shown}): {option.words}" for name, option in options.items())
 
 
-def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str]) -> dict[str, Any]:
+def check_options(given: Mapping[str, Any], owner: str, known: frozenset[str] = KNOWN) -> dict[str, Any]:
     """Return `given` in the form that JobOptions stores.  Raises InvalidJob with `owner`, the value and the remedy."""
     checked = {}
     for name, value in given.items():
