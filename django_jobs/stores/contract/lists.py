@@ -208,14 +208,9 @@ class ListStore(ABC):
     ) -> int:
         """Return how many jobs `listed` would return in all for this span, by an index.  Raises ValueError as it does.
 
-        Of groups, the index is read between the two times: 0.1 s or so for a million jobs, in parts."""
+        This takes a look at the index for each queue or group."""
 
     @abstractmethod
-    def count_bars(
-        self, state: State, groups: Sequence[FailureGroup], bars: Bars, *, most: int = 0
-    ) -> list[list[int] | None]:
+    def count_bars(self, state: State, groups: Sequence[FailureGroup], bars: Bars) -> list[list[int]]:
         """Return for each of these groups how many of its jobs have their time of the state in each bar: exact, by an
-        index.  Raises ValueError for a state without groups.
-
-        `most`: read no more of the index than about so many jobs need, the smallest groups first; a group for which
-        this does not suffice is None.  0 = read all that is needed."""
+        index.  Raises ValueError for a state without groups.  A large group costs a look at the index for each bar."""

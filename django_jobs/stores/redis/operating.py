@@ -14,7 +14,7 @@ from django_jobs.stores.contract.documents import DocumentStore, read_entry, rea
 from django_jobs.stores.contract.fleet import FleetStore
 from django_jobs.stores.contract.operating import OperatingStore, check_finished
 from django_jobs.stores.contract.queues import QueueStore
-from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_line
+from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_text
 from django_jobs.stores.redis.connection.part import RedisPart
 from django_jobs.stores.redis.connection.replies import Argument
 
@@ -60,7 +60,7 @@ class RedisOperating(RedisPart, OperatingStore, QueueStore, FleetStore, Document
         return texts(self._run_once("delete", queue, *ids)) if ids else []
 
     def kill(self, queue: str, ids: Sequence[str], reason: str) -> list[str]:
-        line = unsigned_line("killed", reason)
+        line = unsigned_text("killed", reason)
         return texts(self._run_once("kill", queue, line, self._archiving, *ids)) if ids else []
 
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:
