@@ -12,12 +12,14 @@ import django
 
 
 def show() -> dict[str, list[object]]:
-    """Return error, or tag → ids, number of jobs."""
+    """Return error, or tag → ids, number of jobs, as when maintenance has caught up with the other version."""
     from django_jobs.core.values import State
     from django_jobs.stores import get_store
 
     found: dict[str, list[object]] = {}
     store = get_store()
+    while any(store.reconcile("default").values()) or store.is_walking("default"):
+        continue
     for group in [*store.failure_groups(["default"], State.DEAD), *store.failure_tags(["default"], State.DEAD)]:
         if group.jobs:
             infos, _ = store.listed(["default"], State.DEAD, 1000, groups=[group])
