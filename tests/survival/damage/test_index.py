@@ -90,12 +90,16 @@ def test_jobs_from_before_the_index_are_added(law_store: RedisStore, raw: redis.
 
 
 def test_the_index_by_tags_alone_is_made_again(law_store: RedisStore, raw: redis.Redis) -> None:
-    """A worker that keeps the index by errors only has moved jobs: no sum shows it."""
+    """No sum shows what is wrong: groups that are lost or wrong, and tags that a worker of an older version changed."""
     ids = fail(law_store, 250)
     by_tag, keys = of_tags(law_store), law_store.keys.of(QUEUE)
     raw.hdel(keys["tag_groups"], "Dodd")
     raw.hset(keys["tag_groups"], "Dgone", "777777777777:1:1")
     raw.hset(keys["tag_groups"], "Dall", "777777777777:1:1")
+    edited = Job(ids[0], QUEUE, "shop.job0", b"[[],{}]", law_store.now(), Options(tags="all new"))
+    raw.hset(keys["jobs"], ids[0], encode(edited))
+    by_tag[State.DEAD, "even"].remove(ids[0])
+    by_tag[State.DEAD, "new"] = [ids[0]]
     for _ in range(20):
         law_store.reconcile(QUEUE)
     assert of_tags(law_store) == by_tag
