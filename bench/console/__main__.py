@@ -127,7 +127,8 @@ def index(number: int) -> None:
         while any(store.reconcile(queue).values()) or store.is_walking(queue):
             continue
     taken = client.info("memory")["used_memory"] - before
-    keys = [store.keys.of(queue)[key] for queue in store.queues() for key in ("groups", "chunks", "members", "tags")]
+    index = ("failures", "grouped", "error_groups", "tag_groups")
+    keys = [store.keys.of(queue)[key] for queue in store.queues() for key in index]
     exact = sum(client.memory_usage(key, samples=0) or 0 for key in keys)
     print(
         f"index of {number:,} dead jobs made in {time.perf_counter() - started:.0f} s: "

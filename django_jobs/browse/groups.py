@@ -31,9 +31,8 @@ __all__ = [
 #: For so many groups, of job types whose errors may show hidden values, one job is read for a text without them; of
 #: further ones the class of the error is shown.
 READ_FOR = 10
-#: Groups of the store that are counted by time for one page, and the jobs of them that may have to be read for it (on
-#: Redis as many as 6,000 parts of the index have, about half a million): this takes up to 0.1 s.
-MOST_GROUPS, MOST_JOBS = 1_000, 300_000
+#: Groups of the store that are counted by time for one page.
+MOST_GROUPS = 1_000
 #: Groups with so many jobs at most are read together.
 FEW = 10
 #: ms: no job has a later time.
@@ -151,7 +150,7 @@ def error_groups(
 
 
 class TooMany(ValueError):
-    """There are too many groups, or jobs in them, to count those of a stretch of time for one page."""
+    """There are too many groups to count the jobs of a stretch of time for one page."""
 
 
 def error_groups_within(
@@ -165,10 +164,7 @@ def error_groups_within(
     read_parts(state, groups, _queues(match, queues))
     bars = Bars(span.since, max(1, (span.before or FOREVER) - span.since), 1)
     parts = [part for group in groups for part in group.parts]
-    found = get_store().count_bars(state, parts, bars, most=MOST_JOBS)
-    numbers = iter([each[0] for each in found if each is not None])
-    if None in found:
-        raise TooMany
+    numbers = iter([number for [number] in get_store().count_bars(state, parts, bars)])
     for group in groups:
         group.count, group.names = 0, {}
         for part in group.parts:
@@ -190,19 +186,18 @@ def error_bars(
     state: State, groups: Sequence[ErrorGroup], bars: Bars, queues: Sequence[str] | None = None
 ) -> list[list[int] | None]:
     """Return for each of these errors how many of its jobs have their time of the state in each bar: exact, of the jobs
-    that are in this state now.  None: it was not counted, because there are too many jobs or queues for one page.
+    that are in this state now.  None: it was not counted, because there are too many groups for one page.
 
     `queues`: where the errors were looked for; None for all."""
     sizes = accumulate(group.groups for group in groups)
     some = [group for group, size in zip(groups, sizes, strict=True) if size <= MOST_GROUPS]
     read_parts(state, [group for group in some if not group.parts], queues)
     sizes = accumulate((len(group.parts) for group in some), initial=0)
-    found = get_store().count_bars(state, [part for group in some for part in group.parts], bars, most=MOST_JOBS)
+    found = get_store().count_bars(state, [part for group in some for part in group.parts], bars)
     sums: list[list[int] | None] = []
     for first, last in pairwise(sizes):
-        counted = [each for each in found[first:last] if each is not None]
-        whole = 0 < len(counted) == last - first
-        sums.append([sum(numbers) for numbers in zip(*counted, strict=True)] if whole else None)
+        counted = found[first:last]
+        sums.append([sum(numbers) for numbers in zip(*counted, strict=True)] if counted else None)
     return sums + [None] * (len(groups) - len(sums))
 
 

@@ -1,7 +1,6 @@
 """The signature of an error: its class and its message without the parts that vary.
 
-Jobs that failed with the same signature are one group.  Works on bytes, so that lua/lib/signature.lua computes exactly
-the same.
+Jobs that failed with the same signature are one group.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from django_jobs.formatting import counted
 from django_jobs.serialization.record import decode, name_of, tags_of
 from django_jobs.stores.redis import Store
 from django_jobs.stores.redis.connection.entries import read_claim, read_holdings, read_number
-from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
+from django_jobs.stores.redis.connection.keys import EARLIER_KEYS, QUEUE_KEYS
 from django_jobs.stores.redis.stats import PLACES
 
 _READ = {
@@ -42,7 +42,9 @@ def fsck(store: Store, queue: str) -> list[str]:
     stray = {_text(key).removeprefix(prefix) for key in store.transport.client.scan_iter(_escape(prefix) + "*")}
     wrong = _wrong_types(store, names)
     problems = [
-        f"{key} is not a key of django_jobs" for key in sorted(stray - QUEUE_KEYS.keys()) if ":set-aside:" not in key
+        f"{key} is not a key of django_jobs"
+        for key in sorted(stray - QUEUE_KEYS.keys() - EARLIER_KEYS)
+        if ":set-aside:" not in key
     ]
     problems += [f"{key} is a {kind}, not a {QUEUE_KEYS[key]}" for key, kind in wrong.items()]
     return problems if wrong else problems + list(Snapshot(store, queue).problems())
@@ -185,55 +187,37 @@ class Snapshot:
 
     def _index(self) -> Iterator[str]:
         places = {"d": self.of["dead"], "r": self.of["retry"]}
-        indexed: dict[tuple[str, bytes], int] = {}
-        tagged: set[tuple[str, bytes]] = set()
-        for key in ("groups", "tags"):
-            for field, value in self.of[key].items():
-                if not field and key == "groups":
-                    continue
-                parts = value.split(b":")
-                if len(parts) != 4 or not all(part.isdigit() for part in parts) or field[:1] not in (b"d", b"r"):
-                    yield f"group {_text(field)!r} cannot be read"
-                    continue
-                lines = self._lines(parts[0])
-                yield from self._group(_text(field), int(parts[1]), lines, places)
-                letter = _text(field)[:1]
-                for id in (line[13:] for line in lines):
-                    if key == "tags":
-                        tagged.add((_text(field), id))
-                    else:
-                        indexed[letter, id] = indexed.get((letter, id), 0) + 1
-                        if name_of(self.jobs.get(id, b"")) != _text(field)[1:].partition("\n")[0]:
-                            yield f"group {_text(field)!r} has job {_text(id)}, which has another name"
+        fields = {field[:1] + value.partition(b":")[0]: field for field, value in self.of["error_groups"].items()}
+        fields |= {field[:1] + value.partition(b":")[0]: field for field, value in self.of["tag_groups"].items()}
+        entered: dict[tuple[str, bytes], set[bytes]] = {}
+        for member in self.of["failures"]:
+            group, id, at = member[:13], member[26:], int(member[13:26]) if member[13:26].isdigit() else -1
+            letter = _text(group[:1]).lower()
+            if group not in fields:
+                yield f"job {_text(id)} is in a group of failed jobs that is not known"
+            if id not in places.get(letter, ()) or read_number(places[letter][id]) != at:
+                yield f"group {_text(fields.get(group, group))!r} has job {_text(id)} at {at}, where it is not"
+            entered.setdefault((letter, id), set()).add(group)
+        for id in self.of["grouped"].keys() - {id for _, id in entered}:
+            yield f"grouped has job {_text(id)}, which is in no group"
         for letter, place in places.items():
             for id in place:
-                if indexed.get((letter, id), 0) != 1:
-                    yield f"job {_text(id)} is in {counted(indexed.get((letter, id), 0), 'group')} of failed jobs"
-                for tag in tags_of(self.jobs.get(id, b"")):
-                    field_name = letter + tag if (letter + tag).encode() in self.of["tags"] else letter
-                    if (field_name, id) not in tagged:
-                        yield f"job {_text(id)} is not in the group of its tag {tag!r}"
-        for field_name, id in tagged:
-            if len(field_name) > 1 and field_name[1:] not in tags_of(self.jobs.get(id, b"")):
-                yield f"the group of tag {field_name[1:]!r} has job {_text(id)}, which does not have it"
-        if self.of["chunks"].keys() != self.of["members"].keys():
-            yield "chunks and members do not have the same names"
+                groups = entered.get((letter, id), set())
+                noted = self.of["grouped"].get(id, b"")
+                if sorted(groups) != sorted(noted[i : i + 13] for i in range(0, len(noted), 13)):
+                    yield f"grouped says that job {_text(id)} is in {_text(noted)!r}, but it is in others"
+                yield from self._groups(letter, id, {_text(fields.get(group, b"")) for group in groups})
 
-    def _lines(self, number: bytes) -> list[bytes]:
-        lines = list[bytes]()
-        for chunk in sorted(chunk for chunk in self.of["chunks"] if chunk.startswith(number + b":")):
-            lines += self.of["members"].get(chunk, b"").split(b"\n")[:-1]
-        return lines
-
-    def _group(self, field: str, count: int, lines: list[bytes], places: dict[str, Any]) -> Iterator[str]:
-        if len(lines) != count:
-            yield f"group {field!r} says that it has {counted(count, 'job')}, but has {len(lines)}"
-        if lines != sorted(lines):
-            yield f"group {field!r} is not in order"
-        for line in lines:
-            id, at = line[13:], int(line[:13]) if line[:13].isdigit() else -1
-            if id not in places[field[:1]] or read_number(places[field[:1]][id]) != at:
-                yield f"group {field!r} has job {_text(id)} at {at}, where it is not"
+    def _groups(self, letter: str, id: bytes, fields: set[str]) -> Iterator[str]:
+        """Yield what is wrong with the groups of a failed job."""
+        record = self.jobs.get(id, b"")
+        by_error, tags = [field for field in fields if field[:1] == letter], set(tags_of(record))
+        if [field[1:].partition("\n")[0] for field in by_error] != [name_of(record)]:
+            yield f"job {_text(id)} is in the groups {by_error!r} of failed jobs"
+        known = {_text(field) for field in self.of["tag_groups"]}
+        other = letter.upper()
+        if fields - {*by_error} != {other + tag if other + tag in known else other for tag in tags}:
+            yield f"job {_text(id)} has the tags {sorted(tags)}, but is in {sorted(fields - {*by_error})}"
 
     def _locks(self) -> Iterator[str]:
         for digest, value in self.of["unique"].items():

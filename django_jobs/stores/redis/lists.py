@@ -12,7 +12,7 @@ from django_jobs.exceptions import StoreMisconfigured
 from django_jobs.stores.redis.browsing import DETAILS, PREVIEW
 from django_jobs.stores.redis.connection.entries import chunks, read_number
 from django_jobs.stores.redis.connection.scripts import load
-from django_jobs.stores.redis.failures.groups import letter_of, text_of
+from django_jobs.stores.redis.failures.groups import letter_of, name_of_group, text_of
 from django_jobs.stores.redis.plain_lists import Entry, PlainLists, order_of
 from django_jobs.stores.values.lists import FailureGroup, Mark, Span, check_span
 
@@ -20,8 +20,6 @@ from django_jobs.stores.values.lists import FailureGroup, Mark, Span, check_span
 QUEUES = 100
 #: Groups whose first jobs are compared in one call of `list`.
 OPENED = 1000
-#: Up to so many jobs are looked for with `filter`, among so many: about 20 ms of the server's time.
-FILTERED, LOOKED_AT = 100, 1000
 #: The details that lua/rows.lua returns, in its order.
 ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins")
 
@@ -50,14 +48,14 @@ class Lists(PlainLists):
 
         `span`: only jobs whose time of the state belongs to it; found by an index.  Succeeded jobs with `keep_result`
         are left out then, because no index has the time of their end.  Raises ValueError for a state without a time."""
-        numbers = None if groups is None else _numbers(queues, state, groups)
-        queues = queues if numbers is None else list(numbers)
+        names = None if groups is None else _names(queues, state, groups)
+        queues = queues if names is None else list(names)
         if after is not None:
             check_mark(after)
         if span is not None:
             check_span(state)
             after = _begin(span, after, reverse)
-        entries = self._entries(queues, state, limit, after, numbers, reverse, timed=span is not None)
+        entries = self._entries(queues, state, limit, after, names, reverse, timed=span is not None)
         last = entries[-1] if entries else None
         mark = Mark(last[0], last[2], last[3]) if last and len(entries) == limit else None
         if span is not None and last and not span.has(last[1]):  # the list goes on behind the span
@@ -70,59 +68,36 @@ class Lists(PlainLists):
         state: State,
         limit: int,
         after: Mark | None,
-        numbers: dict[str, list[int]] | None,
+        groups: dict[str, list[str]] | None,
         reverse: bool,
         *,
         timed: bool,
     ) -> list[Entry]:
         """`timed`: leave out the place whose scores are not the time of the state."""
-        first, found = list[Entry](), list[Entry]()
+        found = list[Entry]()
         if not self._scripts_refused:
             try:
-                if numbers is not None and self._is_filtered(limit, numbers):
-                    first, after, is_whole = self._filter(state, limit, after, numbers, reverse)
-                    if is_whole:
-                        return first
-                    limit -= len(first)
-                for some in self._together(queues, numbers, reverse):
+                for some in self._together(queues, groups, reverse):
                     last = found[-1] if len(found) == limit else None
-                    flat = self._list(some, state, limit, after, last, numbers, reverse, timed=timed)
+                    flat = self._list(some, state, limit, after, last, groups, reverse, timed=timed)
                     found = sorted(found + _entries_of(flat), key=order_of, reverse=reverse)[:limit]
-                return first + found
+                return found
             except StoreMisconfigured:
                 self._scripts_refused = True
-        return self._plain_entries(queues, state, limit, after, numbers, reverse, timed=timed)
-
-    def _is_filtered(self, limit: int, numbers: dict[str, list[int]]) -> bool:
-        """Return whether a page is looked for among all jobs first: of so many groups, each would have to be opened."""
-        return limit <= FILTERED and self.transport.spans and sum(map(len, numbers.values())) > OPENED
-
-    def _filter(
-        self, state: State, limit: int, after: Mark | None, numbers: dict[str, list[int]], reverse: bool
-    ) -> tuple[list[Entry], Mark | None, bool]:
-        """Look at job after job of these queues.  Returns those in the groups, how far it has come, and whether the
-        page is whole; it gives up where few jobs are in the groups."""
-        keys = [key for queue in numbers for key in self._script("filter", queue)[1]]
-        args: list[Any] = [state.value, limit, "reverse" if reverse else "", *_args_of(after), LOOKED_AT]
-        for queue, some in numbers.items():
-            args += [queue, " ".join(f"{number:05}" for number in some)]
-        is_whole, *flat = self.transport.run(load("filter"), keys, (self._clock(), *args))
-        if len(flat) > 3:  # where it has found nothing, the groups are opened from the beginning: this costs less
-            after = Mark(flat[1].decode(), flat[0].decode(), text_of(flat[2]))
-        return _entries_of(flat[3:]), after, bool(is_whole)
+        return self._plain_entries(queues, state, limit, after, groups, reverse, timed=timed)
 
     def _together(
-        self, queues: Sequence[str], numbers: dict[str, list[int]] | None, reverse: bool
+        self, queues: Sequence[str], groups: dict[str, list[str]] | None, reverse: bool
     ) -> Iterator[list[str]]:
         """Yield the queues of each call.  Among jobs of one time those of the first queues come first, and what has
         been found tells the next call what it need not look at."""
-        some, groups = list[str](), 0
+        some, opened = list[str](), 0
         for queue in sorted(queues, key=str.encode, reverse=reverse):
-            more = len(numbers[queue]) if numbers is not None else 0
-            if some and (not self.transport.spans or len(some) == QUEUES or groups + more > OPENED):
+            more = len(groups[queue]) if groups is not None else 0
+            if some and (not self.transport.spans or len(some) == QUEUES or opened + more > OPENED):
                 yield some
-                some, groups = [], 0
-            some, groups = [*some, queue], groups + more
+                some, opened = [], 0
+            some, opened = [*some, queue], opened + more
         if some:
             yield some
 
@@ -133,7 +108,7 @@ class Lists(PlainLists):
         limit: int,
         after: Mark | None,
         last: Entry | None,
-        numbers: dict[str, list[int]] | None,
+        groups: dict[str, list[str]] | None,
         reverse: bool,
         *,
         timed: bool,
@@ -141,10 +116,10 @@ class Lists(PlainLists):
         given = [self._script("list", queue) for queue in queues]
         keys = [key for _, names in given for key in names]
         before = (last[0], last[2], last[3].encode("latin-1")) if last else ("", "", "")
-        how = "groups" if numbers is not None else "timed" if timed else ""
+        how = "groups" if groups is not None else "timed" if timed else ""
         args: list[Any] = [state.value, limit, "reverse" if reverse else "", *_args_of(after), how, *before]
         for queue in queues:
-            args += [queue] if numbers is None else [queue, " ".join(f"{number:05}" for number in numbers[queue])]
+            args += [queue] if groups is None else [queue, " ".join(groups[queue])]
         flat: list[bytes] = self.transport.run(load("list"), keys, (self._clock(), *args))
         return flat
 
@@ -206,15 +181,15 @@ def _entries_of(flat: Sequence[bytes]) -> list[Entry]:
     ]
 
 
-def _numbers(queues: Sequence[str], state: State, groups: Sequence[FailureGroup]) -> dict[str, list[int]]:
-    """Return the numbers of these groups by queue.  Raises ValueError for a state without groups."""
+def _names(queues: Sequence[str], state: State, groups: Sequence[FailureGroup]) -> dict[str, list[str]]:
+    """Return the names of these groups by queue.  Raises ValueError for a state without groups."""
     letter_of(state)
-    numbers: dict[str, list[int]] = {}
+    names: dict[str, list[str]] = {}
     chosen = frozenset(queues)
     for group in groups:
         if group.jobs and group.queue in chosen:
-            numbers.setdefault(group.queue, []).append(group.number)
-    return numbers
+            names.setdefault(group.queue, []).append(name_of_group(state, group))
+    return names
 
 
 def _begin(span: Span, after: Mark | None, reverse: bool) -> Mark | None:

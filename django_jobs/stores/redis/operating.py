@@ -10,7 +10,7 @@ from typing import Any
 
 from django_jobs.core.queue_stats import signed
 from django_jobs.core.values import FINISHED, Edited, State, WorkerInfo
-from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_line
+from django_jobs.stores.redis.connection.entries import read_number, texts, unsigned_text
 from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.documents import read_entry, read_worker
@@ -83,7 +83,7 @@ class Operating(Part):
 
         A running job loses its claim at once.  If the claim's holder has a lease, `extend` tells it to end the
         attempt, and the attempt keeps its slot until it has ended (see `extend`).  Returns the ids that moved."""
-        line = unsigned_line("killed", reason)
+        line = unsigned_text("killed", reason)
         return texts(self._run_once("kill", queue, line, self._archiving, *ids)) if ids else []
 
     def reschedule(self, queue: str, ids: Sequence[str], run_at: int) -> list[str]:

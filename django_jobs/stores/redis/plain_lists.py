@@ -9,7 +9,7 @@ from itertools import islice
 from django_jobs.core.values import State
 from django_jobs.stores.redis.browsing import Browsing
 from django_jobs.stores.redis.failures.bars import BarCounts
-from django_jobs.stores.redis.failures.groups import text_of
+from django_jobs.stores.redis.failures.groups import bounds_of, text_of
 from django_jobs.stores.redis.stats import PLACES
 from django_jobs.stores.values.lists import Mark
 
@@ -26,7 +26,7 @@ class PlainLists(Browsing, BarCounts):
         state: State,
         limit: int,
         after: Mark | None,
-        numbers: dict[str, list[int]] | None,
+        groups: dict[str, list[str]] | None,
         reverse: bool,
         *,
         timed: bool,
@@ -34,8 +34,8 @@ class PlainLists(Browsing, BarCounts):
         """The same as lua/list.lua, by plain reads: slower, as each queue takes a round trip of its own."""
         streams: list[Iterator[Entry]] = []
         for queue in queues:
-            if numbers is not None:
-                streams += [self._plain_group(queue, state, f"{number:05}", reverse) for number in numbers[queue]]
+            if groups is not None:
+                streams += [self._plain_group(queue, state, group, limit, reverse) for group in groups[queue]]
             elif state is State.RUNNING:
                 streams.append(self._plain_claims(queue, reverse))
             else:
@@ -63,18 +63,16 @@ class PlainLists(Browsing, BarCounts):
         found = [(str(at), float(at), queue, text_of(id.encode())) for id, at in self._running(queue, reverse)]
         yield from sorted(found, key=order_of, reverse=reverse)
 
-    def _plain_group(self, queue: str, state: State, number: str, reverse: bool) -> Iterator[Entry]:
-        names = self.keys.of(queue)
-        found = self.transport.command("ZRANGEBYLEX", names["chunks"], f"[{number}:", f"({number};")
-        for chunk in reversed(found) if reverse else found:
-            lines = (self.transport.command("HGET", names["members"], chunk) or b"").split(b"\n")[:-1]
-            scores = (
-                self.transport.command("ZMSCORE", names[state.value], *(line[13:] for line in lines)) if lines else []
-            )
-            pairs = list(zip(lines, scores, strict=True))
-            for line, score in reversed(pairs) if reverse else pairs:
-                if score is not None and line[:13].isdigit() and abs(int(line[:13]) - float(score)) <= 0.5:
-                    yield text_of(score), float(score), queue, text_of(line[13:])
+    def _plain_group(self, queue: str, state: State, group: str, limit: int, reverse: bool) -> Iterator[Entry]:
+        names, bounds = self.keys.of(queue), bounds_of(group)
+        verb, bounds = ("ZREVRANGEBYLEX", bounds[::-1]) if reverse else ("ZRANGEBYLEX", bounds)
+        offset = 0
+        while members := self.transport.command(verb, names["failures"], *bounds, "LIMIT", offset, limit):
+            scores = self.transport.command("ZMSCORE", names[state.value], *(member[26:] for member in members))
+            for member, score in zip(members, scores, strict=True):
+                if score is not None and member[13:26].isdigit() and abs(int(member[13:26]) - float(score)) <= 0.5:
+                    yield text_of(score), float(score), queue, text_of(member[26:])
+            offset += limit
 
 
 def order_of(entry: Entry) -> tuple[float, bytes, bytes]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+from django_jobs.core.signature import signature
 from django_jobs.core.values import Faults
-from django_jobs.stores.redis.connection.entries import attempt_line, chunks, read_claim, texts
+from django_jobs.stores.redis.connection.entries import attempt_text, chunks, read_attempts, read_claim, texts
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import load
@@ -23,7 +24,7 @@ GRACE = 10_000
 REPAIRED_AT_ONCE = 200
 #: Each key of `blocked` that is checked costs a round trip, so one step checks no more than this.
 BLOCKED_KEYS = 100
-_MISPLACED = attempt_line(MISPLACED)
+_MISPLACED = attempt_text(MISPLACED)
 #: Every place where a job can be, with the command that counts it.
 SIZES = {
     "jobs": "HLEN",
@@ -47,9 +48,7 @@ _REPORTED = {
     "places": "place_without_job",
     "jobs": "job_without_place",
     "failed": "failed_without_index",
-    "chunks": "index_without_failed",
-    "groups": "index_without_failed",
-    "tags": "index_without_failed",
+    **dict.fromkeys(("failures", "grouped", "error_groups", "tag_groups"), "index_without_failed"),
 }
 #: Seconds of such a walk in one call; the next call continues.  That is a few dozen scripts of some ms each: the
 #: maintenance process has other work, and is replaced if it is silent for long.
@@ -68,6 +67,8 @@ KINDS = (
     "failed_without_index",
     "index_without_failed",
 )
+#: The keys of the index of failed jobs, groups first: of a group that is not known, no job can be shown.
+INDEX = ("error_groups", "tag_groups", "failures", "grouped")
 #: What `faults` checks: kind, its name in lua/repair.lua, key.
 LOOKED_AT = (
     ("claim_without_lease", "claims", "claims"),
@@ -77,20 +78,12 @@ LOOKED_AT = (
     ("job_without_place", "jobs", "jobs"),
     *(("place_without_job", "places", key) for key in NAMING),
     *(("failed_without_index", "failed", key) for key in ("dead", "retry")),
-    *(("index_without_failed", kind, kind) for kind in ("chunks", "groups", "tags")),
+    *(("index_without_failed", kind, kind) for kind in INDEX),
 )
-#: A walk through the index of failed jobs: the jobs themselves, the parts of the index, and its numbers at last.
-INDEX_WALK = (
-    *(("failed", key) for key in ("dead", "retry")),
-    *(("chunks", key) for key in ("chunks", "members")),
-    ("groups", "groups"),
-    ("tags", "tags"),
-)
-#: Failed jobs and parts of the index that a step checks if the numbers agree: a job takes some hundredths of a
-#: millisecond, and a part of the index has up to a hundred jobs.
-INDEX_STEP, CHUNKS_AT_ONCE = 100, 10
-#: Groups by tags that a step checks, and jobs in a group that one script may count: some tens of parts.
-TAGS_STEP, COUNTED_AT_ONCE = 10, 2_000
+#: A walk through the index of failed jobs: what is wrong in it goes first, then the jobs that it lacks are added.
+INDEX_WALK = (*((key, key) for key in INDEX), *(("failed", key) for key in ("dead", "retry")))
+#: Entries of each key that a step checks if the numbers agree: one takes some hundredths of a millisecond.
+INDEX_STEP = 100
 
 
 @dataclass
@@ -156,26 +149,23 @@ class Reconciling(Part):
     def _compare_index(self, queue: str, size: dict[str, int], indexed: list[int], out: dict[str, int]) -> None:
         """Compare the index of failed jobs with the jobs: all of them if the numbers differ (most are new to the index
         after an upgrade, and a worker of an older version does not keep it), otherwise the next few."""
-        if not any(size[key] for key in ("dead", "retry", "groups", "chunks", "members", "tags")):
+        failed = size["dead"], size["retry"]
+        if not any((*failed, *(size[key] for key in INDEX))):
             return
         walks: dict[str, _Walk] = self.__dict__.setdefault("_index_walks", {})
         walked: dict[str, list[int]] = self.__dict__.setdefault("_index_walked", {})
         if queue not in walks:
-            numbers = [size["dead"], size["retry"], 0, *indexed, size["chunks"] - size["members"]]
-            if (numbers[:3] != numbers[3:6] or numbers[6]) and walked.get(queue) != numbers:
+            numbers = [*failed, *indexed, size["grouped"], bool(size["error_groups"])]
+            if numbers != [*failed, *failed, sum(failed), any(failed) or numbers[-1]] and walked.get(queue) != numbers:
                 walked[queue] = numbers  # a walk that changes nothing is not repeated
-                walks[queue] = _Walk([(what, key) for what, key in INDEX_WALK if size[key] or what == "groups"])
+                walks[queue] = _Walk([(what, key) for what, key in INDEX_WALK if size[key]])
         if queue in walks:
             if self._go_on(queue, walks[queue], out, None):
                 del walks[queue]
             return
-        for what, key in INDEX_WALK[:3]:
+        for what, key in INDEX_WALK:
             if size[key]:
-                few = INDEX_STEP if what == "failed" else 1
-                self._mend(queue, what, self._next_of(queue, f"index:{key}", key, few), out, None)
-        if size["tags"]:  # no sum says whether the groups by tags are right; a large one is counted only in a walk
-            few_tags = self._next(queue, "index:tags", "tags", TAGS_STEP)
-            self._mend(queue, "tags", [field for field, value in few_tags if _is_small(value)], out, None)
+                self._mend(queue, what, self._next_of(queue, f"index:{key}", key, INDEX_STEP), out, None)
 
     def faults(self, queue: str, limit: int = 10_000) -> Faults:
         """Return what `reconcile` would repair, without changing anything.  Expired leases and expired unique periods
@@ -212,8 +202,7 @@ class Reconciling(Part):
 
     def _survey(self, queue: str) -> tuple[list[str], dict[str, int], list[str], list[int]]:
         """Return what was so at one moment: keys of a wrong type; the size of each other key; leases that have expired;
-        of the index of failed jobs, by its own numbers, how many dead ones and how many that wait for a retry it has,
-        and how many of its groups cannot be read."""
+        how many dead jobs, and how many that wait for a retry, the index of failed jobs has by their errors."""
         script, _ = self._script("survey", queue)
         wrong, sizes, ended, indexed = self._run("survey", queue, *(QUEUE_KEYS[name] for name in script.keys))
         return texts(wrong), dict(zip(script.keys, sizes, strict=True)), texts(ended), indexed
@@ -222,12 +211,26 @@ class Reconciling(Part):
         self, queue: str, kind: str, what: Sequence[bytes | str], buried: list[tuple[str, bytes]] | None = None
     ) -> int:
         count = 0
-        for some in chunks(what, CHUNKS_AT_ONCE if kind in ("chunks", "groups", "tags") else REPAIRED_AT_ONCE):
+        for some in chunks(what, REPAIRED_AT_ONCE):
+            if kind == "failed":
+                some = self._with_signatures(queue, some)
             repaired, died = self._run("repair", queue, kind, GRACE, _MISPLACED, self._archiving, "", *some)
             count += len(repaired)
             if buried is not None:
                 buried += zip(texts(died[::2]), died[1::2], strict=True)
         return count
+
+    def _with_signatures(self, queue: str, ids: Sequence[bytes | str]) -> list[bytes]:
+        """Return of those jobs that the index of failed jobs lacks what lua/repair.lua needs to add them."""
+        missing = self._run("repair", queue, "failed", 0, "", "", "look", *ids)[0]
+        logs = self.transport.command("HMGET", self.keys.of(queue)["attempts"], *missing) if missing else []
+        entries = list[bytes]()
+        for id, log in zip(missing, logs, strict=True):
+            attempts = read_attempts((log or b"").rpartition(b"\n")[2])
+            text = signature(attempts[-1] if attempts else None).encode()
+            failed_at = attempts[-1].at if attempts else 0
+            entries.append(b"%d:%d:%b%b" % (max(0, failed_at), len(text), text, id))
+        return entries
 
     def _set_aside(self, names: Sequence[str]) -> int:
         """Rename keys of a wrong type to <key>:set-aside:<ms>, where a person can look at them.  If another process
@@ -347,9 +350,3 @@ def _scan(key: str) -> str:
 
 def _balanced(size: dict[str, int]) -> bool:
     return size["jobs"] == sum(size[place] for place in SIZES if place != "jobs")
-
-
-def _is_small(value: bytes) -> bool:
-    """Tell whether one script may count the jobs of this group: it has few, or its entry cannot be read."""
-    parts = value.split(b":")
-    return len(parts) != 4 or not parts[1].isdigit() or int(parts[1]) <= COUNTED_AT_ONCE

@@ -10,12 +10,12 @@ from django_jobs.core.values import PLAIN, Attempt, Claim, Controls, Done, Ended
 from django_jobs.serialization.holders import job_of
 from django_jobs.serialization.record import has_controls, is_plain_step, name_of, waited_for
 from django_jobs.stores.redis.connection.entries import (
-    attempt_line,
+    attempt_text,
     read_claim,
     read_number,
     read_tries,
     texts,
-    unsigned_line,
+    unsigned_text,
 )
 from django_jobs.stores.redis.connection.part import OneCall, Part
 from django_jobs.stores.redis.connection.scripts import Argument
@@ -26,7 +26,7 @@ _LETTERS = {"retry": "r", "snooze": "s", "park": "b", "bury": "d", "discard": "c
 _STATES: dict[str, State | None] = {
     "r": State.RETRY, "s": State.SCHEDULED, "b": State.BLOCKED, "d": State.DEAD, "c": State.CANCELLED, "-": None
 }  # fmt: skip
-_LOST = unsigned_line("worker_lost", "The worker died or lost its lease while it held the job.")
+_LOST = unsigned_text("worker_lost", "The worker died or lost its lease while it held the job.")
 
 
 class Settling(Part):
@@ -55,7 +55,7 @@ class Settling(Part):
         for one in ended:
             claim, verb = one.claim, one.verb
             number = one.failures if verb == "bury" else one.delay
-            text = one.knows if one.attempt is None else attempt_line(one.attempt)
+            text = one.knows if one.attempt is None else attempt_text(one.attempt)
             args += (claim.id, f"{_LETTERS[verb]}\n{number}\n{_presented(claim)}", text)
             claims += (claim.id, claim.token)
             if one.run_ms >= 0:

@@ -1,7 +1,6 @@
-"""Lists over groups of failed jobs have the same jobs whichever way a store finds them.
+"""Lists over groups of failed jobs have exactly their jobs, in order.
 
-A Store looks for a page of thousands of groups among all jobs, job after job, and opens the groups where few jobs
-belong to them.  Here it does so for two groups."""
+The store finds a page of thousands of groups in several calls.  Here it does so for two groups."""
 
 from __future__ import annotations
 
@@ -78,7 +77,6 @@ def test_each_job_of_the_groups_is_listed_once_and_in_order(store, make_job, clo
 
 @DIRECTIONS
 def test_few_jobs_among_many_others_are_found(store, make_job, clock, reverse):
-    """The others are more than a store looks through before it opens the groups."""
     for n in range(6):
         for queue in QUEUES:
             put(store, make_job, queue, f"{queue}{n}", "rare")
@@ -103,8 +101,7 @@ def test_groups_with_many_jobs_are_counted_in_several_calls(store, make_job, clo
     spans = Bars(clock.now - 12_000, 3_000, 3)
     expected = store.count_bars(State.DEAD, groups, spans)
     assert (len(groups), sum(map(sum, expected))) == (12, 9)
-    monkeypatch.setattr(bars, "SMALL", -1)
-    monkeypatch.setattr(bars, "READS", 5)
+    monkeypatch.setattr(bars, "COUNTED", 5)
     assert store.count_bars(State.DEAD, groups, spans) == expected
 
 

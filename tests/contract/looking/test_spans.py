@@ -89,7 +89,7 @@ def test_a_stretch_of_time_of_one_error_in_a_group_of_many_parts(store, put, clo
 
 @pytest.mark.parametrize("state", [State.DEAD, State.RETRY])
 def test_the_jobs_of_each_error_are_counted_by_bar(store, put, clock, state):
-    """Groups of many parts and of one, in which many jobs have the same time; bars of all widths, at the times of jobs
+    """Groups of many jobs and of few, in which many jobs have the same time; bars of all widths, at the times of jobs
     and between them, before, over and behind all of them."""
     rng = random.Random(7)
     for n in range(300):
@@ -117,20 +117,6 @@ def test_the_jobs_of_each_error_are_counted_by_bar(store, put, clock, state):
                     bars[(at - begin) // width] += 1
         assert store.count_bars(state, groups, Bars(begin, width, number)) == wanted, (begin - first, width, number)
     assert store.count_bars(state, [], Bars(first, 1, 1)) == []
-
-
-def test_groups_that_are_too_large_are_not_counted_rather_than_guessed(store, put, clock):
-    began = clock.now
-    for n in range(300):
-        put(State.DEAD, "a", f"{n:03}-{'x' * 60}")
-        clock.advance(1)
-    put(State.DEAD, "b", "other", error="another")
-    groups = sorted(store.failure_groups(QUEUES, State.DEAD), key=lambda group: -group.jobs)
-    bars = Bars(began, 10, 40)
-    large, small = store.count_bars(State.DEAD, groups, bars, most=100)
-    assert (large, sum(small)) == (None, 1)
-    large, small = store.count_bars(State.DEAD, groups, bars, most=100_000)
-    assert (large[:31], sum(small)) == ([10] * 30 + [0], 1)
 
 
 def test_only_failed_jobs_have_groups_to_be_counted(store):

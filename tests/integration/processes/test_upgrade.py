@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -21,20 +22,27 @@ ROOT = Path(__file__).resolve().parents[3]
 PROJECT = ROOT / "tests" / "integration" / "upgrade_project"
 #: The version before this one (0.1.0, which has no tag): at each release, name the tag of the release before it.
 EARLIER = "690dffa953978eb52c8d0f378bfb43e123d38d9c"
+#: The last state of the code that kept the index of failed jobs in other keys.
+OTHER_INDEX = "3958cf126d6b6684e555b26dc4645ffc0356d906"
 #: Jobs of each kind in each portion; five portions are enqueued.
 PORTION = 8
+
+
+def package_of(commit: str, folder: Path) -> Path:
+    """Return the folder, with the package as it was."""
+    if not shutil.which("git") or not (ROOT / ".git").exists():
+        pytest.skip("Needs a checkout with its history.")
+    packed = subprocess.run(["git", "archive", commit, "django_jobs"], cwd=ROOT, capture_output=True, check=False)
+    if packed.returncode:
+        pytest.skip(f"This checkout has no {commit}.")
+    subprocess.run(["tar", "--extract", "--directory", str(folder)], input=packed.stdout, check=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package of the earlier version, and nothing else."""
-    folder = tmp_path_factory.mktemp("earlier")
-    if not shutil.which("git") or not (ROOT / ".git").exists():
-        pytest.skip("Needs a checkout with its history.")
-    packed = subprocess.run(["git", "archive", EARLIER, "django_jobs"], cwd=ROOT, capture_output=True, check=False)
-    if packed.returncode:
-        pytest.skip(f"This checkout has no {EARLIER}.")
-    subprocess.run(["tar", "--extract", "--directory", str(folder)], input=packed.stdout, check=True)
+    folder = package_of(EARLIER, tmp_path_factory.mktemp("earlier"))
     # A comparison of a version with itself would show nothing.
     assert f'__version__ = "{django_jobs.__version__}"' not in (folder / "django_jobs" / "__init__.py").read_text()
     return folder
@@ -149,6 +157,50 @@ def test_workers_and_web_are_upgraded_one_by_one_and_go_back(on_redis: Fleet, ea
     fleet.enqueue(earlier)
     wait_until(lambda: fleet.all_ran(earlier), "the earlier version ran what the new one had stored")
     assert again.poll() is None
+
+
+@pytest.mark.redis
+def test_failed_jobs_are_shown_once_by_both_versions_of_the_index(on_redis: Fleet, tmp_path: Path) -> None:
+    """Workers of both let jobs die and people move them, and each version catches up with what the other has done."""
+    fleet = on_redis
+    (tmp_path / "other").mkdir()
+    other = package_of(OTHER_INDEX, tmp_path / "other")
+    failed = str(PROJECT / "failed.py")
+
+    def all_are_shown(dead: set[str]) -> None:
+        for version in (ROOT, other):
+            found = json.loads(fleet.run(version, failed, "show")[-1])
+            assert sorted(found.pop("tag all")[0]) == sorted(dead)
+            assert found.keys() == {"ValueError: an odd one", "ValueError: an even one"}
+            assert sorted(id for ids, _ in found.values() for id in ids) == sorted(dead)
+            assert all(len(ids) == number for ids, number in found.values())
+
+    def die(version: Path) -> set[str]:
+        ids = set(fleet.run(version, failed, "enqueue", "10"))
+        fleet.ids = [f"default {id}" for id in ids]
+        wait_until(lambda: {state for state, _ in fleet.states(version).values()} == {"dead"}, "they are dead")
+        return ids
+
+    fleet.run(ROOT, "-m", "django", "migrate", "--verbosity", "0")
+    old = fleet.start(other)
+    dead = die(other)
+    new = fleet.start(ROOT)
+    dead |= die(ROOT)
+    fleet.stop(old)
+    dead |= die(other)
+    for version in (other, ROOT):
+        gone, again, *_ = sorted(dead)
+        fleet.run(version, failed, "delete", gone)
+        fleet.run(version, failed, "revive", again)
+        dead -= {gone}
+    fleet.ids = [f"default {id}" for id in dead]
+    wait_until(lambda: {state for state, _ in fleet.states(ROOT).values()} == {"dead"}, "they are dead again")
+    all_are_shown(dead)
+    # The way back.
+    fleet.start(other)
+    fleet.stop(new)
+    dead |= die(ROOT)
+    all_are_shown(dead)
 
 
 def test_a_file_of_the_earlier_version_is_refused_and_its_jobs_stay(on_a_file: Fleet, earlier: Path) -> None:

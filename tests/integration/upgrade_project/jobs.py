@@ -33,3 +33,8 @@ def unique(n: int) -> str:
 @job(name="upgrade.once", delivery="at_most_once")
 def once(n: int) -> int:
     return n
+
+
+@job(name="upgrade.dies", max_attempts=1)
+def dies(n: int) -> None:
+    raise ValueError("an odd one" if n % 2 else "an even one")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from django_jobs.core.signature import signature
 from django_jobs.core.values import Attempt
 from django_jobs.stores.values.sizes import MAX_BATCH
 
@@ -15,19 +16,21 @@ LONGEST_TEXT = 16_384
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def attempt_line(attempt: Attempt) -> str:
-    """Return one line of the attempts log; the script puts its own time in front."""
+def attempt_text(attempt: Attempt) -> str:
+    """Return what a script gets of an attempt: a line of the attempts log, in front of which the script puts its own
+    time, and the signature of the error."""
     entry = attempt._asdict()
     del entry["at"]
     line = _dumps(entry)
-    if len(line) <= LONGEST_TEXT:  # then no text in it is longer
-        return line
-    return _dumps({k: v[:LONGEST_TEXT] if isinstance(v, str) else v for k, v in entry.items()})
+    if len(line) > LONGEST_TEXT:  # otherwise, no text in it is longer
+        line = _dumps({k: v[:LONGEST_TEXT] if isinstance(v, str) else v for k, v in entry.items()})
+    return f"{line}\n{signature(attempt)}"
 
 
-def unsigned_line(outcome: str, error: str) -> str:
-    """Return the line of an attempt that its worker did not report: the script adds its number and its worker."""
-    return json.dumps({"outcome": outcome, "error": error[:LONGEST_TEXT]})
+def unsigned_text(outcome: str, error: str) -> str:
+    """Return the same for an attempt that its worker did not report: the script adds its number and its worker."""
+    line = json.dumps({"outcome": outcome, "error": error[:LONGEST_TEXT]})
+    return f"{line}\n{signature(Attempt(0, outcome, 0, error=error))}"
 
 
 def read_attempts(text: bytes | None) -> tuple[Attempt, ...]:

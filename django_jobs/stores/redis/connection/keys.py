@@ -18,10 +18,10 @@ QUEUE_KEYS = {
     "succeeded": "zset",
     "kept": "zset",
     "dead": "zset",
-    "groups": "hash",
-    "chunks": "zset",
-    "members": "hash",
-    "tags": "hash",
+    "failures": "zset",
+    "grouped": "hash",
+    "error_groups": "hash",
+    "tag_groups": "hash",
     "cancelled": "zset",
     "expired": "zset",
     "tries": "hash",
@@ -60,6 +60,10 @@ QUEUE_KEYS = {
     "ends": "stream",
     "notes": "list",
 }
+
+#: The index of failed jobs of earlier versions.  We do not read it.  It stays until no supported release uses it: a
+#: worker of an earlier version that runs beside ours, or after us, goes on with it.
+EARLIER_KEYS = frozenset({"groups", "chunks", "members", "tags"})
 
 
 class Keys:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from django_jobs.core.values import State
 from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.stores.redis.connection.entries import chunks
 from django_jobs.stores.redis.connection.part import Part
 from django_jobs.stores.redis.connection.scripts import load
 from django_jobs.stores.values.lists import (
@@ -26,8 +27,8 @@ QUEUES_OF_GROUPS = 500
 KINDS = 500
 #: Calls in one pipeline.
 CALLS = 600
-#: The letters in lua/lib/failed.lua.
-LETTERS = {State.DEAD: "d", State.RETRY: "r"}
+#: The letters in lua/lib/failed.lua: of groups by error, and of groups by tag.
+LETTERS, TAG_LETTERS = {State.DEAD: "d", State.RETRY: "r"}, {State.DEAD: "D", State.RETRY: "R"}
 
 
 class Groups(Part):
@@ -46,27 +47,33 @@ class Groups(Part):
             return []
         chosen = None if fields or kinds is None else frozenset(kinds)
         return [
-            FailureGroup(queue, *group)
-            for queue, flat in zip(queues, self._groups(queues, letter, fields), strict=True)
-            for group in _read_groups(letter, flat)
-            if chosen is None or group[:2] in chosen
+            group
+            for queue, flat in self._groups(queues, letter, fields)
+            for group in _read_groups(letter, queue, flat)
+            if chosen is None or (group.name, group.signature) in chosen
         ]
 
-    def _groups(
-        self, queues: Sequence[str], letter: str, fields: list[bytes] | None, key: str = "groups"
-    ) -> Iterator[Any]:
-        """Yield the groups of each queue: field, value, flat.  `key`: "groups" or "tags"."""
+    def _groups(self, queues: Sequence[str], letter: str, fields: list[bytes] | None) -> Iterator[tuple[str, Any]]:
+        """Yield each queue with its groups: field, value and number of jobs, flat."""
         if not self._scripts_refused:
             try:
-                found = [flat for _, some in self._run_groups("each", queues, letter, fields, key) for flat in some]
+                found = [flat for _, some in self._run_groups("each", queues, letter, fields) for flat in some]
             except StoreMisconfigured:
                 self._scripts_refused = True
             else:
-                return iter(found) if fields is None else map(partial(_paired, fields), found)
-        names = [self.keys.of(queue)[key] for queue in queues]
-        if fields is None:
-            return iter(self.transport.pipeline([("HGETALL", name) for name in names]))
-        return map(partial(_paired, fields), self.transport.pipeline([("HMGET", name, *fields) for name in names]))
+                yield from zip(queues, found, strict=True)
+                return
+        for queue in queues:
+            names = self.keys.of(queue)
+            key = names["tag_groups" if letter.isupper() else "error_groups"]
+            if fields:
+                known: Iterable[Any] = zip(fields, self.transport.command("HMGET", key, *fields), strict=True)
+            else:
+                known = _pairs(self.transport.command("HGETALL", key))
+            groups = [(field, value) for field, value in known if value is not None]
+            calls = [("ZLEXCOUNT", names["failures"], *bounds_of(_name_of(each, letter))) for each in groups]
+            counts = [number for some in chunks(calls, CALLS) for number in self.transport.pipeline(some)]
+            yield queue, [part for each, jobs in zip(groups, counts, strict=True) for part in (*each, jobs)]
 
     def failure_kinds(self, queues: Sequence[str]) -> dict[State, set[FailureKind]]:
         """Return the job types and errors of all groups of each of the two states; some groups may be empty."""
@@ -88,24 +95,30 @@ class Groups(Part):
         self, queues: Sequence[str], state: State, kinds: Collection[FailureKind] | None = None
     ) -> list[FailureSum]:
         """Return the groups that have jobs, added up over the queues: one sum for each job type and error."""
-        letter, fields = letter_of(state), _fields(state, kinds)
-        if not self._scripts_refused and (kinds is None or fields):
+        fields = _fields(state, kinds)
+        if (kinds is None or fields) and (sums := self._sums(queues, letter_of(state), fields)) is not None:
+            return sums
+        return add_up(self.failure_groups(queues, state, kinds))
+
+    def _sums(self, queues: Sequence[str], letter: str, fields: list[bytes] | None = None) -> list[FailureSum] | None:
+        """Return the sums that the server adds up; None if it may not."""
+        if not self._scripts_refused:
             try:
                 calls = self._run_groups("sums", queues, letter, fields)
                 return merged(each for some, flat in calls for each in _read_sums(letter, some, flat))
             except StoreMisconfigured:
                 self._scripts_refused = True
-        return add_up(self.failure_groups(queues, state, kinds))
+        return None
 
     def _run_groups(
-        self, what: str, queues: Sequence[str], letter: str = "", fields: list[bytes] | None = None, key: str = "groups"
+        self, what: str, queues: Sequence[str], letter: str = "", fields: list[bytes] | None = None
     ) -> Iterator[tuple[Sequence[str], list[Any]]]:
         """Run lua/groups.lua over all these queues, and yield the queues and the reply of each call.  A call deals with
         as many queues as take some milliseconds, and the next one goes on from there."""
         at, most = 0, QUEUES_OF_GROUPS if self.transport.spans else 1
         while at < len(queues):
             some = queues[at : at + most]
-            keys = [self.keys.of(queue)[key] for queue in some]
+            keys = [key for queue in some for key in self._script("groups", queue)[1]]
             done, *reply = self.transport.run(load("groups"), keys, (self._clock(), what, letter, *(fields or ())))
             yield some, reply
             at, most = at + done, min(most, 2 * done)
@@ -117,21 +130,20 @@ class Groups(Part):
 
         A group of a tag has all jobs of its queue with this tag.  Jobs with a tag that has no group are in that of
         OTHER_TAGS.  Times are those of failures, as in `failure_groups`."""
-        letter = letter_of(state)
+        letter_of(state)
+        letter = TAG_LETTERS[state]
         fields = [(letter + tag).encode(), letter.encode()] if tag else None
-        found = zip(queues, self._groups(queues, letter, fields, "tags"), strict=True)
-        return [group for queue, flat in found for group in _read_tags(queue, letter, flat)]
+        return [
+            group for queue, flat in self._groups(queues, letter, fields) for group in _read_groups(letter, queue, flat)
+        ]
 
     def tag_sums(self, queues: Sequence[str], state: State) -> list[FailureSum]:
         """Return the groups by tags that have jobs, added up over the queues: `name` is the tag or OTHER_TAGS, `groups`
         how many of the queues have such a group.  Raises ValueError as `failure_tags` does."""
-        letter = letter_of(state)
-        if not self._scripts_refused:
-            try:
-                calls = self._run_groups("sums", queues, letter, None, "tags")
-                return merged(each for some, flat in calls for each in _read_tag_sums(letter, some, flat))
-            except StoreMisconfigured:
-                self._scripts_refused = True
+        letter_of(state)
+        sums = self._sums(queues, TAG_LETTERS[state])
+        if sums is not None:
+            return sums
         return add_up(group._replace(name=group.tag) for group in self.failure_tags(queues, state))
 
 
@@ -141,24 +153,22 @@ def letter_of(state: State) -> str:
     return LETTERS[state]
 
 
+def name_of_group(state: State, group: FailureGroup) -> str:
+    """Return the name of a group in the index."""
+    return f"{(TAG_LETTERS if group.tag else LETTERS)[state]}{group.number:012x}"
+
+
+def bounds_of(group: str) -> tuple[str, str]:
+    """Return the bounds of the range with all jobs of a group."""
+    return f"[{group}", f"({group}:"
+
+
 def _fields(state: State, kinds: Collection[FailureKind] | None) -> list[bytes] | None:
     """Return the fields of these kinds of groups, if the server can look for them: None if it cannot, or for all."""
+    letter = letter_of(state)
     if kinds is None or len(kinds) > KINDS or any("\ufffd" in text for kind in kinds for text in kind):
         return None  # U+FFFD is for bytes that are no text, and we do not know them
-    return [f"{LETTERS[state]}{kind.name}\n{kind.signature}".encode() for kind in kinds]
-
-
-def _paired(fields: list[bytes], values: list[bytes | None]) -> list[bytes]:
-    """Return field, value of those that are there, flat."""
-    return [part for field, value in zip(fields, values, strict=True) if value for part in (field, value)]
-
-
-def _read_groups(letter: str, reply: Any) -> Iterator[tuple[str, str, int, int, int, int]]:
-    """Yield name, signature, jobs, first, last, number of each group; entries that cannot be read are left out."""
-    for field, value in _pairs(reply):
-        kind, name, signature = _read_field(field)
-        if kind == letter and (numbers := _read_value(value)) is not None:
-            yield name, signature, *numbers
+    return [f"{letter}{kind.name}\n{kind.signature}".encode() for kind in kinds]
 
 
 def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
@@ -166,47 +176,44 @@ def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
     return reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
 
 
-def _read_value(value: bytes) -> tuple[int, int, int, int] | None:
-    """Return jobs, first, last and number of a group; None if its entry cannot be read."""
+def _name_of(group: tuple[bytes, bytes], letter: str) -> str:
+    return letter + group[1].partition(b":")[0].decode(errors="replace")
+
+
+def _read_groups(letter: str, queue: str, flat: Sequence[Any]) -> Iterator[FailureGroup]:
+    """Yield the groups of one state; entries that cannot be read are left out."""
+    for field, value, jobs in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        kind, name, signature = _read_field(field)
+        numbers = _read_value(value)
+        if kind != letter or numbers is None:
+            continue
+        number, first, last = numbers
+        tag = (name or OTHER_TAGS) if letter.isupper() else ""
+        yield FailureGroup(queue, "" if tag else name, signature, jobs, first, last, number, tag)
+
+
+def _read_value(value: bytes) -> tuple[int, int, int] | None:
+    """Return number, first and last of a group; None if its entry cannot be read."""
     try:
-        number, jobs, first, last = map(int, value.split(b":"))
+        digest, first, last = value.split(b":")
+        return int(digest, 16), int(first), int(last)
     except ValueError:
         return None
-    return jobs, first, last, number
 
 
 def _read_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[FailureSum]:
     """Yield the sums in a reply of lua/groups.lua."""
-    for i in range(0, len(flat), 7):
-        field, *numbers, queue, value = flat[i : i + 7]
-        for group in _read_groups(letter, [field, value]):
-            groups, jobs, first, last = numbers
-            example = FailureGroup(queues[queue - 1], *group)
-            yield FailureSum(*group[:2], groups, jobs, first, last, example)
-
-
-def _read_tag_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[FailureSum]:
-    """Yield the sums of tags in a reply of lua/groups.lua."""
-    for i in range(0, len(flat), 7):
-        field, *numbers, queue, value = flat[i : i + 7]
-        for group in _read_tags(queues[queue - 1], letter, [field, value]):
-            groups, jobs, first, last = numbers
-            yield FailureSum(group.tag, "", groups, jobs, first, last, group)
-
-
-def _read_tags(queue: str, letter: str, reply: Any) -> Iterator[FailureGroup]:
-    """Yield the groups by tags of one state; entries that cannot be read are left out."""
-    for given, value in _pairs(reply):
-        field = text_of(given) if isinstance(given, bytes) else given
-        if field[:1] == letter and value is not None and (numbers := _read_value(value)) is not None:
-            yield FailureGroup(queue, "", "", *numbers, field[1:] or OTHER_TAGS)
+    for i in range(0, len(flat), 8):
+        field, groups, jobs, first, last, queue, value, fewest = flat[i : i + 8]
+        for group in _read_groups(letter, queues[queue - 1], [field, value, fewest]):
+            yield FailureSum(group.tag or group.name, group.signature, groups, jobs, first, last, group)
 
 
 @lru_cache(maxsize=20_000)
 def _read_field(field: bytes) -> tuple[str, str, str]:
-    """Return letter, name and signature; hundreds of queues have the same fields."""
+    """Return letter, name or tag, and signature; hundreds of queues have the same fields."""
     name, separator, signature = field.decode(errors="replace").partition("\n")
-    return (name[:1], name[1:], signature) if separator else ("", "", "")
+    return (name[:1], name[1:], signature) if separator or name[:1].isupper() else ("", "", "")
 
 
 def text_of(member: bytes) -> str:

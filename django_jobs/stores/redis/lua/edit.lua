@@ -2,7 +2,8 @@
 --
 -- ARGV  1 clock   2 id   3 record as it was   4 new record
 -- Returns a word, as values.Edited.
---! use clock record edited locker
+--! use clock record edited locker lastline
+--! keys attempts
 local id, was, record = ARGV[2], ARGV[3], ARGV[4]
 local stored = redis.call('HGET', jobs, id)
 if not stored then
@@ -27,9 +28,8 @@ end
 redis.call('HSET', jobs, id, record) -- first write: refused when Redis is full
 local HEAD = '^[^\n]*\n([^\n]*\n[^\n]*)' -- name and options, which have the tags
 if state == 'retry' and string.match(stored, HEAD) ~= string.match(record, HEAD) then
-    local at = redis.call('ZSCORE', retry, id)
-    failed.leave('retry', id, at, stored)
-    failed.enter('retry', id, at, record)
+    local seen = string.match(last_line(redis.call('HGET', attempts, id)) or '', '^{"at":(%d+)')
+    failed.tag('retry', id, redis.call('ZSCORE', retry, id), record, tonumber(seen) or now)
 end
 
 if new ~= old then

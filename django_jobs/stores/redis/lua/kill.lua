@@ -1,10 +1,11 @@
 -- kill: waiting or running → dead, by a person
 --
--- ARGV  1 clock   2 channel   3 number   4 attempt (JSON, without number and worker)
+-- ARGV  1 clock   2 channel   3 number   4 attempt (JSON, without number and worker), newline, signature
 --       5 most jobs in the outbox, or ""   then the ids
 -- Returns the ids that moved.
 --! use clock answers lines places claim_end bury
-local attempt, archiving = ARGV[4], tonumber(ARGV[5])
+local attempt, signature = parts_of_attempt(ARGV[4])
+local archiving = tonumber(ARGV[5])
 local before = answered()
 if before then
     return lines_of(before)
@@ -43,7 +44,7 @@ for i = 6, #ARGV do
         end
         local failures, crashes = get_tries(id)
         local number = claim and failures + crashes + 1 or 0
-        bury(id, record, controls, line_of(attempt, number, holder), archiving, holder)
+        bury(id, record, controls, line_of(attempt, number, holder), signature, archiving, holder)
         moved[#moved + 1] = id
     end
 end

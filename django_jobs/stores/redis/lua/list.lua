@@ -5,11 +5,11 @@
 --       5 score, 6 queue and 7 member of the last one ("" = from the beginning)   8 "groups": only jobs of these groups;
 --       "timed": leave out `kept`, whose scores are not the ends of the jobs
 --       9 score, 10 queue and 11 member of one that need not be found, and none behind it ("" = none)
---       then for each queue its name, and with "groups" the numbers of the groups in it, separated by spaces
+--       then for each queue its name, and with "groups" the names of the groups in it, separated by spaces
 -- Returns queue, score, member of each, flat, in the order of score, queue, member.
---! keys scheduled queued alone claims retry blocked succeeded kept dead cancelled expired jobs attempts groups chunks members tags
---! use clock record failed bytewise listing
-local EACH = 17 -- keys of a queue
+--! keys scheduled queued alone claims retry blocked succeeded kept dead cancelled expired failures grouped error_groups tag_groups
+--! use failed bytewise listing
+local EACH = 15 -- keys of a queue
 local MOST_RUNNING = 10000
 local grouped, timed = ARGV[8] == 'groups', ARGV[8] == 'timed'
 local before = ARGV[9] ~= '' and {score = ARGV[9], value = tonumber(ARGV[9]), queue = ARGV[10], member = ARGV[11]}
@@ -33,87 +33,44 @@ local function of_claims(queue)
     end
 end
 
--- The byte at which the line before this byte begins.  The pattern has an anchor: without it, the time of a long text
--- would grow with the square of its length.
-local function line_before(text, at)
-    local from = at - 100
-    while from > 1 do
-        local begin = string.match(string.sub(text, from, at - 2), '^.*\n()')
-        if begin then
-            return from + begin - 1
-        end
-        from = at - 8 * (at - from)
-    end
-    return string.match(string.sub(text, 1, math.max(0, at - 2)), '^.*\n()') or 1
-end
-
--- The next entry that follows, of one group of failed jobs; entries whose job has left are passed over.
-local function of_group(number, place, queue)
-    local chunks, members = chunks, members -- of this queue
-    local prefix, bound, inclusive = number .. ':', '', false
+-- The next entry that follows, of one group of failed jobs; members whose job has left are passed over.
+local function of_group(group, place, queue)
+    local index = failures -- of this queue
+    local low, high = failed.bounds_of(group)
     if after then
         local how, at = ties(queue), after.value
+        local bound = group .. failed.position_of((how == 'all') == reverse and at + 1 or at, '')
         if how == 'some' then
-            bound = failed.position_of(at, after.member)
-        elseif (how == 'all') == reverse then
-            bound, inclusive = failed.position_of(at + 1, ''), not reverse
-        else
-            bound, inclusive = failed.position_of(at, ''), not reverse
+            bound = group .. failed.position_of(at, after.member)
         end
-    end
-    local function next_chunk(chunk)
         if reverse then
-            local highest = chunk and '(' .. chunk or (bound == '' and '(' .. number .. ';' or '[' .. prefix .. bound)
-            return redis.call('ZREVRANGEBYLEX', chunks, highest, '[' .. prefix, 'LIMIT', 0, 1)[1]
-        end
-        local first = not chunk and bound ~= ''
-            and redis.call('ZREVRANGEBYLEX', chunks, '[' .. prefix .. bound, '[' .. prefix, 'LIMIT', 0, 1)[1]
-        return first or redis.call(
-            'ZRANGEBYLEX', chunks, (chunk and '(' or '[') .. (chunk or prefix), '(' .. number .. ';', 'LIMIT', 0, 1
-        )[1]
-    end
-    local chunk = next_chunk(nil)
-    local text, at -- of the chunk, and the byte at which the next line begins; from the end: behind the next line
-    -- The lines are not split: of most groups one is needed.
-    local function open()
-        text = redis.call('HGET', members, chunk) or ''
-        if bound == '' then
-            at = reverse and #text + 1 or 1
-            return
-        end
-        local there
-        at, there = failed.find_line(text, bound)
-        if there and not reverse and not inclusive then
-            at = at + #bound + 1
-        end
-        bound = '' -- the other chunks follow as a whole
-    end
-    local function next_line()
-        while chunk do
-            if not text then
-                open()
-            end
-            if reverse and at > 1 then
-                local behind = at
-                at = line_before(text, at)
-                return string.sub(text, at, behind - 2)
-            elseif not reverse and at <= #text then
-                local from = at
-                at = (string.find(text, '\n', at, true) or #text + 1) + 1
-                return string.sub(text, from, at - 2)
-            end
-            chunk, text = next_chunk(chunk), nil
+            high = '(' .. bound
+        else
+            low = (how == 'some' and '(' or '[') .. bound
         end
     end
+    local found, at, size = {}, 0, 0
     return function()
-        local line = next_line()
-        while line do
-            local id = string.sub(line, 14)
+        while at < #found or #found == size do
+            if at == #found then
+                size, at = size == 0 and 1 or math.min(limit, 8 * size), 0
+                found = reverse and redis.call('ZREVRANGEBYLEX', index, high, low, 'LIMIT', 0, size)
+                    or redis.call('ZRANGEBYLEX', index, low, high, 'LIMIT', 0, size)
+            end
+            at = at + 1
+            local member = found[at]
+            if not member then
+                return nil
+            elseif reverse then
+                high = '(' .. member
+            else
+                low = '(' .. member
+            end
+            local id = string.sub(member, 27)
             local score = redis.call('ZSCORE', place, id)
-            if score and failed.position_of(tonumber(score), id) == line then
+            if score and failed.position_of(tonumber(score), id) == string.sub(member, 14) then
                 return {score = score, value = tonumber(score), queue = queue, member = id}
             end
-            line = next_line()
         end
     end
 end
@@ -170,23 +127,23 @@ end
 
 local queues = {}
 for i = 0, #KEYS / EACH - 1 do
-    scheduled, queued, alone, claims, retry, blocked, succeeded, kept, dead, cancelled, expired, jobs, attempts, groups, chunks, members, tags =
+    scheduled, queued, alone, claims, retry, blocked, succeeded, kept, dead, cancelled, expired, failures =
         unpack(KEYS, i * EACH + 1, i * EACH + EACH)
     local PLACES = {
         scheduled = {scheduled}, queued = {queued, alone}, retry = {retry}, blocked = {blocked}, dead = {dead},
         succeeded = timed and {succeeded} or {succeeded, kept}, cancelled = {cancelled}, expired = {expired},
     }
-    local queue, numbers = ARGV[12 + i * (grouped and 2 or 1)], ARGV[13 + 2 * i]
+    local queue, groups = ARGV[12 + i * (grouped and 2 or 1)], ARGV[13 + 2 * i]
     if state == 'running' then
         add_stream(queues, of_claims(queue))
     elseif grouped then
         -- No group begins before its queue: most queues are passed over with one look, as long as groups are many.
-        local place, of_chunks, of_members = PLACES[state][1], chunks, members
+        local place, index = PLACES[state][1], failures
         add_stream(queues, of_place(place, queue), function()
             local streams = {}
-            chunks, members = of_chunks, of_members
-            for number in string.gmatch(numbers, '%d+') do
-                add_stream(streams, of_group(number, place, queue))
+            failures = index
+            for group in string.gmatch(groups, '%w+') do
+                add_stream(streams, of_group(group, place, queue))
             end
             return streams
         end)

@@ -28,7 +28,7 @@ local function prune_from(state, place, most, ttl)
             local controls = controls_of(record)
             unlock(id, controls)
             if place == dead then
-                failed.leave('dead', id, ended[i], record)
+                failed.leave(id, ended[i])
             elseif place == kept then
                 ended[i] = ended[i] - (controls and tonumber(controls.keep_result) or 0)
             end

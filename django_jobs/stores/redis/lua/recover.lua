@@ -3,7 +3,7 @@
 --
 -- ARGV  1 clock   2 channel   3 number   4 "recover" | "release"
 --       5 worker that has the claims ("" = any whose lease has expired)   6 number of crashes at which a job is dead
---       7 attempt (JSON, without number and worker)   8 most jobs in the outbox, or ""
+--       7 attempt (JSON, without number and worker), newline, signature   8 most jobs in the outbox, or ""
 --       9 "last": the worker has no other claims   then the ids
 --
 -- If the lease has expired, all processes of the worker are gone, and any of its jobs may have been the cause: they become
@@ -15,7 +15,8 @@
 --! use clock answers lines claim_end bury unique since bytes last_crash
 --! keys scheduled retry
 local releasing, worker, max_crashes = ARGV[4] == 'release', ARGV[5], tonumber(ARGV[6])
-local attempt, archiving, last = ARGV[7], tonumber(ARGV[8]), ARGV[9] == 'last'
+local attempt, signature = parts_of_attempt(ARGV[7])
+local archiving, last = tonumber(ARGV[8]), ARGV[9] == 'last'
 local out, told, bytes = {}, {}, 0
 local front -- all returned jobs get the same score; the order is then by id, which is the order of age
 
@@ -70,7 +71,7 @@ local function take(id, claim, holder)
         count('recovered', 1)
     end
     if once or (not releasing and not innocent and crashes >= max_crashes) then
-        bury(id, record, controls, line, archiving, holder)
+        bury(id, record, controls, line, signature, archiving, holder)
         moved('dead')
         return
     end

@@ -1,16 +1,19 @@
 -- repair: repair what no transition should leave behind, or only report it.  This script checks each entry again, so
 -- that an entry that has moved since the survey is left alone.
 --
--- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt (JSON) of a job that goes to dead
+-- ARGV  1 clock   2 kind   3 lease for a claim that has none (ms)   4 attempt of a job that goes to dead (JSON, newline,
+--       signature)
 --       5 most jobs in the outbox, or ""
 --       6 "look": change nothing   then the entries to check; for each kind:
 --       "claims": ids   "leases": holders   "jobs": ids   "places": ids   "locks": digests   "slots": members
---       "waiters": members   "failed": ids in `dead` or `retry`   "chunks", "groups", "tags": names in the index of
---       failed jobs
+--       "waiters": members   "failed": of jobs in `dead` or `retry` when they failed (ms), a colon, the length of the
+--       signature of the error, a colon, the signature, id; with "look", ids   "failures", "grouped", "error_groups",
+--       "tag_groups": members or fields of the index of failed jobs
 -- Returns {entries that were repaired, or would be; id, record of each job that went to dead}
 --! use clock places bury pauses endings holdings bytes
 --! keys leases checkins
-local kind, grace, attempt, archiving, looking = ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), ARGV[6] == 'look'
+local kind, grace, archiving, looking = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5]), ARGV[6] == 'look'
+local attempt, signature = parts_of_attempt(ARGV[4])
 local repaired, died, bytes = {}, {}, 0
 
 -- A write; in a dry run, report that there would have been one.
@@ -41,7 +44,7 @@ local function thin_out(places, id, stays)
                 local at = redis.call('ZSCORE', place[2], id)
                 write('ZREM', place[2], id)
                 if not looking and (place[1] == 'dead' or place[1] == 'retry') then
-                    failed.leave(place[1], id, at)
+                    failed.leave(id, at)
                 end
                 surplus = true
             end
@@ -56,7 +59,7 @@ local function find_a_place(id, record)
     local controls = controls_of(record)
     redis.call('HDEL', checkins, id)
     if controls and controls.at_most_once then
-        bury(id, record, controls, attempt, archiving)
+        bury(id, record, controls, attempt, signature, archiving)
         died[#died + 1] = id
         died[#died + 1] = record
         bytes = bytes + #record
@@ -65,59 +68,38 @@ local function find_a_place(id, record)
     end
 end
 
--- Are these the lines of a part of the index, in their order?  A pattern that may begin anywhere would take a time that
--- grows with the square of a long text: foreign bytes would stop the server for minutes.
-local function is_sound(text)
-    local last, at = nil, 1
-    while at <= #text do
-        local ends = string.find(text, '\n', at, true)
-        local line = ends and string.sub(text, at, ends - 1)
-        if not line or not string.find(line, '^%d%d%d%d%d%d%d%d%d%d%d%d%d.') or (last and not failed.comes_before(last, line)) then
-            return false
-        end
-        last, at = line, ends + 1
-    end
-    return true
-end
+local known_groups
 
-local known_fields
-
--- The key and the field of the group of each number: of `groups` or `tags`.
-local function group_fields()
-    if not known_fields then
-        known_fields = {}
-        for _, key in ipairs({groups, tags}) do
+-- Has this name of a group a field?
+local function is_known(group)
+    if not known_groups then
+        known_groups = {}
+        for _, key in ipairs({error_groups, tag_groups}) do
             local flat = redis.call('HGETALL', key)
             for i = 1, #flat, 2 do
-                local number = failed.read_group(flat[i + 1])
-                if number and not known_fields[number] then
-                    known_fields[number] = {key, flat[i]}
-                end
+                known_groups[failed.read_group(flat[i], flat[i + 1]) or ''] = true
             end
         end
     end
-    return known_fields
+    return known_groups[group]
 end
 
--- The number of jobs of a group.
-local function mend_group(key, field)
-    local number, jobs_in, first, last = failed.read_group(redis.call('HGET', key, field))
-    local known = number and group_fields()[number]
-    if not number or not string.find(field, '^[dr]') or known[1] ~= key or known[2] ~= field then
-        write('HDEL', key, field)
+local PLACE_OF = {d = dead, D = dead, r = retry, R = retry}
+
+-- An entry of `error_groups` or `tag_groups`: one that is no group of ours goes; otherwise, its value is made again.
+local function mend_group(key, field, pattern)
+    local value = redis.call('HGET', key, field)
+    local is_ours = #field < 2000 and string.find(field, pattern)
+    if not value or (is_ours and failed.read_group(field, value) == failed.group_of(field)) then
+        return false
+    elseif looking then
         return true
+    elseif is_ours then
+        failed.write_group(key, field, failed.group_of(field), now, now)
+    else
+        redis.call('HDEL', key, field)
     end
-    local found, chunk = 0, number
-    repeat
-        chunk = failed.chunk_after(number, chunk)
-        found = found + (chunk and select(2, string.gsub(redis.call('HGET', members, chunk) or '', '\n', '')) or 0)
-    until not chunk
-    if found ~= jobs_in then
-        if not looking then
-            failed.write_group(key, field, number, found, first, last)
-        end
-        return true
-    end
+    return true
 end
 
 local repairs = {
@@ -233,54 +215,42 @@ local repairs = {
         return free > 0 and admit(key, free) > 0 or unknown
     end,
     -- a job that is dead or waits for a retry and is not in the index: a version that has none moved it
-    ['failed'] = function(id) -- a name in brackets: `failed` is a library
+    ['failed'] = function(entry) -- a name in brackets: `failed` is a library
+        local seen, size, rest = string.match(entry, '^(%d+):(%d+):(.*)$')
+        local id = looking and entry or string.sub(rest, size + 1)
         local missing = false
         for state, place in pairs({dead = dead, retry = retry}) do
             local at = redis.call('ZSCORE', place, id)
-            if at and redis.call('HEXISTS', jobs, id) == 1 then
-                local in_errors, in_tags = failed.has(state, id, at)
-                missing = missing or not (in_errors and in_tags)
-                if not in_errors and not looking then
-                    failed.enter(state, id, at)
-                elseif not in_tags and not looking then
-                    failed.enter_by_tags(state, id, at)
+            local record = at and redis.call('HGET', jobs, id)
+            if record and not failed.has(state, id, at, record) then
+                missing = true
+                if not looking then
+                    failed.leave(id, at)
+                    failed.enter(state, id, at, record, string.sub(rest, 1, size), tonumber(seen))
                 end
             end
         end
         return missing
     end,
-    -- a part of the index: jobs that have left, or nothing but remains
-    chunks = function(chunk)
-        local number = string.match(chunk, '^(%d%d%d%d%d):')
-        local field = number and group_fields()[number]
-        local text = redis.call('HGET', members, chunk)
-        if not text or not field or not redis.call('ZSCORE', chunks, chunk) or not is_sound(text) then
-            write('ZREM', chunks, chunk)
-            write('HDEL', members, chunk)
-            return true
-        end
-        local key, name = field[1], field[2]
-        local place, gone = string.sub(name, 1, 1) == 'd' and dead or retry, 0
-        for line in string.gmatch(text, '[^\n]+') do
-            local at = redis.call('ZSCORE', place, string.sub(line, 14))
-            if not at or failed.position_of(tonumber(at), string.sub(line, 14)) ~= line then
-                gone = gone + 1
-                if not looking then
-                    failed.remove_line(number, line)
-                end
-            end
-        end
-        if gone > 0 and not looking then
-            local _, jobs_in, first, last = failed.read_group(redis.call('HGET', key, name))
-            failed.write_group(key, name, number, math.max(0, jobs_in - gone), first, last)
-        end
-        return gone > 0
+    -- a member of the index whose job has left, or is in other groups
+    failures = function(member)
+        local group, id = string.sub(member, 1, 13), string.sub(member, 27)
+        local place = PLACE_OF[string.sub(group, 1, 1)]
+        local at = place and redis.call('ZSCORE', place, id)
+        local is_sound = at and failed.position_of(tonumber(at), id) == string.sub(member, 14)
+            and redis.call('ZSCORE', failures, member) == '0' and is_known(group)
+            and string.find(redis.call('HGET', grouped, id) or '', group, 1, true)
+        return not is_sound and write('ZREM', failures, member) ~= 0
     end,
-    ['groups'] = function(field)
-        return field ~= '' and mend_group(groups, field)
+    grouped = function(id)
+        local place = PLACE_OF[string.sub(redis.call('HGET', grouped, id) or '', 1, 1)]
+        return not (place and redis.call('ZSCORE', place, id)) and write('HDEL', grouped, id) ~= 0
     end,
-    ['tags'] = function(field)
-        return mend_group(tags, field)
+    error_groups = function(field)
+        return mend_group(error_groups, field, '^[dr][^\n]*\n')
+    end,
+    tag_groups = function(field)
+        return mend_group(tag_groups, field, '^[DR][^\n]*$')
     end,
 }
 

@@ -11,12 +11,15 @@ end
 local moved = {}
 for i = 5, #ARGV do
     local id = ARGV[i]
-    local state = redis.call('HEXISTS', jobs, id) == 1 and leave_waiting(id)
+    local state = redis.call('HEXISTS', jobs, id) == 1 and waiting_state(id)
+    if state == 'retry' then
+        failed.move(id, redis.call('ZSCORE', retry, id), run_at)
+        redis.call('ZADD', retry, run_at, id)
+    elseif state then
+        leave_waiting(id)
+        redis.call('ZADD', scheduled, run_at, id)
+    end
     if state then
-        redis.call('ZADD', state == 'retry' and retry or scheduled, run_at, id)
-        if state == 'retry' then
-            failed.enter('retry', id, run_at)
-        end
         moved[#moved + 1] = id
     end
 end

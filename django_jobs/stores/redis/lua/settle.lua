@@ -3,11 +3,11 @@
 -- ARGV  1 clock   2 channel   3 number   4 most jobs in the outbox, or ""   5 waiting and running times, for lib/times.lua
 --       then per job: id, what, text.  `what` has the lines kind, number, and then what owns_at_end expects.
 --         kind           number            text
---         r = retry      delay (ms)        attempt (JSON)
+--         r = retry      delay (ms)        attempt (JSON), newline, signature of the error
 --         s = snooze     delay (ms)        ""
 --         b = park       0                 digest of the names that this worker knows
---         d = bury       failures to add   attempt (JSON)
---         c = discard    0                 attempt (JSON)
+--         d = bury       failures to add   the same
+--         c = discard    0                 the same
 -- Returns a letter for each job: its kind; "c" if it would have waited again, but was asked to stop; "-" if the claim is
 -- stale.
 --
@@ -153,9 +153,10 @@ for i = #held, 1, -1 do
     elseif state == 's' and controls and controls.expires_at then -- only jobs that have not begun expire
         put(new_tries, id, text_of_tries(failures, crashes, parked, suspect))
     end
-    local line = (kind == 'r' or kind == 'd' or kind == 'c') and signed(job.text)
-    if line then
-        put(new_logs, id, with_line(logs[i], line))
+    local attempt, signature
+    if kind == 'r' or kind == 'd' or kind == 'c' then
+        attempt, signature = parts_of_attempt(job.text)
+        put(new_logs, id, with_line(logs[i], signed(attempt)))
     end
     if state == 'b' then
         local crashed = has_crashed(job.tried)
@@ -171,7 +172,7 @@ for i = #held, 1, -1 do
         local when = (state == 'r' or state == 's') and now + job.number or now
         put(places[state], string.format('%.0f', when), id)
         if entered[state] then
-            table.insert(entered[state], {id = id, at = when, record = job.record, line = line})
+            table.insert(entered[state], {id = id, at = when, record = job.record, signature = signature})
         end
     end
     if state == 'c' then

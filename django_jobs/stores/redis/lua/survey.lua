@@ -2,13 +2,13 @@
 --
 -- ARGV  1 clock   then the type that each key should have, in the order of KEYS
 -- Returns {keys of another type, sizes of the keys (-1 for one of another type or without a size), leases that have
---          expired, by the numbers of the index of failed jobs {dead, retry, groups that cannot be read}}
+--          expired, how many dead jobs the index of failed jobs has by their errors, and how many that wait for a retry}
 --! use clock
 --! keys unknown offer offer_alone
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
 --! keys tries attempts results checkins stops unique fired remembered remembered_at returned returned_before result_at trimmed_to paused
 --! keys recent recent_before answers totals minutes times timed seq wake wake_alone archive archiver checker holdings waiters ends notes
---! keys groups chunks members tags samples
+--! keys failures grouped error_groups tag_groups samples
 local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN'}
 local wrong, sizes = {}, {}
 for i, key in ipairs(KEYS) do
@@ -27,17 +27,8 @@ if redis.call('TYPE', leases).ok == 'zset' then
     ended = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 1000)
 end
 -- Read in the call that reads the sizes: jobs that fail between two calls would look like an error in the index.
-local indexed = {d = 0, r = 0}
-local unreadable = 0
-if redis.call('TYPE', groups).ok == 'hash' then
-    local flat = redis.call('HGETALL', groups)
-    for i = 1, #flat, 2 do
-        local letter, n = string.sub(flat[i], 1, 1), string.match(flat[i + 1], '^%d+:(%d+):%d+:%d+$')
-        if indexed[letter] and n then
-            indexed[letter] = indexed[letter] + n
-        elseif flat[i] ~= '' then
-            unreadable = unreadable + 1
-        end
-    end
+local indexed = {0, 0}
+if redis.call('TYPE', failures).ok == 'zset' then
+    indexed = {redis.call('ZLEXCOUNT', failures, '[d', '(e'), redis.call('ZLEXCOUNT', failures, '[r', '(s')}
 end
-return {wrong, sizes, ended, {indexed.d, indexed.r, unreadable}}
+return {wrong, sizes, ended, indexed}

@@ -102,7 +102,7 @@ def test_failed_jobs_that_an_older_worker_left_out_of_the_groups_are_a_warning(
     (claim,) = store.claim("default", "w", 1, lease=60_000).claims
     store.bury(claim, Attempt(1, "failed", store.now(), error="x"))
     names = store.keys.of("default")
-    store.transport.client.delete(*(names[key] for key in ("groups", "chunks", "members")))
+    store.transport.client.delete(*(names[key] for key in ("failures", "grouped", "error_groups")))
     code, found = doctor()
     said = [(level, says) for level, subject, says in found if subject == "orphans"]
     assert (code, [level for level, _ in said]) == (0, ["warning"])

@@ -23,7 +23,7 @@ local function promote_from(zset, limit)
     local moved = 0
     for i, id in ipairs(ids) do
         if zset == retry then
-            failed.leave('retry', id, found[2 * i], records[i])
+            failed.leave(id, found[2 * i])
         end
         if records[i] then
             make_ready(id, controls_of(records[i]), nil, has_crashed(tried[i]))

@@ -22,7 +22,7 @@ local function leave_ended(id)
         local at = place[1] == 'dead' and redis.call('ZSCORE', dead, id)
         if redis.call('ZREM', place[2], id) == 1 then
             if at then
-                failed.leave('dead', id, at)
+                failed.leave(id, at)
             end
             return place[1]
         end

@@ -7,6 +7,11 @@ local function signed(line)
     return '{"at":' .. string.format('%.0f', now) .. ',' .. string.sub(line, 2)
 end
 
+-- An attempt as a call has it: the JSON object, and the signature of the error.
+local function parts_of_attempt(text)
+    return string.match(text, '^([^\n]*)\n(.*)$')
+end
+
 -- The log of a job (false: it has none) with this line at its end.
 local function with_line(log, line)
     local KEPT_LINES = 25

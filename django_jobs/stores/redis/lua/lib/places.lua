@@ -30,7 +30,7 @@ local function leave_waiting(id)
         local at = place[1] == 'retry' and redis.call('ZSCORE', retry, id)
         if redis.call('ZREM', place[2], id) == 1 then
             if at then
-                failed.leave('retry', id, at)
+                failed.leave(id, at)
             elseif place[1] == 'queued' then
                 drop_since(id)
                 pass_turn(id)
