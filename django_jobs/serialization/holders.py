@@ -4,7 +4,7 @@
     remote:?:ID     remote:?@WORKER:ID      its worker has not confirmed the claim, and may not have received it
 
 WORKER is what the worker calls itself, if it does.  Ids of jobs have no "?" and no "@"; names of workers have no ":"
-either.  `leases` in stores/redis/lua/repair.lua reads these names, too.
+either.  `leases` in stores/redis/lua/upkeep/repair.lua reads these names, too.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _are_plain_steps(jobs: Sequence[NewJob]) -> bool:
 
 
 def _arguments_of_one(job: NewJob) -> list[Argument] | None:
-    """Return the arguments of lua/enqueue_one.lua for this job; None: it cannot add this one."""
+    """Return the arguments of lua/adding/enqueue_one.lua for this job; None: it cannot add this one."""
     id, record, controls, run_at, on_conflict, schedule_run, run_in, expires_in, digest = job
     if run_at or schedule_run or run_in is not None or expires_in is not None:
         return None

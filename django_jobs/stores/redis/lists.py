@@ -20,7 +20,7 @@ from django_jobs.stores.values.lists import FailureGroup, Mark, Span, check_span
 QUEUES = 100
 #: Groups whose first jobs are compared in one call of `list`.
 OPENED = 1000
-#: The details that lua/rows.lua returns, in its order.
+#: The details that lua/listing/rows.lua returns, in its order.
 ROWS = ("jobs", "tries", "results", "attempts", "claims", "checkins")
 
 

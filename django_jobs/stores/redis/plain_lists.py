@@ -18,7 +18,7 @@ Entry = tuple[str, float, str, str]
 
 
 class PlainLists(Browsing, BarCounts):
-    """What lua/list.lua does."""
+    """What lua/listing/list.lua does."""
 
     def _plain_entries(
         self,
@@ -31,7 +31,7 @@ class PlainLists(Browsing, BarCounts):
         *,
         timed: bool,
     ) -> list[Entry]:
-        """The same as lua/list.lua, by plain reads: slower, as each queue takes a round trip of its own."""
+        """The same as lua/listing/list.lua, by plain reads: slower, as each queue takes a round trip of its own."""
         streams: list[Iterator[Entry]] = []
         for queue in queues:
             if groups is not None:

@@ -34,13 +34,13 @@ SIZES = {
 }
 #: Keys whose members may name a job that has no record.
 NAMING = ("waits", *(place for place in SIZES if place not in ("jobs", "blocked")))
-#: What is stored outside the records, in the order of lua/sweep.lua.  An attempts log may be long: one script reads
-#: SWEPT_AT_ONCE entries.
+#: What is stored outside the records, in the order of lua/upkeep/sweep.lua.  An attempts log may be long: one script
+#: reads SWEPT_AT_ONCE entries.
 BESIDE = ("tries", "attempts", "results", "checkins", "stops", "since")
 SWEPT_AT_ONCE = 100
 _START = [0] * len(BESIDE)
-#: What a walk searches for jobs in no place or in several: the kind in lua/repair.lua, and the key.  Two keys list the
-#: blocked jobs: if they differ, `blocked` comes first.  Places come before jobs, so that a job that only one of the
+#: What a walk searches for jobs in no place or in several: the kind in lua/upkeep/repair.lua, and the key.  Two keys
+#: list the blocked jobs: if they differ, `blocked` comes first.  Places come before jobs, so that a job that only one of the
 #: two keys lists is blocked again before it could be taken for lost.
 WALKED_THROUGH = (("waiters", "blocked"), *(("places", key) for key in NAMING), ("jobs", "jobs"))
 _REPORTED = {
@@ -69,7 +69,7 @@ KINDS = (
 )
 #: The keys of the index of failed jobs, groups first: of a group that is not known, no job can be shown.
 INDEX = ("error_groups", "tag_groups", "failures", "grouped")
-#: What `faults` checks: kind, its name in lua/repair.lua, key.
+#: What `faults` checks: kind, its name in lua/upkeep/repair.lua, key.
 LOOKED_AT = (
     ("claim_without_lease", "claims", "claims"),
     ("lock_without_job", "locks", "unique"),
@@ -221,7 +221,7 @@ class Reconciling(Part):
         return count
 
     def _with_signatures(self, queue: str, ids: Sequence[bytes | str]) -> list[bytes]:
-        """Return of those jobs that the index of failed jobs lacks what lua/repair.lua needs to add them."""
+        """Return of those jobs that the index of failed jobs lacks what lua/upkeep/repair.lua needs to add them."""
         missing = self._run("repair", queue, "failed", 0, "", "", "look", *ids)[0]
         logs = self.transport.command("HMGET", self.keys.of(queue)["attempts"], *missing) if missing else []
         entries = list[bytes]()

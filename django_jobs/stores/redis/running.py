@@ -110,7 +110,7 @@ class Running(Adding):
     def _claim_once(
         self, queue: str, args: Sequence[Argument], name: Name, completion: Completion | None
     ) -> Sequence[Any]:
-        """Run lua/claim.lua, after lua/complete.lua if there is a completion; return its answer."""
+        """Run lua/claiming/claim.lua, after lua/ending/complete.lua if there is a completion; return its answer."""
         if completion is not None:
             complete = call_of_complete(completion.queue, completion.done, self.options.history, self._archiving)
             ended, claimed = self._run_each_once([complete, ("claim", queue, args, name)])
@@ -193,7 +193,7 @@ def _asked(text: str) -> str:
 
 
 def _renewals(flat: Sequence[Any]) -> dict[str, Renewal]:
-    """Read the answer of lua/extend.lua."""
+    """Read the answer of lua/claiming/extend.lua."""
     return {
         flat[i].decode(): Renewal([_asked(text) for text in texts(flat[i + 1])], dict(read_holdings(flat[i + 2])))
         for i in range(0, len(flat), 3)

@@ -21,7 +21,7 @@ from django_jobs.stores.redis.connection.part import OneCall, Part
 from django_jobs.stores.redis.connection.scripts import Argument
 from django_jobs.stores.values.sizes import MAX_BATCH, MAX_BYTES
 
-#: The letters of lua/settle.lua.
+#: The letters of lua/ending/settle.lua.
 _LETTERS = {"retry": "r", "snooze": "s", "park": "b", "bury": "d", "discard": "c"}
 _STATES: dict[str, State | None] = {
     "r": State.RETRY, "s": State.SCHEDULED, "b": State.BLOCKED, "d": State.DEAD, "c": State.CANCELLED, "-": None
@@ -217,7 +217,7 @@ class Settling(Part):
 
 
 def call_of_complete(queue: str, done: Sequence[Done], history: int, archiving: str) -> OneCall:
-    """Return the call that ends these attempts as succeeded; see lua/complete.lua."""
+    """Return the call that ends these attempts as succeeded; see lua/ending/complete.lua."""
     if len(done) > MAX_BATCH:
         raise ValueError(f"complete takes at most {MAX_BATCH} jobs a call, not {len(done)}.")
     args: list[Argument] = []
@@ -257,7 +257,7 @@ def _presented(claim: Claim) -> str:
 
 
 def _to_free(claim: Claim, controls: Controls) -> str:
-    """Return the flag for lua/complete.lua: what to free with the claim, so that it need not read the record."""
+    """Return the flag for lua/ending/complete.lua: what to free with the claim, so that it need not read the record."""
     if claim.worker.endswith(claim.id):
         return "+"  # a holder of this job only, with a lease of its own
     # The record tells it, too, and is much faster to check than a dozen fields.

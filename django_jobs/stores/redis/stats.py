@@ -17,7 +17,7 @@ from django_jobs.stores.redis.connection.entries import read_number
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Part
 from django_jobs.stores.redis.standing import Oldest
 
-#: In the order of lua/stats.lua; a state with two places is listed twice.
+#: In the order of lua/listing/stats.lua; a state with two places is listed twice.
 PLACES = (
     ("scheduled", State.SCHEDULED),
     ("queued", State.QUEUED),
@@ -133,7 +133,7 @@ class Stats(Part):
         return found
 
     def _sampled(self, queues: Sequence[str], which: str, *fields: str) -> dict[str, list[Any]]:
-        """Return what lua/sampled.lua returns of each queue."""
+        """Return what lua/listing/sampled.lua returns of each queue."""
         if not self._scripts_refused:
             try:
                 found = self._read_over("sampled", queues, which, *fields, at_once=SAMPLED_AT_ONCE)

@@ -377,5 +377,5 @@ class TestTheFleet:
 
     def test_describes_itself_without_a_password(self, store):
         said = store.describe()
-        assert said["kind"]
+        assert said["server"] in ("redis", "valkey")
         assert all(isinstance(value, str) for value in said.values())

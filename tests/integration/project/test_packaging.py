@@ -52,7 +52,7 @@ def names(wheel: Path) -> set[str]:
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     files = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*") if path.is_file()}
     wanted = {file for file in files if "__pycache__" not in file}
-    assert {Path(file).suffix for file in wanted} >= {".py", ".lua", ".html", ".css", ".js", ".mo", ".typed", ".sql"}
+    assert {Path(file).suffix for file in wanted} >= {".py", ".lua", ".html", ".css", ".js", ".mo", ".typed"}
     assert wanted <= names(wheel)
 
 
@@ -159,7 +159,7 @@ def test_the_tests_of_the_source_distribution_pass_on_the_installed_wheel(
     # pytest puts the folder itself first on the path; the wheel comes from PYTHONPATH.
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/jobs", "tests/contract/adding"],
-        cwd=source, env={**os.environ, "PYTHONPATH": str(installed), "STORES": "memory"},
+        cwd=source, env={**os.environ, "PYTHONPATH": str(installed), "STORES": "redis"},
         capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

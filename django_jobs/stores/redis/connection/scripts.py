@@ -1,4 +1,4 @@
-"""Loads lua/*.lua once.  A script declares its needs in comment lines:
+"""Loads lua/*/*.lua once.  A script declares its needs in comment lines:
 
 --! keys jobs queued      keys of the queue that it uses: they arrive in KEYS, and become locals of these names
 --! use clock record      files of lua/lib/ that are put before it (with their own keys and uses)
@@ -22,6 +22,8 @@ from importlib.resources.abc import Traversable
 Argument = str | bytes | int | float
 
 _LUA = files("django_jobs.stores.redis") / "lua"
+#: The folders of scripts, by what they do to a job.  What several scripts use is in lua/lib.
+FOLDERS = ("adding", "claiming", "ending", "listing", "operating", "upkeep", "workflows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,11 @@ class Script:
 
 @cache
 def load(name: str) -> Script:
-    """Return the script lua/<name>.lua with its libraries."""
+    """Return a script with its libraries.  Raises KeyError if no folder has it."""
     keys: list[str] = []
     parts: list[str] = []
     libraries: set[str] = set()
-    _collect(_LUA / f"{name}.lua", keys, parts, libraries)
+    _collect(_files()[name], keys, parts, libraries)
     parts = _without_unused(parts)
     parts = _scoped(parts[:-1], parts[-1])
     if not _BY_PLACE.search(parts[-1]):
@@ -191,4 +193,10 @@ def _called(made: Mapping[str, str], text: str) -> str:
 
 def names() -> list[str]:
     """Return the names of all scripts, for tests and for loading them in advance."""
-    return sorted(entry.name.removesuffix(".lua") for entry in _LUA.iterdir() if entry.name.endswith(".lua"))
+    return sorted(_files())
+
+
+@cache
+def _files() -> Mapping[str, Traversable]:
+    entries = (entry for folder in FOLDERS for entry in (_LUA / folder).iterdir())
+    return {entry.name.removesuffix(".lua"): entry for entry in entries if entry.name.endswith(".lua")}

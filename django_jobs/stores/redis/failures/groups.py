@@ -113,8 +113,9 @@ class Groups(Part):
     def _run_groups(
         self, what: str, queues: Sequence[str], letter: str = "", fields: list[bytes] | None = None
     ) -> Iterator[tuple[Sequence[str], list[Any]]]:
-        """Run lua/groups.lua over all these queues, and yield the queues and the reply of each call.  A call deals with
-        as many queues as take some milliseconds, and the next one goes on from there."""
+        """Run lua/listing/groups.lua over all these queues, and yield the queues and the reply of each call.
+
+        A call deals with as many queues as take some milliseconds, and the next one goes on from there."""
         at, most = 0, QUEUES_OF_GROUPS if self.transport.spans else 1
         while at < len(queues):
             some = queues[at : at + most]
@@ -202,7 +203,7 @@ def _read_value(value: bytes) -> tuple[int, int, int] | None:
 
 
 def _read_sums(letter: str, queues: Sequence[str], flat: list[Any]) -> Iterator[FailureSum]:
-    """Yield the sums in a reply of lua/groups.lua."""
+    """Yield the sums in a reply of lua/listing/groups.lua."""
     for i in range(0, len(flat), 8):
         field, groups, jobs, first, last, queue, value, fewest = flat[i : i + 8]
         for group in _read_groups(letter, queues[queue - 1], [field, value, fewest]):

@@ -276,7 +276,6 @@ class Patient:
 
 
 HEALTHY = {
-    "kind": "redis",
     "server": "redis",
     "address": "redis://db:6379/0",
     "version": "7.4.1",

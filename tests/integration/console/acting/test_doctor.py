@@ -190,7 +190,7 @@ def test_what_workers_mend_keeps_no_worker_from_starting(
     # The same is said, and nothing is repaired: only the levels differ.  When a wait began is computed at each look.
     said = [[(subject, text.split(" Since ")[0]) for _, subject, text in each] for each in (found, before_start)]
     assert said[0] == said[1]
-    monkeypatch.setattr(live, "describe", lambda: {"kind": "redis", "version": "5.0"})
+    monkeypatch.setattr(live, "describe", lambda: {"server": "redis", "version": "5.0"})
     code, found = doctor("--before-start")
     assert code == 1
     assert "version" in [each.split(":")[0] for each in errors(found)]
