@@ -40,7 +40,7 @@ BESIDE = ("tries", "attempts", "results", "checkins", "stops", "since")
 SWEPT_AT_ONCE = 100
 _START = [0] * len(BESIDE)
 #: What a walk searches for jobs in no place or in several: the kind in lua/upkeep/repair.lua, and the key.  Two keys
-#: list the blocked jobs: if they differ, `blocked` comes first.  Places come before jobs, so that a job that only one of the
+#: list the blocked jobs: if they differ, `blocked` comes first.  Places come before jobs: a job that only one of the
 #: two keys lists is blocked again before it could be taken for lost.
 WALKED_THROUGH = (("waiters", "blocked"), *(("places", key) for key in NAMING), ("jobs", "jobs"))
 _REPORTED = {

@@ -33,17 +33,13 @@ TYPES_AT_ONCE = "api/requests/test_sent_twice.py"
 
 @pytest.mark.postgres
 @pytest.mark.accepts("R27")
+@pytest.mark.redis
 @pytest.mark.parametrize(
-    ("files", "select", "stores"),
-    [
-        (AGAIN, "not redis and not embedded", "memory"),
-        ([TYPES_AT_ONCE], "POST and job-types and moment and embedded", "embedded"),
-    ],
+    ("files", "select"),
+    [(AGAIN, "not cluster"), ([TYPES_AT_ONCE], "POST and job-types and moment")],
     ids=["tables", "at-once"],
 )
-def test_transactions_and_tables_are_the_same_on_postgresql(
-    postgres: Postgres, files: list[str], select: str, stores: str
-) -> None:
+def test_transactions_and_tables_are_the_same_on_postgresql(postgres: Postgres, files: list[str], select: str) -> None:
     only_in_ci()
     database = postgres.settings(TEST={"NAME": f"test_{uuid4().hex[:12]}"})
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", "-k", select]
@@ -51,7 +47,7 @@ def test_transactions_and_tables_are_the_same_on_postgresql(
         [sys.executable, "-m", "pytest", *options, *(Path(__file__).parents[1] / name for name in files)],
         env={
             **os.environ,
-            "STORES": stores,
+            "STORES": "redis",
             "DJANGO_SETTINGS_MODULE": "tests.settings_on_postgres",
             "TEST_DATABASE": json.dumps(database),
         },

@@ -15,7 +15,7 @@ from tests.support.backends.missing import chromium, missing, only_in_ci
 CONSOLE = Path(__file__).parents[1]
 ROOT = CONSOLE.parents[2]
 #: An admin site of one's own must be of that theme's class there; and it writes style into its pages itself.
-NOT = "not own_has and not redis and not embedded"
+NOT = "not own_has"
 
 
 def again(*files: Path, select: str) -> None:
@@ -25,7 +25,7 @@ def again(*files: Path, select: str) -> None:
         missing("django-unfold is missing: pip install --group test.")
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-k", select, *files],
-        env={**os.environ, "STORES": "memory", "DJANGO_SETTINGS_MODULE": "tests.settings_with_unfold"},
+        env={**os.environ, "STORES": "redis", "DJANGO_SETTINGS_MODULE": "tests.settings_with_unfold"},
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-5000:]
