@@ -86,14 +86,14 @@ def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
     settings = get_settings()
     kind = settings.store.partition(":")[0]
     if kind in ("embedded", "memory"):
-        from django_jobs.stores.embedded.directory import refuse_old_file
         from django_jobs.stores.embedded.program import find_program
-        from django_jobs.stores.embedded.store import directory_of
+        from django_jobs.stores.embedded.server import refuse_old_file
+        from django_jobs.stores.embedded.store import place_of
 
         try:
             find_program()
             if kind == "embedded":
-                refuse_old_file(directory_of(settings.store, settings.base_dir))
+                refuse_old_file(place_of(settings.store, settings.base_dir)[0])
         except StoreMisconfigured as error:
             found.append(Error(str(error), id=_id("E018")))
     return found

