@@ -20,26 +20,22 @@ import subprocess
 import threading
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
-from typing import Any
+from time import monotonic, sleep, time
+from typing import Any, BinaryIO
 
+from django_jobs.conf.store_address import refuse_old_file
 from django_jobs.exceptions import StoreMisconfigured, StoreUnavailable
 from django_jobs.stores.embedded.program import OLDEST, find_program
 
 logger = logging.getLogger("django_jobs")
 
-#: Names of our files in the directory.
-SOCKET, LOCK, PIPE, LOG = "socket", "lock", "users", "log"
-#: The directory in which Redis 7.0 and newer keep the append-only file.  Older ones do not look into it.
-SINCE_7_0 = "appendonlydir"
+#: Our files in the directory, and the folder in which Redis 7.0 and newer keep theirs: older ones do not look there.
+SOCKET, LOCK, PIPE, LOG, SINCE_7_0 = "socket", "lock", "users", "log", "appendonlydir"
 #: The length of a socket's path on macOS; Linux has 4 bytes more.
 LONGEST_SOCKET = 103
 #: Bytes of free space without which no server is started: it would end at one of its first commands.
 ROOM = 1_000_000
-#: The first bytes of a database of SQLite, and the name that the store of releases before 0.3 had by default.
-OLD_RELEASE, OLD_FILE = b"SQLite format 3", "jobs.sqlite3"
-#: Seconds that a call waits for the server: with the transport's own repeats, it still ends within five.  After fewer,
-#: a server that runs and cannot be reached is ended: its socket was deleted.
+#: Seconds that a call waits (the transport, which repeats it, for five), and until a server without a socket is ended.
 PATIENCE, UNREACHABLE = 2.5, 1.5
 #: Seconds between the end of the last user and that of the server, so that commands one after another share a server.
 GRACE = 10
@@ -48,8 +44,7 @@ LOOK = 0.01
 #: What is said through the pipe: a user has come, and the time of grace begins anew; the server must end.
 HELLO, END = b"\n", b"end\n"
 #: Runs the server "$3…" until "$1" seconds after its last user, then removes the directory "$2" unless that is empty.
-#: The first shell ends at once, so that the process that starts it has no child to wait for.  SIGKILL loses nothing,
-#: and cannot have been blocked by the process that starts the server.
+#: The first shell ends at once: its parent has no child to wait for.  SIGKILL loses nothing, and nobody can block it.
 _SCRIPT = """
 umask 077
 grace=$1 remove=$2; shift 2
@@ -69,8 +64,7 @@ exec 3<&0
 } &
 """
 
-#: Held while a server is looked for or started.  A fork waits for it: the copy must have no half of a start, and above
-#: all not the lock of a server.
+#: Held while a server is looked for or started.  A fork waits for it: the copy must not keep the lock of a server.
 _lock = threading.RLock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
@@ -85,15 +79,10 @@ class Server:
         self._pipe = str(path / PIPE)
         #: Our write end of the pipe, and the identity of that file.
         self._users, self._identity = -1, (0, 0)
-        self._looked = 0.0
 
-    def check(self) -> None:
-        """Raise ConnectionError if the directory is not the one that this process uses, or no shell watches the
-        server."""
-        if (now := monotonic()) > self._looked + LOOK:
-            if _identity(self._pipe) != self._identity or not self._is_watched():
-                raise ConnectionError("the server is no longer that of the directory")
-            self._looked = now
+    def is_intact(self) -> bool:
+        """Return whether the directory is still the one that this process uses, and a shell watches its server."""
+        return _identity(self._pipe) == self._identity and self._is_watched()
 
     def connect(self) -> Link:
         """Make this process a user of the server, start the server if it does not run, and connect to it.
@@ -126,24 +115,22 @@ class Server:
             return
         if is_user:
             logger.error(
-                "The directory of the embedded store, %s, was removed or replaced while it was in use. The jobs that "
-                "were only there are lost; the store continues with the directory that is there now.",
-                self.path,
-            )
+                "The directory of the embedded store, %s, was removed or replaced while it was in use. Jobs that were "
+                "only there are lost. The store continues with the directory that is there now.", self.path
+            )  # fmt: skip
             self._say(END)
             os.close(self._users)
         self._users = -1
         prepare(self.path)
         with suppress(FileExistsError):
             os.mkfifo(self._pipe, 0o600)
-        # Without a reader, the write end could not be opened, and writing to it would end the process with SIGPIPE.
-        reader = os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK)
-        try:
+        with self._reader():  # without it, the write end could not be opened, and writing would end this process
             self._users = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)
             self._identity = _identity(self._users)
             self._say(HELLO)
-        finally:
-            os.close(reader)
+
+    def _reader(self) -> BinaryIO:
+        return os.fdopen(os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK), "rb")
 
     def _is_watched(self) -> bool:
         """Return whether a shell reads the pipe: without it, the server would never end."""
@@ -158,7 +145,7 @@ class Server:
 
     def _reach(self, deadline: float) -> Link | None:
         """Connect, and let the server flush as this process wants it.  Returns None if that is not possible now."""
-        link, folder = Link(self), os.open(self.path, os.O_RDONLY)
+        link, folder = Link(self), os.open(self.path, os.O_RDONLY)  # for a path that is too long
         try:
             link.settimeout(max(deadline - monotonic(), 0.01))
             link.connect(f"/proc/self/fd/{folder}/{SOCKET}" if _is_long(self.path) else str(self.path / SOCKET))
@@ -179,53 +166,55 @@ class Server:
 
     def _start(self, starts: int) -> bool:
         """Start a server if none runs.  Returns whether one was started."""
-        lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if starts == 2:  # the second one is for a server that was killed as it began
+        with (self.path / LOCK).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            # The second start is for a server that was killed as it began.  One that cannot read its file may answer
+            # before it ends, and end during the call: the next connection tells.
+            has_failed = self._cannot_read() and time() - os.stat(self.path / LOG).st_mtime < PATIENCE
+            if starts == 2 or has_failed:
                 raise self._unavailable("ended as soon as it was started")
+            disk = os.statvfs(self.path)
+            if disk.f_frsize * (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) < ROOM:
+                raise StoreUnavailable(f"The disk of the embedded store, {self.path}, is full. Make room on it.")
             self._spawn(lock)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(lock)
-        return True
+            return True
 
-    def _spawn(self, lock: int) -> None:
-        disk = os.statvfs(self.path)
-        if disk.f_frsize * (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) < ROOM:
-            raise StoreUnavailable(f"The disk of the embedded store, {self.path}, is full. Make room on it.")
-        needs = (7, 0) if (self.path / SINCE_7_0).exists() else OLDEST
-        command = [find_program(needs), "--port", "0", "--unixsocket", SOCKET, "--unixsocketperm", "700"]
-        command += ["--dir", ".", "--save", "", "--logfile", LOG, "--loglevel", "warning"]
+    def _spawn(self, lock: BinaryIO) -> None:
+        program = find_program((7, 0) if (self.path / SINCE_7_0).exists() else OLDEST)
         # As plain commands, the file can be read by whatever other server is installed later.
-        command += ["--aof-use-rdb-preamble", "no"]
-        command += ["--appendonly", "yes", "--appendfsync", self.fsync] if self.fsync else ["--appendonly", "no"]
-        reader = os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK)
-        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])  # the shell would wait for ever
+        options = f"--port 0 --unixsocket {SOCKET} --unixsocketperm 700 --dir . --aof-use-rdb-preamble no --appendonly "
+        options += f"yes --appendfsync {self.fsync}" if self.fsync else "no"
+        command = [program, "--save", "", "--logfile", LOG, "--loglevel", "warning", *options.split()]
+        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])  # without it, a shell waits for ever
         try:
-            os.set_blocking(reader, True)
-            with (self.path / LOG).open("ab") as log:
+            with self._reader() as reader, (self.path / LOG).open("ab") as log:
+                os.set_blocking(reader.fileno(), True)
                 log.truncate(0)
                 subprocess.run(
                     ["sh", "-c", _SCRIPT, "sh", str(self.grace), "" if self.fsync else str(self.path), *command],
                     stdin=reader, stdout=lock, stderr=log, cwd=self.path, start_new_session=True, check=True,
                     env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
                 )  # fmt: skip
-            self._say(HELLO)
+                self._say(HELLO)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-            os.close(reader)
+
+    def _said(self) -> str:
+        with suppress(OSError):
+            return (self.path / LOG).read_text(errors="replace").strip()[-500:]
+        return ""
+
+    def _cannot_read(self) -> bool:
+        return any(words in self._said() for words in ("Bad file format", "RDB format", "Unrecoverable error"))
 
     def _unavailable(self, problem: str) -> StoreUnavailable:
-        said = ""
-        with suppress(OSError):
-            said = (self.path / LOG).read_text(errors="replace").strip()[-500:]
-        remedy = f"It said: {said}" if said else "It said nothing."
-        if any(words in said for words in ("Bad file format", "RDB format", "Unrecoverable error")):
-            tools = "Repair its append-only file with valkey-check-aof or redis-check-aof"
-            remedy = f"{tools}, or start the server version that wrote it. {remedy}"
-        return StoreUnavailable(f"The server of the embedded store in {self.path} {problem}. {remedy}")
+        if self._cannot_read():
+            problem += "; repair the file with valkey-check-aof or redis-check-aof, or install what has written it"
+        said = self._said() or "nothing"
+        return StoreUnavailable(f"The server of the embedded store in {self.path} {problem}. It said: {said}")
 
 
 class Link(socket.socket):
@@ -233,10 +222,13 @@ class Link(socket.socket):
 
     def __init__(self, server: Server) -> None:
         super().__init__(socket.AF_UNIX)
-        self._server = server
+        self._server, self._looked = server, 0.0
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        self._server.check()
+        if (now := monotonic()) > self._looked + LOOK:
+            if not self._server.is_intact():
+                raise ConnectionError("The server is no longer that of the directory.")
+            self._looked = now
         super().sendall(data, flags)
 
 
@@ -247,9 +239,6 @@ def _identity(file: str | int) -> tuple[int, int]:
     except OSError:
         return -1, -1
     return found.st_dev, found.st_ino
-
-
-# -- the directory -----------------------------------------------------------------
 
 
 def prepare(path: Path) -> None:
@@ -269,23 +258,11 @@ def prepare(path: Path) -> None:
         raise _refused(path, "is read-only", "Make it writable for this user, or name another directory")
     if stat.S_IMODE(found.st_mode) & 0o077:
         if not (path / LOCK).exists() and any(path.iterdir()):
-            problem = "is open to other users and holds other files"
-            raise _refused(path, problem, f"Name a directory of its own, such as '{path / 'jobs'}'")
+            remedy = f"Name a directory of its own, such as '{path / 'jobs'}'"
+            raise _refused(path, "is open to other users and holds other files", remedy)
         path.chmod(0o700)
     if _is_long(path) and not os.path.exists("/proc/self/fd"):
         raise _refused(path, f"has a path of more than {LONGEST_SOCKET - len(SOCKET) - 1} bytes", "Name a shorter one")
-
-
-def refuse_old_file(path: Path) -> None:
-    """Raise StoreMisconfigured if the jobs of an older release are there: they must not be forgotten silently."""
-    for file in (path, path.parent / OLD_FILE):
-        with suppress(OSError), file.open("rb") as opened:
-            if opened.read(len(OLD_RELEASE)) == OLD_RELEASE:
-                raise StoreMisconfigured(
-                    f"{file} holds the jobs of an older release, which kept them in SQLite. The embedded store is now "
-                    "a directory with a private Valkey. Run the remaining jobs with the older release (`manage.py "
-                    "runworkers --burst`) and delete the file, or name a directory elsewhere: 'embedded:/path'."
-                )
 
 
 def _is_long(path: Path) -> bool:

@@ -11,9 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 import redis
-from django.core.exceptions import ImproperlyConfigured
 
-from django_jobs.conf.store_address import embedded_address
+from django_jobs.conf.store_address import embedded_place
 from django_jobs.stores.contract.store import StoreOptions
 from django_jobs.stores.embedded.server import Server
 from django_jobs.stores.redis.connection.addresses import make_pool
@@ -25,16 +24,8 @@ def embedded_store(setting: str, base_dir: str, options: StoreOptions) -> RedisS
     """Make the store that DJANGO_JOBS["STORE"] names: "embedded", or "embedded:" with a directory and an option.
 
     Raises ImproperlyConfigured."""
-    path, fsync = place_of(setting, base_dir)
+    path, fsync = embedded_place(setting, base_dir)
     return RedisStore(_transport(Server(path, fsync=fsync), f"embedded:{path}"), options)
-
-
-def place_of(setting: str, base_dir: str) -> tuple[Path, str]:
-    """Return the directory of an embedded store, and how it flushes.  Raises ImproperlyConfigured."""
-    address = embedded_address(setting)
-    if address is None:
-        raise ImproperlyConfigured(f"DJANGO_JOBS['STORE'] is {setting!r}: the only option is ?fsync=no.")
-    return Path(base_dir, address.directory).absolute(), address.fsync
 
 
 class MemoryStore(RedisStore):

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.backends.servers import server_program
-from tests.support.processes import die_with_parent, is_alive
-from tests.support.waiting import wait_until
+from tests.support.processes import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -100,30 +99,3 @@ def user() -> Iterator[Callable[..., User]]:
 def place(tmp_path: Path) -> Path:
     """The directory of a store, not made yet."""
     return tmp_path / "jobs"
-
-
-def running(place: Path, *, deleted: bool = False) -> dict[int, str]:
-    """The living processes whose folder is this directory, and what they are: "server" or "shell"."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                folder, program = os.readlink(entry / "cwd"), os.path.basename(os.readlink(entry / "exe"))
-            except OSError:
-                continue
-            if folder == f"{place}{' (deleted)' * deleted}" and is_alive(int(entry.name)):
-                found[int(entry.name)] = "server" if program.endswith("-server") else "shell"
-    return found
-
-
-def servers(place: Path) -> list[int]:
-    return [pid for pid, kind in running(place).items() if kind == "server"]
-
-
-def shells(place: Path) -> list[int]:
-    return [pid for pid, kind in running(place).items() if kind == "shell"]
-
-
-def wait_until_it_ends(place: Path, **options: Any) -> None:
-    """Server and shells, within a minute."""
-    wait_until(lambda: not running(place, **options), f"the server of {place} has ended", every=0.1)

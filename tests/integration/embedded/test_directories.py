@@ -7,15 +7,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded.conftest import User, running, servers, shells, wait_until_it_ends
+from tests.integration.embedded.conftest import User
+from tests.support.backends.embedded import running, servers, shells, wait_until_it_ends
 from tests.support.backends.missing import missing, need
-from tests.support.backends.servers import server_program
-from tests.support.processes import die_with_parent, send_signal
+from tests.support.processes import send_signal
 from tests.support.waiting import wait_until
 
 UserMaker = Callable[..., User]
@@ -32,22 +32,15 @@ def namespaces() -> list[str]:
     return ["unshare", "-m"]
 
 
-def as_nobody() -> None:
-    die_with_parent()
-    os.setgroups([])
-    os.setgid(NOBODY)
-    os.setuid(NOBODY)
-
-
 @pytest.fixture
-def open_place(place: Path) -> Iterator[Path]:
+def open_place(place: Path) -> Path:
     """A directory that another user can reach."""
     if os.geteuid() != 0:
         missing("Needs root, to become another user.")
     for folder in place.parents:
         if str(folder).startswith("/tmp/"):
             folder.chmod(folder.stat().st_mode | 0o711)
-    yield place
+    return place
 
 
 class TestWhoMayUseIt:
@@ -83,10 +76,13 @@ class TestWhoMayUseIt:
     def test_one_that_cannot_be_written_or_made_is_refused(self, user: UserMaker, open_place: Path) -> None:
         open_place.mkdir(0o500)
         os.chown(open_place, NOBODY, NOBODY)
-        kind, text = user(f"embedded:{open_place}", preexec_fn=as_nobody).fails("add job")
+        one, other = user(f"embedded:{open_place}"), user(f"embedded:{open_place}/below")
+        one.do(f"become {NOBODY}")
+        other.do(f"become {NOBODY}")
+        kind, text = one.fails("add job")
         assert kind == "StoreMisconfigured"
         assert "read-only. Make it writable" in text
-        kind, text = user(f"embedded:{open_place}/below", preexec_fn=as_nobody).fails("add job")
+        kind, text = other.fails("add job")
         assert kind == "StoreMisconfigured"
         assert "cannot be created: Permission denied. Name one" in text
 
@@ -122,8 +118,9 @@ class TestWhereItIs:
         one.do("add job")
         assert other.do("has job")
         assert len(servers(path)) == 1
-        assert other.do("fork child") > 0
+        copy = other.do("fork child")
         assert one.do("has child")
+        send_signal(copy, signal.SIGKILL)
 
     def test_two_pid_namespaces_share_one_server(self, user: UserMaker, place: Path, namespaces: list[str]) -> None:
         apart = [*namespaces, "-p", "-f", "--mount-proc", "--kill-child"]

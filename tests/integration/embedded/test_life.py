@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded.conftest import ROOT, User, running, servers, shells, wait_until_it_ends
+from tests.integration.embedded.conftest import ROOT, User
+from tests.support.backends.embedded import running, servers, shells, wait_until_it_ends
 from tests.support.backends.missing import missing
 from tests.support.processes import die_with_parent, is_alive, send_signal
 from tests.support.waiting import wait_until
@@ -135,6 +136,23 @@ class TestEnd:
         kill(copy, other.pid)
         wait_until_it_ends(place)
 
+    def test_a_copy_made_while_a_thread_starts_the_server_keeps_no_lock(self, user: UserMaker, place: Path) -> None:
+        store = user(f"embedded:{place}")
+        copy = store.do("fork-while-starting child")
+        for n in range(3):
+            kill(*servers(place))
+            store.do(f"add job-{n}")
+        assert store.do("has thread")
+        assert store.do("has child")
+        kill(copy)
+
+    def test_calls_of_threads_during_close_end_or_say_so(self, user: UserMaker, place: Path) -> None:
+        store = user(f"embedded:{place}")
+        assert set(store.do("close 50")) <= {"StoreUnavailable"}
+        store.do("add job")
+        store.leave()
+        wait_until_it_ends(place)
+
 
 class TestKills:
     def test_the_next_call_starts_a_killed_server_again(self, user: UserMaker, place: Path) -> None:
@@ -171,9 +189,6 @@ class TestKills:
 
 
 class TestMemory:
-    def directories(self) -> set[Path]:
-        return {path for path in Path("/tmp").glob("django_jobs-*")}
-
     def directory(self, store: User) -> Path:
         return Path(store.do("directory"))
 

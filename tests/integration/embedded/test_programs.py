@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.embedded.conftest import User, wait_until_it_ends
+from tests.integration.embedded.conftest import User
+from tests.support.backends.embedded import wait_until_it_ends
 from tests.support.backends.missing import missing
 from tests.support.backends.servers import server_program
 
@@ -58,9 +59,7 @@ class TestPrograms:
         assert "redis-server 6.2 or newer" in text
 
     @pytest.mark.parametrize("text", ["echo no such library >&2; exit 127", "exec sleep 100"])
-    def test_one_that_does_not_start_is_named(
-        self, user: UserMaker, place: Path, tmp_path: Path, text: str
-    ) -> None:
+    def test_one_that_does_not_start_is_named(self, user: UserMaker, place: Path, tmp_path: Path, text: str) -> None:
         kind, said = user(f"embedded:{place}", env=put(tmp_path / "bin", text)).fails("add job")
         assert kind == "StoreMisconfigured"
         assert "valkey-server does not start" in said

@@ -51,8 +51,22 @@ def answer(store: Any, word: str, *args: str) -> Any:
             return store.transport.client.config_get("dir")["dir"]
         case "threads":  # so many threads call at the same instant
             return in_threads(store, int(args[0]))
-        case "fork":  # the copy adds a job and lives as long as this process's standard input
+        case "become":  # another user, who may not be able to import
+            add(make("memory"), "job")
+            os.setgroups([])
+            os.setgid(int(args[0]))
+            os.setuid(int(args[0]))
+        case "fork":  # the copy adds a job, and waits to be killed
             return fork(store, args[0])
+        case "fork-while-starting":  # another thread makes the first call
+            thread = threading.Thread(target=add, args=[store, "thread"])
+            thread.start()
+            pid = fork(store, args[0])
+            thread.join()
+            return pid
+        case "close":  # while threads call; answers the errors
+            return closing(store, int(args[0]))
+    return None
 
 
 def in_threads(store: Any, count: int) -> list[str]:
@@ -73,6 +87,28 @@ def in_threads(store: Any, count: int) -> list[str]:
     return errors
 
 
+def closing(store: Any, times: int) -> list[str]:
+    errors, over = set(), threading.Event()
+
+    def call(n: int) -> None:
+        while not over.is_set():
+            try:
+                store.get(QUEUE, "job")
+            except Exception as error:
+                errors.add(type(error).__name__)
+
+    threads = [threading.Thread(target=call, args=[n]) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(times):
+        store.get(QUEUE, "job")
+        store.close()
+    over.set()
+    for thread in threads:
+        thread.join()
+    return sorted(errors)
+
+
 def fork(store: Any, id: str) -> int:
     read, write = os.pipe()
     if pid := os.fork():
@@ -81,7 +117,7 @@ def fork(store: Any, id: str) -> int:
         return pid
     add(store, id)
     os.write(write, b"+")
-    sys.stdin.buffer.raw.read()  # type: ignore[attr-defined]
+    threading.Event().wait(300)
     os._exit(0)
 
 

@@ -72,6 +72,7 @@ class Transport:
         if held is None or held.pid != os.getpid():
             if self._looking.pid != os.getpid():
                 self._looking = Looking()
+                abandon(self.pool)  # a thread of the parent may have held the lock of the pool during the fork
             held = self._slot.held = Held(self.pool, self.pool.get_connection(), self._looking)
         return held
 
