@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from django_jobs.conf import HostSettings, get_settings, host_settings, raw_setting
 from django_jobs.conf.authorizer import find_authorizer
-from django_jobs.conf.store_address import SCHEMES, check_deployment, check_store
+from django_jobs.conf.store_address import SCHEMES, check_deployment, check_store, embedded_place, refuse_old_file
 from django_jobs.conf.values import KEYS, PARTS, QUEUE_KEYS, SECRET, Judge, name_part
 from django_jobs.core import discovery, registry
 from django_jobs.core.definition import JobDefinition
@@ -92,14 +92,12 @@ def _private_server() -> list[CheckMessage]:
     settings = get_settings()
     kind = settings.store.partition(":")[0]
     if kind in ("embedded", "memory"):
-        from django_jobs.stores.embedded.directory import refuse_old_file
         from django_jobs.stores.embedded.program import find_program
-        from django_jobs.stores.embedded.store import directory_of
 
         try:
             find_program()
             if kind == "embedded":
-                refuse_old_file(directory_of(settings.store, settings.base_dir))
+                refuse_old_file(embedded_place(settings.store, settings.base_dir)[0])
         except StoreMisconfigured as error:
             return [Error(str(error), id=_id("E018"))]
     return []

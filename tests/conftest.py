@@ -24,6 +24,7 @@ from django_jobs.stores.redis import Store
 from django_jobs.stores.values.options import StoreOptions
 from django_jobs.worker.retry import cut_off
 from tests.support.backends.cluster import running_cluster
+from tests.support.backends.embedded import pytest_sessionfinish
 from tests.support.backends.servers import running_redis
 from tests.support.pace import SECONDS, Pace
 from tests.support.side_by_side import (
@@ -34,7 +35,12 @@ from tests.support.side_by_side import (
     pytest_xdist_make_scheduler,
 )
 
-__all__ = ["pytest_collection_modifyitems", "pytest_configure_node", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "pytest_collection_modifyitems",
+    "pytest_configure_node",
+    "pytest_sessionfinish",
+    "pytest_xdist_make_scheduler",
+]
 
 # A busy machine needs longer for an example now and then: a test that must be fast measures what it means itself.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from django.core.checks import CheckMessage, Error, Warning
+from django.core.exceptions import ImproperlyConfigured
 
 from django_jobs.conf import HostSettings, host_settings, raw_setting
+from django_jobs.exceptions import StoreMisconfigured
 
 #: The directory of the embedded store, below BASE_DIR.
 EMBEDDED = ".state/jobs"
+#: The first bytes of a database of SQLite, and the name that the store of releases before 0.3 had by default.
+OLD_RELEASE, OLD_FILE = b"SQLite format 3", "jobs.sqlite3"
 #: Host (or path of a socket), port and database.
 _Place = tuple[str, int, str]
 _ESCAPE = "A password with / # ? or % in it must be percent-encoded."
@@ -92,6 +98,26 @@ def embedded_address(setting: str) -> EmbeddedAddress | None:
     if name != "fsync" or value not in ("always", "no"):
         return None
     return EmbeddedAddress(path or EMBEDDED, value)
+
+
+def embedded_place(setting: str, base_dir: str) -> tuple[Path, str]:
+    """Return the directory of an embedded store, and how it flushes.  Raises ImproperlyConfigured."""
+    address = embedded_address(setting)
+    if address is None:
+        raise ImproperlyConfigured(f"DJANGO_JOBS['STORE'] is {setting!r}: the only option is ?fsync=no.")
+    return Path(base_dir, address.directory).absolute(), address.fsync
+
+
+def refuse_old_file(path: Path) -> None:
+    """Raise StoreMisconfigured if the jobs of an older release are there: they must not be forgotten silently."""
+    for file in (path, path.parent / OLD_FILE):
+        with suppress(OSError), file.open("rb") as opened:
+            if opened.read(len(OLD_RELEASE)) == OLD_RELEASE:
+                raise StoreMisconfigured(
+                    f"{file} holds the jobs of an older release, which kept them in SQLite. The embedded store is now "
+                    "a directory with a private Valkey. Run the remaining jobs with the older release (`manage.py "
+                    "runworkers --burst`) and delete the file, or name a directory elsewhere: 'embedded:/path'."
+                )
 
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:

@@ -15,12 +15,26 @@ _lock = Lock()
 #: For what is enqueued outside of pytest's scopes, and the list of mails that was in use then.
 _base, _outbox = Scope(), None
 
+#: Copies the keys ARGV[3…] of the namespace ARGV[1] to the namespace ARGV[2].
+_COPY = """
+for i = 3, #ARGV do
+  redis.call('COPY', ARGV[i], '{' .. ARGV[2] .. string.sub(ARGV[i], #ARGV[1] + 2))
+end
+"""
+
 
 class TestStore(MemoryStore):
     """A store that stays when settings change in the middle of a test, and ends with the test."""
 
     def close(self) -> None:
         """Do nothing: closing a store in memory would delete the test's jobs."""
+
+    def copy(self, other: TestStore) -> None:
+        """Take over all jobs of another store, in place of those that are here."""
+        self.really_close()
+        if keys := other.all_keys():
+            names = other.keys.namespace, self.keys.namespace
+            self.transport.client.eval(_COPY, 0, *names, *keys)
 
     def really_close(self) -> None:
         """Close the store at the end of the test."""

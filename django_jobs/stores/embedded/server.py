@@ -1,9 +1,9 @@
-"""The server of one directory: whoever needs it starts it, and it ends after its last user.
+"""The server of one directory: the first process that needs it starts it, and it ends after its last user.
 
-* A lock tells whether it runs.  Its descriptor is the server's standard output, so that the lock lives exactly as long
-  as the server, and nobody has to trust a process id.
-* Every user holds the write end of a pipe.  A shell beside the server reads the other end: end of file means that no
-  user is left, however they ended.
+* A lock tells whether it runs.  Its descriptor is the standard output of the server and of the shell that started it:
+  the lock lives exactly as long as they do, and nobody has to trust a process id.
+* Every user holds the write end of a pipe.  A second shell reads the other end: end of file means that no user is
+  left, however they ended.  If the server or a shell is killed, the other shell ends the rest.
 * A session of its own keeps Ctrl-C and the signals of a process group from the server.
 """
 
@@ -13,55 +13,60 @@ import fcntl
 import logging
 import os
 import select
+import signal
 import socket
+import stat
 import subprocess
 import threading
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
+from typing import Any, BinaryIO
 
-from django_jobs.exceptions import StoreUnavailable
-from django_jobs.stores.embedded import directory
+from django_jobs.conf.store_address import refuse_old_file
+from django_jobs.exceptions import StoreMisconfigured, StoreUnavailable
 from django_jobs.stores.embedded.program import OLDEST, find_program
 
 logger = logging.getLogger("django_jobs")
 
-#: Seconds that a call waits for the server: with the transport's own repeats, it still ends within five.
-PATIENCE = 2.5
+#: Our files in the directory, and the folder in which Redis 7.0 and newer keep theirs: older ones do not look there.
+SOCKET, LOCK, PIPE, LOG, SINCE_7_0 = "socket", "lock", "users", "log", "appendonlydir"
+#: The length of a socket's path on macOS; Linux has 4 bytes more.
+LONGEST_SOCKET = 103
+#: Bytes of free space without which no server is started: it would end at one of its first commands.
+ROOM = 1_000_000
+#: Seconds that a call waits (the transport, which repeats it, for five), and until a server without a socket is ended.
+PATIENCE, UNREACHABLE = 2.5, 1.5
 #: Seconds between the end of the last user and that of the server, so that commands one after another share a server.
 GRACE = 10
-#: "$1" seconds after the last user, end the server, and then remove "$2" unless it is empty.  The first shell ends at
-#: once, so that the process that starts it has no child to wait for.
+#: Seconds between looks whether the directory is still there: one before each call would cost a tenth of its time.
+LOOK = 0.01
+#: What is said through the pipe: a user has come, and the time of grace begins anew; the server must end.
+HELLO, END = b"\n", b"end\n"
+#: Runs the server "$3…" until "$1" seconds after its last user, then removes the directory "$2" unless that is empty.
+#: The first shell ends at once: its parent has no child to wait for.  SIGKILL loses nothing, and nobody can block it.
 _SCRIPT = """
 umask 077
 grace=$1 remove=$2; shift 2
 exec 3<&0
 {
+  trap : CHLD  # so that `wait` returns when either of the two ends
   "$@" </dev/null 3<&- & server=$!
-  exec >&2
-  { while read -r _ || { sleep "$grace"; read -r _; }; do :; done; kill "$server"; } <&3 & watch=$!
+  {
+    while read -r order || { sleep "$grace"; read -r order; }; do [ -z "$order" ] || break; done
+    kill -9 "$server"
+  } <&3 3<&- >&2 & watch=$!
   exec 3<&-
   wait "$server"
-  kill "$watch"
+  kill -9 "$server" "$watch" 2>/dev/null
+  wait "$server"
   [ -z "$remove" ] || rm -rf -- "$remove"
 } &
 """
 
-_lock = threading.Lock()
-#: Descriptors of locks that this process is about to hand to a server.
-_handed: set[int] = set()
-
-
-def _in_child() -> None:
-    """A copy of this process must not keep the lock of a server that another thread was starting."""
-    global _lock
-    _lock = threading.Lock()
-    for descriptor in _handed:
-        os.close(descriptor)
-    _handed.clear()
-
-
-os.register_at_fork(after_in_child=_in_child)
+#: Held while a server is looked for or started.  A fork waits for it: the copy must not keep the lock of a server.
+_lock = threading.RLock()
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class Server:
@@ -71,138 +76,198 @@ class Server:
         """`fsync`: "always", or "no" to leave it to the system; None: keep nothing, and remove the directory at the
         end."""
         self.path, self.fsync, self.grace = path, fsync, grace
-        #: the path to connect to.
-        self.socket = ""
-        self._lock_file = path / directory.LOCK
-        self._identity: directory.Identity | None = None
-        self._users: int | None = None
+        self._pipe = str(path / PIPE)
+        #: Our write end of the pipe, and the identity of that file.
+        self._users, self._identity = -1, (0, 0)
 
-    def is_here(self) -> bool:
-        """Return whether the directory is the one that the server was found in: else what is written is lost."""
-        return directory.identity(self._lock_file) == self._identity
+    def is_intact(self) -> bool:
+        """Return whether the directory is still the one that this process uses, and a shell watches its server."""
+        return _identity(self._pipe) == self._identity and self._is_watched()
 
-    def ensure(self) -> None:
-        """Make this process a user of the server, and start the server if it does not run.
+    def connect(self) -> Link:
+        """Make this process a user of the server, start the server if it does not run, and connect to it.
 
         Raises StoreMisconfigured or StoreUnavailable, with the remedy."""
-        with _lock:
-            if self._users is not None and not self.is_here():
-                self._leave()
-            if self._users is None:
-                self._join()
-            if not (self._answers() and self._is_watched()):
-                self._start()
-            self._identity = directory.identity(self._lock_file)
-
-    def _leave(self) -> None:
-        logger.error(
-            "The directory of the embedded store, %s, was removed or replaced while it was in use. The jobs that were "
-            "only there are lost; the store goes on with the directory that is there now.",
-            self.path,
-        )
-        if self._users is not None:
-            os.close(self._users)
-        self._users = None
+        deadline = monotonic() + PATIENCE
+        starts, told, problem = 0, False, f"did not answer within {PATIENCE:g} s"
+        if not _lock.acquire(timeout=PATIENCE):
+            raise self._unavailable(problem)
+        try:
+            while True:
+                try:
+                    self._join()
+                    if link := self._reach(deadline):
+                        return link
+                    starts += self._start(starts)
+                    if not (starts or told) and monotonic() > deadline - PATIENCE + UNREACHABLE:
+                        told = self._say(END)
+                except OSError as error:  # the directory may just have been removed: then the next turn makes it again
+                    problem = f"cannot use its directory ({error.strerror})"
+                if monotonic() > deadline:
+                    raise self._unavailable(problem)
+                sleep(0.003)
+        finally:
+            _lock.release()
 
     def _join(self) -> None:
-        directory.prepare(self.path)
-        self.socket = directory.socket_path(self.path)
-        pipe = self.path / directory.PIPE
+        is_user = _identity(self._users) == self._identity  # not if the process has become a daemon, without files
+        if is_user and _identity(self._pipe) == self._identity:
+            return
+        if is_user:
+            logger.error(
+                "The directory of the embedded store, %s, was removed or replaced while it was in use. Jobs that were "
+                "only there are lost. The store continues with the directory that is there now.", self.path
+            )  # fmt: skip
+            self._say(END)
+            os.close(self._users)
+        self._users = -1
+        prepare(self.path)
         with suppress(FileExistsError):
-            os.mkfifo(pipe, 0o600)
-        # Without a reader, the write end could not be opened.
-        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            self._users = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        finally:
-            os.close(reader)
-        self._say_hello()
+            os.mkfifo(self._pipe, 0o600)
+        with self._reader():  # without it, the write end could not be opened, and writing would end this process
+            self._users = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)
+            self._identity = _identity(self._users)
+            self._say(HELLO)
 
-    def _say_hello(self) -> None:
-        """Tell the shell that reads the pipe of a new user: if the user ends at once, the time of grace begins anew."""
-        assert self._users is not None
-        with suppress(BlockingIOError, BrokenPipeError):
-            os.write(self._users, b"\n")
+    def _reader(self) -> BinaryIO:
+        return os.fdopen(os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK), "rb")
 
     def _is_watched(self) -> bool:
-        """Return whether a shell still reads the pipe: without it, the server would never end."""
+        """Return whether a shell reads the pipe: without it, the server would never end."""
         poll = select.poll()
-        poll.register(self._users or 0, select.POLLOUT)
-        return not any(event & select.POLLERR for _, event in poll.poll(0))
+        poll.register(self._users, select.POLLIN)  # the write end is never readable: this finds errors only
+        return not poll.poll(0)
 
-    def _answers(self, say: bytes = b"") -> bool:
-        """Return whether a server accepts connections; `say` is a command for it."""
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(PATIENCE)
-            try:
-                client.connect(self.socket)
-                client.sendall(say)
-                return not say or client.recv(1) != b""
-            except OSError:
-                return False
+    def _say(self, word: bytes) -> bool:
+        with suppress(OSError):  # the pipe is full, or the shell has just ended
+            return self._is_watched() and os.write(self._users, word) > 0
+        return False
 
-    def _start(self) -> None:
-        deadline, starts = monotonic() + PATIENCE, 0
-        while True:
-            if self._answers():
-                if self._is_watched():
-                    return
-                self._answers(b"SHUTDOWN\r\n")
-            lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            _handed.add(lock)
-            try:
-                if _is_free(lock):
-                    if starts == 2:  # the second time, for one that was killed as it began
-                        raise self._unavailable("ended as soon as it was started")
-                    self._spawn(lock)
-                    starts += 1
-            finally:
-                _handed.discard(lock)
-                os.close(lock)
-            if monotonic() > deadline:
-                raise self._unavailable(f"did not answer within {PATIENCE:g} s")
-            sleep(0.003)
-
-    def _spawn(self, lock: int) -> None:
-        if directory.is_full(self.path):
-            raise StoreUnavailable(f"The disk of the embedded store, {self.path}, is full. Make room on it.")
-        needs = (7, 0) if (self.path / directory.SINCE_7_0).exists() else OLDEST
-        command = [find_program(needs).path, "--port", "0", "--unixsocket", directory.SOCKET, "--unixsocketperm", "700"]
-        command += ["--dir", ".", "--save", "", "--logfile", directory.LOG, "--loglevel", "warning"]
-        # As plain commands, the file can be read by whatever other server is installed later.
-        command += ["--aof-use-rdb-preamble", "no"]
-        command += ["--appendonly", "yes", "--appendfsync", self.fsync] if self.fsync else ["--appendonly", "no"]
-        reader = os.open(self.path / directory.PIPE, os.O_RDONLY | os.O_NONBLOCK)
+    def _reach(self, deadline: float) -> Link | None:
+        """Connect, and let the server flush as this process wants it.  Returns None if that is not possible now."""
+        link, folder = Link(self), os.open(self.path, os.O_RDONLY)  # for a path that is too long
         try:
-            os.set_blocking(reader, True)
-            with (self.path / directory.LOG).open("ab") as log:
+            link.settimeout(max(deadline - monotonic(), 0.01))
+            link.connect(f"/proc/self/fd/{folder}/{SOCKET}" if _is_long(self.path) else str(self.path / SOCKET))
+            if not self._is_watched():
+                link.send(b"SHUTDOWN\r\n")
+            elif self.fsync != "always":
+                return link
+            else:  # a process with fsync=no may have started it
+                link.send(b"CONFIG SET appendfsync always\r\n")
+                if link.recv(100).startswith(b"+OK"):
+                    return link
+        except OSError:
+            pass
+        finally:
+            os.close(folder)
+        link.close()
+        return None
+
+    def _start(self, starts: int) -> bool:
+        """Start a server if none runs.  Returns whether one was started."""
+        with (self.path / LOCK).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            # The second start is for a server that was killed as it began.  One that cannot read its file may answer
+            # before it ends, and end during the call: the next connection tells.
+            has_failed = self._cannot_read() and time() - os.stat(self.path / LOG).st_mtime < PATIENCE
+            if starts == 2 or has_failed:
+                raise self._unavailable("ended as soon as it was started")
+            disk = os.statvfs(self.path)
+            if disk.f_frsize * (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) < ROOM:
+                raise StoreUnavailable(f"The disk of the embedded store, {self.path}, is full. Make room on it.")
+            self._spawn(lock)
+            return True
+
+    def _spawn(self, lock: BinaryIO) -> None:
+        program = find_program((7, 0) if (self.path / SINCE_7_0).exists() else OLDEST)
+        # As plain commands, the file can be read by whatever other server is installed later.
+        options = f"--port 0 --unixsocket {SOCKET} --unixsocketperm 700 --dir . --aof-use-rdb-preamble no --appendonly "
+        options += f"yes --appendfsync {self.fsync}" if self.fsync else "no"
+        command = [program, "--save", "", "--logfile", LOG, "--loglevel", "warning", *options.split()]
+        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])  # without it, a shell waits for ever
+        try:
+            with self._reader() as reader, (self.path / LOG).open("ab") as log:
+                os.set_blocking(reader.fileno(), True)
                 log.truncate(0)
                 subprocess.run(
                     ["sh", "-c", _SCRIPT, "sh", str(self.grace), "" if self.fsync else str(self.path), *command],
                     stdin=reader, stdout=lock, stderr=log, cwd=self.path, start_new_session=True, check=True,
                     env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
                 )  # fmt: skip
+                self._say(HELLO)
         finally:
-            os.close(reader)
-        self._say_hello()
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def _said(self) -> str:
+        with suppress(OSError):
+            return (self.path / LOG).read_text(errors="replace").strip()[-500:]
+        return ""
+
+    def _cannot_read(self) -> bool:
+        return any(words in self._said() for words in ("Bad file format", "RDB format", "Unrecoverable error"))
 
     def _unavailable(self, problem: str) -> StoreUnavailable:
-        said = (self.path / directory.LOG).read_text(errors="replace").strip()[-500:]
-        return StoreUnavailable(f"The server of the embedded store in {self.path} {problem}. {_remedy(said)}")
+        if self._cannot_read():
+            problem += "; repair the file with valkey-check-aof or redis-check-aof, or install what has written it"
+        said = self._said() or "nothing"
+        return StoreUnavailable(f"The server of the embedded store in {self.path} {problem}. It said: {said}")
 
 
-def _is_free(lock: int) -> bool:
+class Link(socket.socket):
+    """A connection to the server.  Nothing is sent if its directory was removed or replaced: it would be lost."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(socket.AF_UNIX)
+        self._server, self._looked = server, 0.0
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        if (now := monotonic()) > self._looked + LOOK:
+            if not self._server.is_intact():
+                raise ConnectionError("The server is no longer that of the directory.")
+            self._looked = now
+        super().sendall(data, flags)
+
+
+def _identity(file: str | int) -> tuple[int, int]:
+    """Return what tells a file from another one that was made at the same path later; (-1, -1): it has gone."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        found = os.stat(file)
+    except OSError:
+        return -1, -1
+    return found.st_dev, found.st_ino
 
 
-def _remedy(said: str) -> str:
-    if "Bad file format" in said or "RDB format" in said or "Unrecoverable error" in said:
-        return (
-            "It cannot read its append-only file: repair the file with valkey-check-aof or redis-check-aof, or start "
-            f"the server version that wrote it. It said: {said}"
-        )
-    return f"It said: {said}" if said else "It said nothing."
+def prepare(path: Path) -> None:
+    """Create the directory, or check the one that is there.  Only the owner may enter: it holds the arguments of jobs.
+
+    Raises StoreMisconfigured, naming the path and the remedy."""
+    refuse_old_file(path)
+    try:
+        path.mkdir(0o700, parents=True, exist_ok=True)
+        found = path.stat()
+    except OSError as error:
+        raise _refused(path, f"cannot be created: {error.strerror}", "Name one that this user may write") from error
+    if found.st_uid != os.geteuid():
+        problem = f"belongs to another user (id {found.st_uid}; this process runs as {os.geteuid()})"
+        raise _refused(path, problem, "Run web servers and workers as the same user, or name another directory")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise _refused(path, "is read-only", "Make it writable for this user, or name another directory")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        if not (path / LOCK).exists() and any(path.iterdir()):
+            remedy = f"Name a directory of its own, such as '{path / 'jobs'}'"
+            raise _refused(path, "is open to other users and holds other files", remedy)
+        path.chmod(0o700)
+    if _is_long(path) and not os.path.exists("/proc/self/fd"):
+        raise _refused(path, f"has a path of more than {LONGEST_SOCKET - len(SOCKET) - 1} bytes", "Name a shorter one")
+
+
+def _is_long(path: Path) -> bool:
+    return len(os.fsencode(path / SOCKET)) > LONGEST_SOCKET
+
+
+def _refused(path: Path, problem: str, remedy: str) -> StoreMisconfigured:
+    return StoreMisconfigured(f"The directory of the embedded store, {path}, {problem}. {remedy}.")

@@ -88,7 +88,7 @@ class TestFindingAServer:
         with pytest.raises(StoreMisconfigured, match=r"version 6\.0; .*does not start.*django-jobs-redis\[embedded\]"):
             find_program()
         monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}:{tmp_path / 'c'}")
-        assert find_program().path == str(good)
+        assert find_program() == str(good)
         assert redis_server.main(tmp_path / "cache") == 0
         assert capsys.readouterr().out == ""
 
@@ -99,7 +99,7 @@ class TestFindingAServer:
         valkey = program(package / "_binaries" / "linux-x86_64", "valkey-server", "Valkey server v=9.1.2 sha=0")
         (package / "__init__.py").touch()
         monkeypatch.syspath_prepend(tmp_path / "site")
-        assert find_program().path == str(valkey)
+        assert find_program() == str(valkey)
         assert redis_server.main(tmp_path / "cache") == 0
         assert capsys.readouterr().out == ""
 
@@ -146,7 +146,7 @@ class TestFindingAServer:
         wanted = program(tmp_path / "a", first)
         program(tmp_path / "b", second)
         monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
-        assert find_program().path == str(wanted)
+        assert find_program() == str(wanted)
 
     def test_without_any_it_says_what_to_install_and_fails(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -87,7 +87,7 @@ def _has_tls(path: str) -> bool:
 def server_program() -> ServerProgram:
     """The program that the embedded store uses; without one the test is skipped, or fails in continuous integration."""
     try:
-        return _examined(find_program().path)
+        return _examined(find_program())
     except StoreMisconfigured as error:
         missing(f"{error} (`make test` fetches one.)")
 

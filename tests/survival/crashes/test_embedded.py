@@ -1,4 +1,4 @@
-"""The embedded store under kill -9 of producer, parent and child: nothing is lost either."""
+"""The embedded store under kill -9 of producer, parent, child, server and its shells: nothing is lost either."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from django_jobs.conf import Settings
 from django_jobs.core.values import State
-from django_jobs.stores import make_store
+from django_jobs.stores.embedded.store import embedded_store
+from django_jobs.stores.values.options import StoreOptions
+from tests.support.backends.embedded import running
+from tests.support.backends.embedded import servers as servers_of
 from tests.support.checker import judge, repeated_for_no_reason
 from tests.support.dose import dose
 from tests.support.pools import Producer, Site
@@ -26,10 +28,10 @@ def send(producer: Producer, name: str, jobs: int, number: int) -> None:
 
 @pytest.mark.accepts("G04", "R03", "P03", "P05")
 def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
-    path, rng = tmp_path / "store", random.Random(7)
+    path, rng = tmp_path / "jobs", random.Random(7)
     site = Site(tmp_path, f"embedded:{path}", LEASE=4)
     jobs, kills = dose((800, 10), long=(20_000, 100))
-    store = make_store(Settings(store=site.store_setting, history=200_000))
+    store = embedded_store(f"embedded:{path}", "/", StoreOptions(history=200_000))
     try:
         producer, pools = site.producer(), [site.pool(), site.pool()]
         batches = [("work", 90, n) for n in range(jobs // 100)] + [("once", 10, n) for n in range(jobs // 100)]
@@ -40,6 +42,12 @@ def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
             target = jobs * 8 // 10 * n // kills
             wait_until(lambda t=target: site.ledger.count("end") >= t, f"{target} ended", seconds=60, every=0.05)
             pool = pools[rng.randrange(2)]
+            if n % 2:
+                found = sorted(running(path))
+                servers = [pid for pid in found if running(path).get(pid) == "server"]
+                for pid in servers if n % 4 == 1 else rng.sample(found, rng.randrange(len(found) + 1)):
+                    send_signal(pid, signal.SIGKILL)
+                continue
             what = rng.choice(("child", "parent", "producer") if n % 5 == 0 else ("child", "parent"))
             if what == "producer":
                 site.note_deaths(producer.process.pid)
@@ -78,6 +86,7 @@ def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
         assert not repeated_for_no_reason(events, site.deaths)
         assert max((n for id, n in verdict.starts.items() if id.startswith("once")), default=1) == 1
         assert not store.page("default", State.RUNNING)
+        assert len(servers_of(path)) == 1
     finally:
         site.close()
         store.close()

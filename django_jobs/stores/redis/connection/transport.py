@@ -80,6 +80,7 @@ class Transport:
         if connection is None or connection.pid != os.getpid():
             if self._spin.pid != os.getpid():
                 self._spin = SpinWait()
+                abandon(self.pool)  # a thread of the parent may have held the lock of the pool during the fork
             connection = ThreadConnection(self.pool, self.pool.get_connection(), self._spin)
             self._local.connection = connection
         return connection
