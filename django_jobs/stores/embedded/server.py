@@ -145,7 +145,7 @@ class Server:
 
     def _reach(self, deadline: float) -> Link | None:
         """Connect, and let the server flush as this process wants it.  Returns None if that is not possible now."""
-        link, folder = Link(self), os.open(self.path, os.O_RDONLY)  # for a path that is too long
+        folder, link = os.open(self.path, os.O_RDONLY), Link(self)  # the folder is for a path that is too long
         try:
             link.settimeout(max(deadline - monotonic(), 0.01))
             link.connect(f"/proc/self/fd/{folder}/{SOCKET}" if _is_long(self.path) else str(self.path / SOCKET))
