@@ -262,7 +262,7 @@ def prepare(path: Path) -> None:
             raise _refused(path, "is open to other users and holds other files", remedy)
         path.chmod(0o700)
     if _is_long(path) and not os.path.exists("/proc/self/fd"):
-        raise _refused(path, f"has a path of more than {LONGEST_SOCKET - len(SOCKET) - 1} bytes", "Name a shorter one")
+        raise _refused(path, "has too long a path for this system", "Name a shorter one")
 
 
 def _is_long(path: Path) -> bool:

@@ -51,8 +51,8 @@ class TestStart:
         for n in range(5):
             store.do(f"add job-{n}")
             # Told to end as the shell tells it, and called at once.
-            (server,) = servers(place)
-            send_signal(server, signal.SIGTERM)
+            for server in servers(place):  # none, if the last one was slow to end and answered until now
+                send_signal(server, signal.SIGTERM)
             store.do(f"add next-{n}")
         assert all(store.do(f"has job-{n}") and store.do(f"has next-{n}") for n in range(5))
         assert len(servers(place)) == 1
@@ -173,7 +173,8 @@ class TestKills:
             kill(*rng.sample(victims, rng.randrange(min(3, len(victims) + 1))))
         assert len(added) > 50
         assert [id for id in added if not users[0].do(f"has {id}")] == []
-        wait_until(lambda: len(servers(place)) == 1 and len(shells(place)) == 2, "one server and its shells are left")
+        # The shell that waits for the server may be the last victim: the one that watches the users is enough.
+        wait_until(lambda: len(servers(place)) == 1 and shells(place), "one server is left, and a shell")
         kill(*(each.pid for each in users))
         wait_until_it_ends(place)
 

@@ -21,12 +21,17 @@ def running(place: Path, *, deleted: bool = False) -> dict[int, str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                folder, program = os.readlink(entry / "cwd"), os.path.basename(os.readlink(entry / "exe"))
+                folder, program = os.readlink(entry / "cwd"), program_of(entry)
             except OSError:
                 continue
             if folder == f"{place}{' (deleted)' * deleted}" and is_alive(int(entry.name)):
                 found[int(entry.name)] = "server" if program.endswith("-server") else "shell"
     return found
+
+
+def program_of(entry: Path) -> str:
+    """The name under which a process was started: Debian's redis-server is a link to a program of another name."""
+    return (entry / "comm").read_text().strip()
 
 
 def servers(place: Path) -> list[int]:
@@ -48,7 +53,7 @@ def left_behind(base: Path) -> list[str]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            folder, program = Path(os.readlink(entry / "cwd")), os.readlink(entry / "exe")
+            folder, program = Path(os.readlink(entry / "cwd")), program_of(entry)
         except OSError:  # not a process, or it has ended
             continue
         in_memory = re.fullmatch(r"django_jobs-(\d+)-\w+", folder.name)
