@@ -43,6 +43,13 @@ class TestPromote:
         clock.advance(1)
         assert [store.promote(Q, 2) for _ in range(4)] == [2, 2, 1, 0]
 
+    def test_counts_retries_and_scheduled_jobs_together(self, store, make_job, clock):
+        for claimed in start(store, make_job("a"), make_job("b")):
+            store.retry(claimed, FAILED, 1)
+        enqueue(store, *[make_job(run_at=clock.now + 1) for _ in range(3)])
+        clock.advance(1)
+        assert [store.promote(Q, 3) for _ in range(3)] == [3, 2, 0]
+
     def test_keeps_priority_and_lane(self, store, make_job, clock):
         enqueue(
             store,
@@ -120,6 +127,16 @@ class TestWaitingForWork:
                 clock.advance(10)
                 store.promote(Q)
         assert state_of(store, "a") is State.QUEUED
+        assert store.wait_for_work([Q], SOON, lane=lane) in ("", Q)
+
+    @pytest.mark.parametrize("lane", [Lane.SHARED, Lane.ALONE])
+    def test_ends_when_who_takes_a_job_learns_of_one_that_is_due_soon(self, store, make_job, clock, lane):
+        """It may be busy, or dead, when the other is due."""
+        alone = lane is Lane.ALONE
+        enqueue(store, make_job("now", alone=alone), make_job("soon", run_at=clock.now + 1000, alone=alone))
+        while store.wait_for_work([Q], 0.05, lane=lane) is not None:
+            """What was told before is not what is tested."""
+        assert claim_ids(store, 2, lane=lane) == ["now"]
         assert store.wait_for_work([Q], SOON, lane=lane) in ("", Q)
 
     @pytest.mark.accepts("R11")
