@@ -90,17 +90,18 @@ class TestWaitingForWork:
         assert told() in ("", "other")
 
     @pytest.mark.accepts("P12")
-    def test_ends_when_the_job_is_there_to_be_claimed(self, store, make_job):
-        def next_one():
-            assert store.wait_for_work([Q], SOON) is not None
-            return claim_ids(store)
+    @pytest.mark.parametrize("jobs", [[{}], [{}, {}], [{}, {"unique": "d" * 32}]], ids=["one", "some", "with controls"])
+    def test_ends_when_a_new_job_is_there_to_be_claimed(self, store, make_job, jobs):
+        def next_ones():
+            assert store.wait_for_work([Q], 10.0) is not None
+            return claim_ids(store, 2)
 
         for _ in range(10):
             while store.wait_for_work([Q], 0.01) is not None:
                 """What was told before is not what is tested."""
-            told = _in_thread(next_one)
-            enqueue(store, job := make_job())
-            assert told() == [job.id]
+            told, new = _in_thread(next_ones), [make_job(**job) for job in jobs]
+            enqueue(store, *new)
+            assert told() == [job.id for job in new]
 
     def test_ends_when_a_blocked_job_may_run(self, store, make_job):
         enqueue(store, *[make_job(i, limit_key="k", limit=1) for i in "ab"])

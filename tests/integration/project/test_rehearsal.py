@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.support.backends.missing import chromium
 
 pytest.importorskip("PIL", reason="the example's photos")
 
@@ -99,6 +102,38 @@ seen["after"] = lists()
     assert 'data-every="800"' in page
     assert 'value="sweep"' in page
     assert (seen["before"], seen["after"]) == ({"queued": 20}, {"succeeded": 20})
+
+
+@pytest.mark.accepts("R22")
+def test_the_page_fetches_its_lists_as_often_as_it_says(tmp_path: Path) -> None:
+    """In a browser that waits shorter and notes for how long it was told to: the page as it was served, and its script."""
+    pytest.importorskip("playwright", reason="a browser")
+    from playwright.sync_api import expect, sync_playwright
+
+    seen, queued = play(tmp_path, ""), chain([1, 2], repeat(3))
+
+    def serve(route: Any) -> None:
+        if route.request.url.endswith("rehearsal.js"):
+            route.fulfill(path=ROOT / "example_project/shop/static/shop/rehearsal.js")
+        elif route.request.url.endswith("state.json"):
+            route.fulfill(json={"queued": next(queued)})
+        elif route.request.url.endswith("/rehearsal/"):
+            route.fulfill(body=str(seen["page"]), content_type="text/html")
+        else:
+            route.abort()
+
+    program = chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.add_init_script(
+            "const wait = setTimeout; window.told = []; window.setTimeout = (f, ms) => (told.push(ms), wait(f, 50))"
+        )
+        page.route("**/*", serve)
+        page.goto("http://shop.test/rehearsal/")
+        expect(page.locator('[data-list="queued"]')).to_have_text("3")
+        assert set(page.evaluate("told")) == {800}
+        browser.close()
 
 
 @pytest.mark.accepts("R22")
