@@ -6,6 +6,8 @@ import re
 import shlex
 import tomllib
 from argparse import ArgumentParser
+from ast import literal_eval
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +15,7 @@ import pytest
 from django.dispatch import Signal
 
 from django_jobs import signals
+from django_jobs.conf import Settings, read
 from django_jobs.conf.values import KEYS, QUEUE_KEYS
 from django_jobs.core.options.declared import KNOWN
 from django_jobs.core.values import State
@@ -44,9 +47,47 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= seen
 
 
-@pytest.mark.accepts("K23")
 def test_every_setting_is_in_the_reference() -> None:
     assert column("reference/settings.md", "key") == {*KEYS, *QUEUE_KEYS}
+
+
+def defaults() -> dict[str, object]:
+    """Name of a setting → the default that the reference gives; those that depend on the machine or on others are left
+    out."""
+    found = {}
+    text = (ROOT / "docs/reference/settings.md").read_text()
+    for key, default in re.findall(r"^\| `([A-Z_]+)` \| `([^`]+)` \|", text, re.MULTILINE):
+        with suppress(ValueError):
+            found[key] = literal_eval(default)
+    return found
+
+
+def read_with(key: str, value: object) -> Settings:
+    if key in QUEUE_KEYS:
+        return read({"STORE": "memory", "QUEUES": {"default": {key: value}}})
+    return read({"STORE": "memory", key: value})
+
+
+def other_than(value: object) -> object:
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case str():
+            return value + "2"
+        case list():
+            return ["shop.other"]
+        case dict():
+            return {key: other_than(each) for key, each in value.items() if key != "default"} or {"other": {}}
+    return {"DAYS": 7}
+
+
+@pytest.mark.accepts("K23")
+@pytest.mark.parametrize(("key", "default"), defaults().items())
+def test_every_setting_counts_and_has_the_default_of_the_reference(key: str, default: object) -> None:
+    assert read_with(key, default) == read({"STORE": "memory"})
+    assert read_with(key, other_than(default)) != read({"STORE": "memory"})
 
 
 def test_every_job_option_is_in_the_reference() -> None:

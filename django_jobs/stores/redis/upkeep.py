@@ -148,7 +148,7 @@ class Upkeep(Stats):
     # -- doctor ---------------------------------------------------------------
 
     def describe(self) -> dict[str, str]:
-        """Return what `doctor` shows: kind, version, persistence, eviction policy, address without password …"""
+        """Return what `doctor` shows: version, persistence, eviction policy, address without password …"""
         info = _text_info(self.transport.command("INFO"))
         return {
             "address": self.transport.where,

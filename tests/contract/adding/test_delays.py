@@ -117,6 +117,25 @@ def test_an_expired_job_says_since_when_it_could_run(store, make_job, clock):
     assert paused.since == opened
 
 
+@pytest.mark.parametrize("ends", ["by itself", "by a person"])
+def test_an_expired_job_waits_from_the_end_of_a_pause_or_from_its_own_time_if_that_is_later(
+    store, make_job, clock, ends
+):
+    enqueue(store, make_job("before", expires_at=clock.now + 1))
+    enqueue(store, make_job("due before", run_in=100, expires_at=0, expires_in=1))
+    enqueue(store, make_job("due after", run_in=900, expires_at=0, expires_in=1))
+    store.pause(Q, until=clock.now + 700 if ends == "by itself" else 0)
+    clock.advance(700)
+    if ends == "by a person":
+        store.resume(Q)
+    clock.advance(300)
+    enqueue(store, make_job("after", expires_at=clock.now + 1))
+    clock.advance(10)
+    expired = store.claim(Q, "w", 5, lease=LEASE).expired
+    waits = {one.id: waited_ms(one.record, one.since, clock.now) for one in expired}
+    assert waits == {"before": 310, "due before": 310, "due after": 110, "after": 10}
+
+
 def test_what_a_person_runs_now_does_not_expire(store, make_job, clock):
     enqueue(store, make_job("a", expires_at=0, expires_in=PERIOD))
     clock.advance(PERIOD)

@@ -43,6 +43,13 @@ class TestPromote:
         clock.advance(1)
         assert [store.promote(Q, 2) for _ in range(4)] == [2, 2, 1, 0]
 
+    def test_counts_retries_and_scheduled_jobs_together(self, store, make_job, clock):
+        for claimed in start(store, make_job("a"), make_job("b")):
+            store.retry(claimed, FAILED, 1)
+        enqueue(store, *[make_job(run_at=clock.now + 1) for _ in range(3)])
+        clock.advance(1)
+        assert [store.promote(Q, 3) for _ in range(3)] == [3, 2, 0]
+
     def test_keeps_priority_and_lane(self, store, make_job, clock):
         enqueue(
             store,
@@ -82,6 +89,20 @@ class TestWaitingForWork:
         store.enqueue("other", [make_job()])
         assert told() in ("", "other")
 
+    @pytest.mark.accepts("P12")
+    @pytest.mark.parametrize("jobs", [[{}], [{}, {}], [{}, {"unique": "d" * 32}]], ids=["one", "some", "with controls"])
+    def test_ends_when_a_new_job_is_there_to_be_claimed(self, store, make_job, jobs):
+        def next_ones():
+            assert store.wait_for_work([Q], 10.0) is not None
+            return claim_ids(store, 2)
+
+        for _ in range(10):
+            while store.wait_for_work([Q], 0.01) is not None:
+                """What was told before is not what is tested."""
+            told, new = _in_thread(next_ones), [make_job(**job) for job in jobs]
+            enqueue(store, *new)
+            assert told() == [job.id for job in new]
+
     def test_ends_when_a_blocked_job_may_run(self, store, make_job):
         enqueue(store, *[make_job(i, limit_key="k", limit=1) for i in "ab"])
         claims = start(store)
@@ -120,6 +141,16 @@ class TestWaitingForWork:
                 clock.advance(10)
                 store.promote(Q)
         assert state_of(store, "a") is State.QUEUED
+        assert store.wait_for_work([Q], SOON, lane=lane) in ("", Q)
+
+    @pytest.mark.parametrize("lane", [Lane.SHARED, Lane.ALONE])
+    def test_ends_when_who_takes_a_job_learns_of_one_that_is_due_soon(self, store, make_job, clock, lane):
+        """It may be busy, or dead, when the other is due."""
+        alone = lane is Lane.ALONE
+        enqueue(store, make_job("now", alone=alone), make_job("soon", run_at=clock.now + 1000, alone=alone))
+        while store.wait_for_work([Q], 0.05, lane=lane) is not None:
+            """What was told before is not what is tested."""
+        assert claim_ids(store, 2, lane=lane) == ["now"]
         assert store.wait_for_work([Q], SOON, lane=lane) in ("", Q)
 
     @pytest.mark.accepts("R11")

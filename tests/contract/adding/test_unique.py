@@ -271,6 +271,29 @@ class TestALockForAPeriod:
         store.retry(claimed, FAILED, 1000)
         assert enqueue(store, unique("c")) == [Added.DUPLICATE]
 
+    def test_is_held_until_its_time_though_an_equal_job_goes_to_retry(self, store, unique, period, clock):
+        (claimed,) = start(store, unique("a"))
+        enqueue(store, period("b"))
+        complete(store, *claim(store))
+        store.retry(claimed, FAILED, 0)
+        complete(store, *claim(store))
+        clock.advance(4999)
+        assert enqueue(store, unique("c")) == [Added.DUPLICATE]
+        clock.advance(1)
+        assert enqueue(store, unique("c")) == [Added.ADDED]
+
+    @pytest.mark.parametrize("passed", [4000, 5000])
+    def test_is_not_lengthened_by_the_retry_of_its_own_job(self, store, unique, period, clock, passed):
+        (claimed,) = start(store, period("a"))
+        clock.advance(passed)
+        store.retry(claimed, FAILED, 0)
+        clock.advance(5000 - passed)
+        assert enqueue(store, unique("b")) == [Added.ADDED]
+
+    def test_is_held_while_its_own_job_waits_for_a_retry(self, store, unique, period):
+        store.retry(*start(store, period("a")), FAILED, 1000)
+        assert enqueue(store, unique("b")) == [Added.DUPLICATE]
+
     def test_goes_with_the_job_when_a_person_deletes_it(self, store, period):
         enqueue(store, period("a"))
         store.delete(Q, ["a"])

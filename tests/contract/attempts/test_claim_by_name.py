@@ -65,6 +65,16 @@ class TestAClaimUnderARequestId:
         assert store.overdue(Q) == []
         assert [each.id for each in claim(store, 2, "remote", lease_each=True, request="r2")] == ["2", "3"]
 
+    def test_does_not_shorten_a_lease_that_was_extended_meanwhile(self, store, make_job, clock):
+        enqueue(store, make_job("a"))
+        (held,) = claim(store, 1, "remote", lease_each=True, request="r1")
+        store.extend(Q, [held.worker], 10 * LEASE)
+        assert claim(store, 1, "remote", lease_each=True, request="r1") == [held]
+        clock.advance(10 * LEASE - 1)
+        assert store.overdue(Q) == []
+        clock.advance(1)
+        assert [each.id for each in store.overdue(Q)] == ["a"]
+
     def test_gets_what_is_still_held_and_nothing_when_all_has_ended(self, store, make_job):
         enqueue(store, *[make_job(str(n)) for n in range(4)])
         first, second = claim(store, 2, "remote", lease_each=True, request="r1")

@@ -136,7 +136,7 @@ class TestRemoteHolders:
         assert store.recover(Q) == []
         assert state_of(store, "a") is State.RUNNING
 
-    @pytest.mark.accepts("K19", "K20")
+    @pytest.mark.accepts("K19")
     def test_are_overdue_when_their_lease_is_over(self, store, make_job, clock):
         enqueue(store, make_job("a"))
         (claimed,) = claim(store, worker="remote", lease_each=True)

@@ -16,7 +16,7 @@ from tests.contract.acts import FAILED, Q, claim, complete, counts, enqueue, ids
 MakeJob = Callable[..., NewJob]
 
 
-@pytest.mark.accepts("R09", "P12", "P24")
+@pytest.mark.accepts("R09", "P24")
 def test_once_enqueue_has_answered_the_job_is_there_whole_and_can_be_seen(store: Store, make_job: MakeJob) -> None:
     new = make_job("a", args=b"[[7],{}]")
     enqueue(store, new)

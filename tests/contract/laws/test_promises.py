@@ -23,6 +23,27 @@ def test_totals_of_what_happened_and_the_depth_of_each_place_can_be_read(store, 
     assert counts(store) == {State.QUEUED: 3, State.RETRY: 1, State.SUCCEEDED: 1, State.DEAD: 1}
 
 
+@pytest.mark.redis
+@pytest.mark.accepts("R14")
+def test_completing_checks_moves_keeps_the_result_and_trims_in_one_call(make_redis_store, make_job, clock):
+    store = make_redis_store(history=1)
+    enqueue(store, *[make_job(id) for id in ("old", "lost", "new")])
+    old, lost, new = claim(store, 3)
+    complete(store, old, result=b"1")
+    store.release(Q, [lost])
+    clock.advance(120_000)
+    before = _scripts_called(store)
+    assert complete(store, lost, new, result=b"42") == ["lost"]
+    assert _scripts_called(store) == before + 1
+    assert counts(store) == {State.QUEUED: 1, State.SUCCEEDED: 1}
+    assert store.get(Q, "new").result == b"42"
+
+
+def _scripts_called(store):
+    seen = store.transport.client.info("commandstats")
+    return sum(seen.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha", "fcall"))
+
+
 @pytest.mark.accepts("O04")
 def test_in_a_bounded_queue_nobody_waits_longer_than_its_length_takes(store, make_job, clock):
     """Ten jobs of a second each, and one worker: whoever is let in is begun within ten seconds."""

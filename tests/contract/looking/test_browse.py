@@ -325,7 +325,6 @@ class TestTheSeries:
 
 
 class TestTheFleet:
-    @pytest.mark.accepts("G67")
     def test_shows_workers_that_live_and_what_they_say(self, store, clock):
         assert store.publish_worker("w1", {"pid": 7, "queues": ["a"]}, 15_000) == []
         (worker,) = store.workers()

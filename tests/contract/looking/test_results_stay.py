@@ -33,6 +33,16 @@ def test_a_job_with_a_result_stays_a_minute_whatever_the_count(make_store, make_
     assert len(ids_in(store, State.SUCCEEDED)) == 2
 
 
+def test_a_result_stays_until_the_last_moment_of_the_minute(make_store, make_job, clock):
+    store = make_store(history=1)
+    complete(store, *start(store, make_job("a")), result=b"42")
+    clock.advance(MINUTE - 1)
+    finish(store, State.SUCCEEDED, make_job("other"))
+    finish(store, State.SUCCEEDED, make_job("another"))
+    store.prune(Q)
+    assert store.get(Q, "a").result == b"42"
+
+
 def test_many_with_a_result_stay_and_go_in_time(make_store, make_job, clock):
     store = make_store(history=2)
     for n in range(20):

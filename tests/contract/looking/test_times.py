@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
+from django_jobs import job
 from django_jobs.core.times import BOUNDS, MOST_NAMES, OTHER
 from django_jobs.core.values import Attempt, Done
+from django_jobs.execution.executor import Executor
 from tests.contract.acts import LEASE, Q, claim, enqueue
+
+DAY = 86_400_000
+
+
+@job(name="tests.times.fails", max_attempts=1)
+def fails(error: bool) -> None:
+    """Succeed, or fail."""
+    if error:
+        raise ValueError
 
 
 def ended(store, make_job, name, wait_ms, run_ms):
@@ -52,6 +67,19 @@ def test_failures_are_counted_if_their_time_is_known(store, make_job, clock):
     waiting, running = store.times([Q])[Q]["shop.a"]
     assert (running.up_to[0], running.up_to[-1], running.sum) == (1, 2, 20_007)
     assert (waiting.up_to[-1], waiting.sum) == (2, 70)
+
+
+@pytest.mark.parametrize("error", ["true", "false"])
+def test_a_scheduled_job_has_waited_since_it_was_due_wherever_its_wait_is_told(store, make_job, clock, caplog, error):
+    enqueue(store, make_job(name="tests.times.fails", run_at=clock.now + DAY, args=f"[[{error}],{{}}]".encode()))
+    clock.advance(DAY + 70)
+    assert store.stats([Q])[0].latency == 70
+    with caplog.at_level(logging.INFO, "django_jobs.worker"):
+        Executor(close_connections=False).run(*claim(store), store)
+    assert store.times([Q])[Q]["tests.times.fails"].waiting.sum == 70
+    assert "waited 70 ms" in caplog.text
+    (minute,) = store.series(Q, clock.now).values()
+    assert minute.get("wait_ms", 0) == (70 if error == "false" else 0), "the chart is of successes"
 
 
 def test_a_call_that_settles_nothing_counts_nothing(store, make_job):

@@ -98,6 +98,55 @@ def test_callbacks_that_were_begun_and_not_enqueued(store, clock, monkeypatch):
     assert run(store) == ["success"]
 
 
+@pytest.mark.parametrize("found_by", ["the note", "the check"])
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "over"])
+def test_a_callback_that_was_begun_before_a_crash_starts_once(store, clock, found_by, is_open):
+    """The process that applied the last note died before it enqueued the callback."""
+    ENDS["a"] = DEAD
+    batch = Batch(on_dead=act.s("dead"))
+    with batch:
+        act.enqueue("a")
+        if is_open:
+            _apply_and_die(store, batch, found_by)
+            _find(store, clock, found_by)
+            assert run(store) == ["dead"]
+    if not is_open:
+        _apply_and_die(store, batch, found_by)
+        _find(store, clock, found_by)
+        assert run(store) == ["dead"]
+    _find(store, clock, "the check")
+    assert run(store) == []
+
+
+def test_callbacks_that_were_begun_by_the_end_of_the_block_before_a_crash_start_once(store, clock):
+    """Who enters the batch again, to finish it, does not wait for the check."""
+    batch = Batch(on_success=act.s("success"), on_complete=act.s("complete"))
+    with batch:
+        act.enqueue("a")
+        run(store)
+        assert {each.step for each in store.end_steps(batch.id, [], "close").ready} == {"on_success", "on_complete"}
+    assert sorted(run(store)) == ["complete", "success"]
+    check_all(store, clock, 2 * engine.CHECK)
+    assert run(store) == []
+
+
+def _apply_and_die(store, batch, found_by):
+    (claim,) = claims(store)
+    settle(store, Executor(close_connections=False).attempt(claim, store))
+    (note,) = store.notes(Q)
+    (begun,) = store.end_steps(batch.id, [End(claim.id, note.number, note.state)]).ready
+    assert begun.step == "on_dead"
+    if found_by == "the check":
+        store.drop_notes(Q, [note.key])
+
+
+def _find(store, clock, found_by):
+    if found_by == "the note":
+        engine.advance(store, Q)
+    else:
+        check_all(store, clock, engine.CHECK)
+
+
 def test_callbacks_are_not_enqueued_again_when_their_ids_are_forgotten(make_store, clock):
     store = make_store(history=0, idempotency=1000)
     use_store(store)

@@ -34,7 +34,6 @@ class TestNowAndLater:
         (job,) = jobs.enqueued()
         assert (job.id, job.args, job.kwargs) == (handle.id, [7], {"copy": True})
 
-    @pytest.mark.accepts("R06")
     def test_ids_are_random_and_sort_by_time(self, jobs: Jobs) -> None:
         first = receipt.enqueue(1).id
         jobs.travel(0.002)
@@ -42,6 +41,14 @@ class TestNowAndLater:
         assert len(first) == 32
         assert set(first) <= set("0123456789abcdef")
         assert first < second
+
+    @pytest.mark.accepts("R06")
+    def test_jobs_of_the_same_moment_have_random_ids_and_records_of_their_own(self, jobs: Jobs) -> None:
+        ids = [receipt.enqueue(n).id for n in range(100)]
+        tails = [id[12:] for id in ids]
+        assert len(set(tails)) == 100
+        assert tails != sorted(tails)
+        assert {job.id: job.args for job in jobs.enqueued()} == {id: [n] for n, id in enumerate(ids)}
 
     @pytest.mark.accepts("G28", "G07")
     @pytest.mark.parametrize("delay", [300, 300.0, timedelta(minutes=5)])

@@ -62,6 +62,14 @@ def found(settings: Any, check: Callable[[], list[checks.CheckMessage]] = check_
 
 
 class TestSettings:
+    @pytest.mark.accepts("G44")
+    @pytest.mark.parametrize(
+        ("priority", "is_good"), [(1, True), (100_000, True), (0, False), (100_001, False), (1.5, False)]
+    )
+    def test_priorities_of_queues_go_from_1_to_100_000(self, priority: float, is_good: bool) -> None:
+        messages = found({"STORE": "memory", "QUEUES": {"default": {"PRIORITY": priority}}})
+        assert (messages == []) is is_good
+
     @pytest.mark.parametrize(
         "settings",
         [
@@ -193,7 +201,6 @@ class TestSettings:
         ],
         ids=str,
     )
-    @pytest.mark.accepts("G44")
     def test_a_bad_value_has_an_id_and_a_remedy(self, settings: Any, expected: str) -> None:
         settings = {"STORE": "memory", **settings} if isinstance(settings, dict) else settings
         messages = found(settings, CACHES=CACHES)

@@ -34,6 +34,27 @@ TARGETS = [
 
 
 @pytest.mark.accepts("K25")
+@pytest.mark.parametrize(
+    ("words", "does"),
+    [
+        ("manage.py migrate --help", "Updates database schema"),
+        ("manage.py runserver --help", "Starts a lightweight web server"),
+        ("manage.py runworkers --help", "--processes"),
+        ("make -n test", "-m pytest"),
+        ("make -n docs", "-m tools.acceptance"),
+        ("make -n demo", "-m demo"),
+    ],
+)
+def test_tables_server_workers_tests_and_documents_are_one_command_each(words: str, does: str) -> None:
+    command = words.split()
+    if command[0] == "make" and shutil.which("make") is None:
+        pytest.skip("No make on PATH.")
+    command = [sys.executable, *command] if command[0] == "manage.py" else command
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert does in done.stdout
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_one_command_each(target: str) -> None:
     if (make := shutil.which("make")) is None:

@@ -73,7 +73,7 @@ def test_waiting_for_a_job_has_a_time_limit_and_an_answer(jobs: Jobs) -> None:
     assert handle.wait(timeout=0.01) == "A"
 
 
-@pytest.mark.accepts("G43", "G39", "K23")
+@pytest.mark.accepts("G43", "G39")
 def test_without_settings_there_is_one_queue_and_no_limit() -> None:
     settings = read({"STORE": "memory"})
     assert list(settings.queues) == ["default"] == [JobOptions().queue]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.support.backends.missing import chromium
 
 pytest.importorskip("PIL", reason="the example's photos")
 
@@ -41,6 +45,20 @@ def batch(kind, number, **knobs):
     return post(kind=kind, number=number, **{"milliseconds": 0, "fail": 0, "hang": 0, "crash": 0, **knobs})
 
 seen = {"page": client.get("/rehearsal/").content.decode()}
+"""
+
+#: The demo up to the first order: what it would play with.
+DEMO = """
+import json, sys
+from types import ModuleType
+from demo.__main__ import main
+def play(*_, **__):
+    from django_jobs.conf import get_settings
+    settings = get_settings()
+    print(json.dumps([settings.processes, settings.threads, settings.lease, settings.store]))
+stage = sys.modules["demo.play"] = ModuleType("demo.play")
+stage.play = play
+main()
 """
 
 
@@ -86,7 +104,39 @@ seen["after"] = lists()
     assert (seen["before"], seen["after"]) == ({"queued": 20}, {"succeeded": 20})
 
 
-@pytest.mark.accepts("R22", "R23")
+@pytest.mark.accepts("R22")
+def test_the_page_fetches_its_lists_as_often_as_it_says(tmp_path: Path) -> None:
+    """In a browser that waits shorter and notes for how long it was told to: the page as it was served, and its script."""
+    pytest.importorskip("playwright", reason="a browser")
+    from playwright.sync_api import expect, sync_playwright
+
+    seen, queued = play(tmp_path, ""), chain([1, 2], repeat(3))
+
+    def serve(route: Any) -> None:
+        if route.request.url.endswith("rehearsal.js"):
+            route.fulfill(path=ROOT / "example_project/shop/static/shop/rehearsal.js")
+        elif route.request.url.endswith("state.json"):
+            route.fulfill(json={"queued": next(queued)})
+        elif route.request.url.endswith("/rehearsal/"):
+            route.fulfill(body=str(seen["page"]), content_type="text/html")
+        else:
+            route.abort()
+
+    program = chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.add_init_script(
+            "const wait = setTimeout; window.told = []; window.setTimeout = (f, ms) => (told.push(ms), wait(f, 50))"
+        )
+        page.route("**/*", serve)
+        page.goto("http://shop.test/rehearsal/")
+        expect(page.locator('[data-list="queued"]')).to_have_text("3")
+        assert set(page.evaluate("told")) == {800}
+        browser.close()
+
+
+@pytest.mark.accepts("R22")
 def test_a_sweep_takes_back_what_a_lost_worker_held(tmp_path: Path) -> None:
     seen = play(
         tmp_path,
@@ -128,21 +178,27 @@ seen["slow"] = min(info.run_ms for info in infos if info.state == "succeeded")
 
 @pytest.mark.accepts("R23")
 def test_the_pool_the_store_and_the_lease_of_the_demo_are_options_of_it(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "demo", "--help"],
-        cwd=ROOT / "example_project", capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert {"--processes", "--threads", "--lease"} <= set(ran.stdout.split())
     seen = play(
-        tmp_path,
+        tmp_path / "namespace",
         """
 from django_jobs.conf import get_settings
-settings = get_settings()
-seen["knobs"] = [settings.processes, settings.threads, settings.lease, settings.store, settings.namespace]
+seen["namespace"] = get_settings().namespace
 """,
-        SHOP_PROCESSES="3",
-        SHOP_THREADS="5",
-        SHOP_STORE=f"embedded:{tmp_path / 'other.sqlite3'}",
         SHOP_NAMESPACE="rehearsed",
     )
-    assert seen["knobs"] == [3, 5, 1.0, f"embedded:{tmp_path / 'other.sqlite3'}", "rehearsed"]
+    assert seen["namespace"] == "rehearsed"
+    store = f"embedded:{tmp_path / 'other'}"
+    ran = subprocess.run(
+        [sys.executable, "-c", DEMO, "--processes", "3", "--threads", "5", "--lease", "7"],
+        cwd=ROOT / "example_project",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SHOP_STATE": str(tmp_path / "demo"), "SHOP_STORE": store},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(ran.stdout) == [3, 5, 7.0, store]
+    if make := shutil.which("make"):
+        said = subprocess.run(
+            [make, "-n", "demo", "STORE=redis://h/3", "ARGS=--lease 7"],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        assert "SHOP_STORE='redis://h/3'" in said
+        assert "-m demo --lease 7" in said

@@ -59,6 +59,11 @@ class TestMissed:
         retry_state(after=timedelta(days=1), missed="skip")
         assert len(enqueued) == 1
 
+    @pytest.mark.parametrize(("late", "runs"), [(59, 1), (61, 0)])
+    def test_skip_counts_a_minute_from_the_time_of_the_run(self, retry_state, enqueued, late, runs):
+        retry_state(after=timedelta(days=1, seconds=late - START.second), missed="skip")
+        assert len(enqueued) == runs
+
     def test_all_runs_each(self, retry_state, enqueued):
         retry_state(missed="all")
         assert run_times(enqueued) == [datetime(2026, 11, 20, 11, tzinfo=UTC) + timedelta(hours=n) for n in range(24)]

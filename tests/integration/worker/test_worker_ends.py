@@ -40,7 +40,7 @@ def zombies(parent: int) -> list[int]:
 # -- told to stop -----------------------------------------------------------------
 
 
-@pytest.mark.accepts("R29", "O08", "O14", "P22", "P04", "G20")
+@pytest.mark.accepts("R29", "O08", "P22", "P04", "G20")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_running_jobs_end_before_the_worker_does(site: WorkerSite, number: int) -> None:
     pool = site.pool(threads=2)
@@ -55,6 +55,22 @@ def test_running_jobs_end_before_the_worker_does(site: WorkerSite, number: int) 
     for id in waiting:
         assert len(starts(site, id)) == (site.info(id).state is State.SUCCEEDED)
         assert site.info(id).crashes == 0
+
+
+@pytest.mark.accepts("O14")
+def test_one_signal_to_the_parent_stops_all_of_its_workers(site: WorkerSite, pace: Pace) -> None:
+    pool = site.pool("--drain-timeout", "60", processes=3, threads=1)
+    running = [site.put("until_stopped") for _ in range(3)]
+    pids = {started(site, id).pid for id in running}
+    assert len(pids) == 3
+    children = pool.children()
+    assert pids <= set(children)
+    began = monotonic()
+
+    assert pool.stop() == 0
+    pace.within(began, 2)
+    assert {site.info(id).result for id in running} == {b'"stopped in order"'}
+    assert not any(is_alive(pid) for pid in children)
 
 
 @pytest.mark.accepts("P11")

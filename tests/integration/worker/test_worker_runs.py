@@ -101,7 +101,7 @@ def test_a_job_delivered_at_most_once_that_asks_for_another_start_is_dead_and_sa
     assert [event.kind for event in site.ledger.read()] == ["start"]
 
 
-@pytest.mark.accepts("G26", "G68")
+@pytest.mark.accepts("G26")
 def test_the_newest_check_in_is_seen_while_the_job_runs_and_cancelling_stops_it(site: WorkerSite) -> None:
     id = site.put("says")
     site.pool()
@@ -191,7 +191,7 @@ def test_a_transaction_left_open_is_not_the_next_jobs(site: WorkerSite) -> None:
         assert site.wait(site.put("in_transaction")).result == b"false"
 
 
-@pytest.mark.accepts("G27", "G67")
+@pytest.mark.accepts("G68")
 def test_workers_say_who_they_are_and_what_they_do(site: WorkerSite) -> None:
     pool = site.pool("--name", "east-1")
     id = site.put("until_stopped")
@@ -213,7 +213,6 @@ def test_workers_say_who_they_are_and_what_they_do(site: WorkerSite) -> None:
     assert site.store.workers() == []
 
 
-@pytest.mark.accepts("G67")
 def test_a_worker_says_that_it_lives_several_times_within_a_lease(site: WorkerSite) -> None:
     site.jobs_settings["LEASE"] = 4
     site.pool("--name", "east-1")

@@ -140,7 +140,7 @@ def test_whoever_runs_recovers_what_a_dead_machine_held(site: Site, when: str, p
     assert max(site.verdict().starts.values()) <= 2
 
 
-@pytest.mark.accepts("G74", "G67")
+@pytest.mark.accepts("G74")
 def test_a_worker_that_is_cut_off_ends_its_jobs_and_comes_back(server: RedisServer, tmp_path: Path, pace: Pace) -> None:
     """By the time others may run its jobs, it does not: they are gone within two leases.  The worker itself waits."""
     proxy = Proxy(server.port)

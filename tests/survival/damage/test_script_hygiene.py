@@ -66,7 +66,7 @@ def test_the_search_for_globals_finds_one() -> None:
     assert list(undeclared("local a = 1 -- b\nlocal t = {c = a}\nreturn t.c .. 'd' .. leaked")) == ["leaked"]
 
 
-@pytest.mark.accepts("R14", "R15")
+@pytest.mark.accepts("R15")
 @pytest.mark.parametrize("name", scripts.names())
 def test_no_script_uses_a_name_it_does_not_declare(name: str) -> None:
     assert sorted(set(undeclared(scripts.load(name).source.decode()))) == []

@@ -26,6 +26,9 @@ from django_jobs.core.outcome import (
     milliseconds,
 )
 from django_jobs.exceptions import Discard, Fail, Retry, Snooze
+from tests.unit.execution.workbench import Bench, bench
+
+__all__ = ["bench"]
 
 
 class Policy(AnyFailure):
@@ -122,8 +125,19 @@ def test_a_delay_that_is_none_is_noted_and_the_backoff_used(wrong: Any) -> None:
 @pytest.mark.accepts("G71", "G72")
 def test_the_default_backoff_grows_and_is_at_most_a_day() -> None:
     assert [formula_ms(n, 0.0) for n in (1, 2, 3)] == [16_000, 31_000, 96_000]
-    assert formula_ms(1, 0.999) < 36_000
+    assert [formula_ms(n, 0.5) - formula_ms(n, 0.0) for n in (1, 2, 3)] == [10_000, 15_000, 20_000]
     assert formula_ms(1_000_000, 0.5) == DAY_MS
+
+
+@pytest.mark.accepts("G72")
+def test_jobs_that_fail_together_come_back_one_after_the_other(bench: Bench) -> None:
+    def fails() -> None:
+        raise ValueError
+
+    bench.define(fails)
+    times = {bench.run(None, name="bench.fails").at - bench.clock.now for _ in range(10)}
+    assert len(times) > 5
+    assert all(16_000 <= each <= 36_000 for each in times)
 
 
 def test_a_list_of_pauses_is_used_in_order_and_its_last_one_from_then_on() -> None:

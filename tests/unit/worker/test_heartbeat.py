@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.conf import QueueSettings
+from django_jobs.conf import QueueSettings, read
 from django_jobs.exceptions import StoreCorrupt, StoreUnavailable
 from django_jobs.stores.values.answers import Renewal
 from django_jobs.worker.config import WorkerConfig
@@ -148,6 +148,16 @@ def make_beat(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Beat]:
     for module in ("heartbeat", "reach"):
         monkeypatch.setattr(f"django_jobs.worker.parent.{module}.monotonic", clock)
     return lambda *queues, **given: Beat(clock, *queues, **given)
+
+
+@pytest.mark.accepts("G67")
+def test_a_worker_without_settings_beats_every_five_seconds(make_beat: Callable[..., Beat]) -> None:
+    beat = make_beat("a1", lease=round(read({"STORE": "memory"}).lease * 1000))
+    times = []
+    for _ in range(4):
+        assert {"extend a1", "publish"} <= set(beat.calls())
+        times.append(beat.clock.now)
+    assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([5.0] * 3)
 
 
 def test_each_step_is_one_call_and_a_round_reaches_every_queue(make_beat: Callable[..., Beat]) -> None:

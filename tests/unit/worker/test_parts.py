@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from math import inf
 from threading import Barrier, Event, Thread
 from time import monotonic
@@ -283,6 +283,26 @@ def test_leases_are_spared_once_and_recovered_after_it_however_short_they_are(
         tasks.step(clock[0])
         clock[0] = max(tasks.due, clock[0] + 0.001)
     assert lease / 1000 <= clock[0] - began <= lease / 1000 + 5
+
+
+@pytest.mark.accepts("K20")
+@pytest.mark.parametrize("lease", [30_000, 86_400_000])
+def test_stuck_jobs_are_looked_for_every_minute_however_long_a_lease_is(
+    lease: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [monotonic()]
+    monkeypatch.setattr("django_jobs.worker.maintenance.tasks.monotonic", lambda: clock[0])
+    store = Quiet()
+    store.answers["now"] = 0
+    tasks = MaintenanceTasks(store, ["a"], lease)  # type: ignore[arg-type]
+    looked, ends = [clock[0]], clock[0] + 600
+    while clock[0] < ends:
+        asked = store.asked.count("recover")
+        tasks.step(clock[0])
+        if store.asked.count("recover") > asked:
+            looked.append(clock[0])
+        clock[0] = max(tasks.due, clock[0] + 0.001)
+    assert max(later - earlier for earlier, later in pairwise([*looked, ends])) <= 60
 
 
 def test_a_full_batch_of_recoveries_is_followed_by_the_next_at_once() -> None:

@@ -50,6 +50,8 @@ def test_metrics_count_what_happened_per_queue_and_job(
     api.put("v1/jobs/tests.charge/2", {"data": ["4111"]})
     work_off()
     api.put("v1/jobs/tests.greet/3", {"data": ["Bob"]})
+    store.claim("default", "lost", 1, lease=1)
+    store.recover("default", worker="lost")
     clock.advance(5000)
     answer = api.get("metrics")
     seen = samples(answer.content.decode())
@@ -59,6 +61,7 @@ def test_metrics_count_what_happened_per_queue_and_job(
     assert seen["django_jobs_processed_total", "default", "tests.greet", "succeeded"] == 1
     assert seen["django_jobs_processed_total", "default", "tests.charge", "failed"] == 1
     assert seen["django_jobs_retries_total", "default", "tests.charge"] == 1
+    assert seen["django_jobs_recovered_total", "default"] == 1
     assert seen["django_jobs_queue_depth", "default"] == 1
     assert seen["django_jobs_queue_latency_seconds", "default"] >= 5
     assert seen["django_jobs_jobs", "default", "retry"] == 1
@@ -122,7 +125,6 @@ def test_a_registry_of_your_own_serves_them_too(store: Store, api: Api) -> None:
     assert registry.get_sample_value("django_jobs_queue_depth", {"queue": "default"}) == 0
 
 
-@pytest.mark.accepts("R19")
 def test_stats_have_states_queues_and_totals(api: Api, work_off: Callable[..., int]) -> None:
     api.put("v1/jobs/tests.greet/1", {"data": ["Ada"]})
     work_off()

@@ -98,7 +98,7 @@ def test_a_report_that_is_quicker_than_the_answer_counts(
     assert api.get("v1/jobs/1").json()["result"] == "at once"
 
 
-@pytest.mark.accepts("K19", "K20")
+@pytest.mark.accepts("K19")
 def test_no_report_within_the_time_limit_fails_the_attempt_and_the_next_one_is_posted(
     api: Api, store: Store, clock: Clock, receiver: Receiver, work_off: Callable[..., int]
 ) -> None:

@@ -138,7 +138,7 @@ def test_the_end_of_a_remote_job_is_told_like_any_other(
     assert told == [("0", "succeeded"), ("1", "failed")]
 
 
-@pytest.mark.accepts("K19", "K20")
+@pytest.mark.accepts("K19")
 def test_without_a_report_in_time_the_attempt_has_failed(
     api: Api, store: Store, clock: Clock, claim: Callable[..., Any]
 ) -> None:

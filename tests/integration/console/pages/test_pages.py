@@ -59,6 +59,8 @@ def test_a_list_shows_what_its_state_is_about(console_store: Store, root: Client
         page = root.get(f"{BASE}jobs/{state}/").text
         for text in texts:
             assert text in page, (state, text)
+    page = root.get(f"{BASE}jobs/running/").text
+    assert re.search(r"rows 4,200 of 10,000</bdi>\s*<span[^>]*><time ", page), "and when it said so"
     headings = ("Job", "Queue", "Arguments", "Started", "Last check-in", "Worker")
     assert all(f'<th scope="col">{text}</th>' in root.get(f"{BASE}jobs/running/").text for text in headings)
 
