@@ -28,7 +28,7 @@ def send(producer: Producer, name: str, jobs: int, number: int) -> None:
 
 @pytest.mark.accepts("P05")
 def test_a_job_is_flushed_to_the_disk_before_it_is_answered(tmp_path: Path) -> None:
-    store = make_store(Settings(store=f"embedded:{tmp_path / 'store'}"))
+    store = embedded_store("embedded:store", str(tmp_path), StoreOptions())
     try:
         assert [store.transport.command("CONFIG", "GET", name)[1] for name in ("appendonly", "appendfsync")] == [
             b"yes",
