@@ -20,7 +20,8 @@ MOST_FILES = 15
 
 #: A room is a folder, or a module at the top.  It imports from rooms above it in this list, and from itself.
 ROOMS = """
-    exceptions signals formatting middleware conf runtime
+    exceptions
+    signals formatting middleware conf runtime
     core.options
     core http
     samples

@@ -241,6 +241,11 @@ class TestTheFile:
         wait_until_it_ends(place)
         return max(place.rglob("appendonly*"), key=lambda file: file.stat().st_size * file.is_file())
 
+    @pytest.mark.accepts("P05")
+    def test_each_command_is_flushed_before_it_is_answered(self, user: UserMaker, place: Path) -> None:
+        store = user(f"embedded:{place}")
+        assert (store.do("config appendonly"), store.do("config appendfsync")) == ("yes", "always")
+
     def test_each_command_is_flushed_unless_the_setting_says_no(self, user: UserMaker, place: Path) -> None:
         fast = user(f"embedded:{place}?fsync=no")
         assert fast.do("config appendfsync") == "no"

@@ -106,7 +106,7 @@ seen["after"] = lists()
 
 @pytest.mark.accepts("R22")
 def test_the_page_fetches_its_lists_as_often_as_it_says(tmp_path: Path) -> None:
-    """In a browser that waits shorter and notes for how long it was told to."""
+    """In a browser that waits shorter, and notes for how long it was told to: the page as served, and its script."""
     pytest.importorskip("playwright", reason="a browser")
     from playwright.sync_api import expect, sync_playwright
 

@@ -26,18 +26,6 @@ def send(producer: Producer, name: str, jobs: int, number: int) -> None:
     producer.ask(name, [f"{name}-{number}-{i}" for i in range(jobs)], 4 if name == "work" else 2)
 
 
-@pytest.mark.accepts("P05")
-def test_a_job_is_flushed_to_the_disk_before_it_is_answered(tmp_path: Path) -> None:
-    store = embedded_store("embedded:store", str(tmp_path), StoreOptions())
-    try:
-        assert [store.transport.command("CONFIG", "GET", name)[1] for name in ("appendonly", "appendfsync")] == [
-            b"yes",
-            b"always",
-        ]
-    finally:
-        store.close()
-
-
 @pytest.mark.accepts("G04", "R03", "P03")
 def test_kills_of_every_process_lose_nothing(tmp_path: Path) -> None:
     path, rng = tmp_path / "jobs", random.Random(7)
