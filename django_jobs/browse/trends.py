@@ -6,14 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django_jobs.core.values import WorkerInfo
-from django_jobs.samples.chart import ALL, COARSE, EVENTS, FINE, Stretch, add_up, stretches
-from django_jobs.samples.worker import written_by
+from django_jobs.samples.chart import Sampled, Stretch, add_up, stretches
+from django_jobs.samples.log import ALL, COARSE, EVENTS, FINE
+from django_jobs.samples.worker import sampled_of
 from django_jobs.serialization.payloads import iso
 from django_jobs.stores import get_store
 
 #: period → (width of a bar in ms, number of bars).
 PERIODS = {"hour": (FINE, 12), "day": (COARSE, 24), "week": (COARSE, 7 * 24)}
-#: The numbers of so many queues can be added up for one page: it takes 0.15 s.
+
+
+#: The samples of so many queues can be added up for one page: it takes 0.15 s.
 MOST_QUEUES = 100
 
 
@@ -45,7 +48,9 @@ class Trend:
 
 def queue_trends(queues: Sequence[str], period: str) -> dict[str, Trend]:
     """Return the trend of each of these queues."""
-    return {queue: _trend([each], period) for queue, each in _stretches(queues, ALL, period).items()}
+    width, number = PERIODS[period]
+    found = _samples(queues, width)
+    return {queue: Trend(period, width, stretches(each, ALL, width, number, each.now)) for queue, each in found.items()}
 
 
 def total_trend(queues: Sequence[str], period: str) -> Trend | None:
@@ -54,36 +59,45 @@ def total_trend(queues: Sequence[str], period: str) -> Trend | None:
     A queue in which nothing was ever counted adds nothing; one whose server does not answer is not known."""
     if len(queues) > MOST_QUEUES:
         return None
-    return _trend(list(_stretches(queues, ALL, period, used=True).values()), period)
+    found = get_store().samples(queues, PERIODS[period][0]) if queues else {}
+    now = max((each.now for each in found.values()), default=0)
+    used = [each for each in found.values() if each.log is not None or any(map(any, each.totals.values()))]
+    silent = [Sampled(None, {}, now)] * (len(queues) - len(found))
+    return _trend([*used, *silent], ALL, period)
 
 
 def type_trends(queue: str, names: Iterable[str], period: str) -> dict[str, Trend]:
     """Return the trend of each of these job types in one queue."""
-    names = list(names)
-    _, found = get_store().samples([queue], *PERIODS[period], names)
-    return {name: _trend([found[queue][name]] if found[queue] else [], period) for name in names}
+    width = PERIODS[period][0]
+    (sampled,) = get_store().samples([queue], width, types=True).values()
+    return {name: _trend([sampled], name, period) for name in names}
 
 
 def type_trend(queues: Sequence[str], name: str, period: str) -> Trend:
     """Return the trend of a job type in these queues together."""
-    return _trend(list(_stretches(queues, name, period).values()), period)
+    width = PERIODS[period][0]
+    return _trend(list(_samples(queues, width, types=True).values()), name, period)
 
 
 def worker_trend(worker: WorkerInfo, period: str) -> Trend:
     """Return the trend of one worker, up to its last report: nothing before it started, by the clock of its machine."""
-    now, written = written_by(worker.info, PERIODS[period][0]) or (worker.seen_at, None)
-    return _trend([stretches(written, *PERIODS[period], now)], period)
+    width, number = PERIODS[period]
+    sampled = sampled_of(worker.info, width) or Sampled(None, {}, worker.seen_at)
+    return Trend(period, width, stretches(sampled, ALL, width, number, sampled.now))
 
 
-def _stretches(queues: Sequence[str], name: str, period: str, *, used: bool = False) -> dict[str, list[Stretch]]:
-    """Return the stretches of each queue, or only of each that was used; a server that does not answer knows none."""
-    now, found = get_store().samples(queues, *PERIODS[period], [name]) if queues else (0, {})
-    unknown = stretches(None, *PERIODS[period], now)
-    return {each: found.get(each, {}).get(name, unknown) for each in queues if not used or found.get(each) != {}}
+def _samples(queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
+    """Return the samples of each queue; none of one whose server does not answer."""
+    found = get_store().samples(queues, width, types=types) if queues else {}
+    now = max((each.now for each in found.values()), default=0)
+    return {queue: found.get(queue) or Sampled(None, {}, now) for queue in queues}
 
 
-def _trend(many: Sequence[list[Stretch]], period: str) -> Trend:
-    return Trend(period, PERIODS[period][0], add_up(many or [stretches(None, *PERIODS[period], get_store().now())]))
+def _trend(sampled: list[Sampled], name: str, period: str) -> Trend:
+    width, number = PERIODS[period]
+    now = max((each.now for each in sampled), default=0) or get_store().now()
+    many = [stretches(each, name, width, number, now) for each in sampled or [Sampled(None, {}, now)]]
+    return Trend(period, width, add_up(many))
 
 
 def trend_payload(trend: Trend) -> dict[str, object]:

@@ -1,54 +1,75 @@
-"""What one worker has done, by five minutes and by hours.  It publishes this with every report, and it is gone with it.
+"""Samples of one worker's totals, which it keeps itself and publishes with every report: short, and gone with it.
 
-What was before the worker started is known: nothing."""
+They are a `SampleLog` for each width.  What was before the worker started is known: nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from django_jobs.samples.chart import EVENTS, KEPT, NOTHING, Counts, Written, added_since
+from django_jobs.samples.chart import Sampled
+from django_jobs.samples.log import (
+    ALL,
+    BROKEN,
+    EVENTS,
+    KEPT,
+    NOTHING,
+    Base,
+    Counts,
+    SampleLog,
+    add_sample,
+)
 
 #: How the attempts of a worker end: those of EVENTS, and others that the totals of a queue have, too.
 ENDS = (*EVENTS, "retried", "snoozed", "cancelled")
+#: Samples of one width that are read at most; a worker has 193 of a week.
+_MOST = 400
 #: The highest number that is believed, and the latest time, ms: the year 2200.
 _MOST_COUNT, _LATEST = 2**63, 7_258_118_400_000
-#: Stretches of one width that are read at most; a worker has 193 of a week.
-_MOST = 400
 
 
 class WorkerSamples:
-    """The numbers of a worker that runs.  Times are of its machine's clock."""
+    """The samples of a worker that runs.  Times are of its machine's clock, in whole seconds."""
 
     def __init__(self, now: int) -> None:
         """`now`: ms, when the worker started."""
-        self._begin(0, now, NOTHING)
-
-    def _begin(self, since: int, now: int, counts: Counts) -> None:
-        self._since, self._at = since, now
-        #: width → number of the open width, totals when it began, and what was added in each of those before.
-        self._written: dict[int, tuple[int, Counts, list[list[int]]]] = {
-            width: (now // width, counts, []) for width in KEPT
-        }
+        self._logs = {width: _begun(now, width) for width in KEPT}
+        #: as written, because a report is sent far more often than a sample is taken.
+        self._written = {width: _written(log) for width, log in self._logs.items()}
 
     def take(self, counts: Counts, now: int) -> None:
-        """Write down what is due.  `counts`: the totals in the order of EVENTS; `now` in ms.
+        """Write the samples that are due.  `counts`: the totals in the order of EVENTS; `now` in ms.
 
-        Called with every report, some seconds apart: what ends between two of them is in the earlier width."""
-        if now < self._at:  # the clock has been set back
-            self._begin(now, now, counts)
-        self._at = now
-        for width, (at, base, ended) in self._written.items():
-            if now // width > at:
-                if counts != base:
-                    ended.append([at, *(after - before for before, after in zip(base, counts, strict=True))])
-                kept = [each for each in ended if each[0] >= (now - KEPT[width]) // width]
-                self._written[width] = now // width, counts, kept
+        Called with every report: a sample is late by no more than the time between two."""
+        now -= now % 1000
+        for width, log in self._logs.items():
+            if now // width != log.at // width:
+                log = self._logs[width] = add_sample(log, {ALL: counts}, now, width)
+                self._written[width] = _written(log)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the numbers for the worker's report: 0.1 KB for an idle worker, 5 KB for one that ends 300 jobs a
-        second for more than a week."""
-        return {str(width // 1000): [self._since, *written] for width, written in self._written.items()}
+        """Return the samples for the worker's report: 0.2 KB for an idle worker, 5 KB for one that
+        ends 300 jobs a second for more than a week."""
+        return {str(width // 1000): written for width, written in self._written.items()}
+
+
+def _begun(now: int, width: int) -> SampleLog:
+    first = now - now % width
+    return SampleLog(first - KEPT[width], {ALL: Base(1, 0, first, NOTHING)}, [(first, {})])
+
+
+def _written(log: SampleLog) -> list[Any]:
+    """Return the start (s), the totals, and of each sample the seconds since the one before, and what was added
+    without the zeros at the end."""
+    spans, before = [], log.start
+    for end, counts in log.spans:
+        added = [] if counts is None else list(counts.get(1, NOTHING))
+        while added and not added[-1]:
+            added.pop()
+        spans.append([(end - before) // 1000, *([-1] if counts is None else added)])
+        before = end
+    return [log.start // 1000, list(log.bases[ALL].counts), spans]
 
 
 def totals_of(info: Mapping[str, Any]) -> dict[str, int] | None:
@@ -60,22 +81,28 @@ def totals_of(info: Mapping[str, Any]) -> dict[str, int] | None:
     return {end: given[end] for end in ENDS}
 
 
-def written_by(info: Mapping[str, Any], width: int) -> tuple[int, Written] | None:
-    """Return when a worker reported (ms) and what it wrote down; None if it says nothing that can be read."""
+def sampled_of(info: Mapping[str, Any], width: int) -> Sampled | None:
+    """Return what a worker's report says for a chart; None if it says nothing that can be read."""
     totals = totals_of(info)
     try:
-        now, (since, at, base, rows) = info["at"], info["samples"][str(width // 1000)]
-        sizes = [len(base), *map(len, rows[:_MOST])]
-        numbers = [*base, *(count for row in rows[:_MOST] for count in row)]
-        ended = {(row[0] + 1) * width: (row[0] * width, added_since(NOTHING, row[1:])) for row in rows[:_MOST]}
-        added = added_since(base, [totals[event] for event in EVENTS]) if totals else None
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        now, (start, counts, spans) = info["at"], info["samples"][str(width // 1000)]
+        if totals is None or len(counts) != 3 or not _is_number(now, _LATEST) or not _is_number(start, _LATEST // 1000):
+            return None
+        log = SampleLog(start * 1000, {ALL: Base(1, 0, 0, _three(counts))}, [])
+        for seconds, *added in spans[:_MOST]:
+            if not _is_number(seconds, _LATEST):
+                return None
+            log.spans.append((log.at + seconds * 1000, None if added == [-1] else {1: _three(added)}))
+    except BROKEN:
         return None
-    times = [now, since, at * width] if _is_number(at, _LATEST) else []
-    sound = times and all(_is_number(each, _LATEST) for each in times) and max(since, at * width) <= now
-    if not sound or not all(_is_number(each, _MOST_COUNT) for each in numbers) or sizes != [3, *[4] * len(sizes[1:])]:
-        return None
-    return (now, Written(since, at * width, added, ended)) if totals else None
+    return Sampled(log, {ALL: (totals["succeeded"], totals["failed"], totals["dead"])}, now) if log.at <= now else None
+
+
+def _three(given: list[Any]) -> Counts:
+    if type(given) is not list or len(given) > 3 or not all(_is_number(each, _MOST_COUNT) for each in given):
+        raise ValueError(given)
+    succeeded, failed, dead = [*given, 0, 0, 0][:3]
+    return succeeded, failed, dead
 
 
 def _is_number(value: Any, most: int) -> bool:

@@ -14,7 +14,7 @@ from django_jobs.core import registry
 from django_jobs.core.definition import JobDefinition
 from django_jobs.core.values import Attempt, Claim, Controls, Done, Job, NewJob, Options, State
 from django_jobs.operations import searching
-from django_jobs.samples.chart import COARSE, FINE
+from django_jobs.samples.log import COARSE, FINE
 from django_jobs.samples.worker import ENDS, WorkerSamples
 from django_jobs.serialization.record import encode
 from django_jobs.stores.redis import Store

@@ -17,7 +17,7 @@ from django_jobs.admin.jobs.filters import Filter, query_of
 from django_jobs.browse import ErrorGroup, Match
 from django_jobs.core.values import State
 from django_jobs.formatting import number
-from django_jobs.samples.chart import COARSE
+from django_jobs.samples.log import COARSE
 from django_jobs.stores.values.lists import Bars
 
 #: Groups of errors that one page shows, the largest.

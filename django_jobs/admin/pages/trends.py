@@ -21,7 +21,8 @@ from django_jobs.admin.common.charts import (
 )
 from django_jobs.browse.trends import Trend
 from django_jobs.formatting import duration, number
-from django_jobs.samples.chart import COARSE, EVENTS, Stretch
+from django_jobs.samples.chart import Stretch
+from django_jobs.samples.log import COARSE, EVENTS
 
 #: The layers of a chart, lowest first: css class, and which event.
 THROUGHPUT = (("good", 0), ("bad", 1))

@@ -10,9 +10,10 @@ from django_jobs.core import queue_stats
 from django_jobs.core.queue_stats import OVERDUE
 from django_jobs.core.times import OTHER, SLOTS, Times, read_slots
 from django_jobs.core.values import Pause, QueueStats, State
-from django_jobs.exceptions import StoreMisconfigured, StoreUnavailable
-from django_jobs.samples.chart import ALL, EVENTS, Stretch, read_numbers, read_written, stretches
-from django_jobs.stores.redis.connection.entries import chunks, read_number
+from django_jobs.exceptions import StoreMisconfigured
+from django_jobs.samples.chart import Sampled
+from django_jobs.samples.log import all_of, fields_of, read, types_of
+from django_jobs.stores.redis.connection.entries import read_number
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE, Part
 from django_jobs.stores.redis.standing import Oldest
 
@@ -40,8 +41,8 @@ FEW_MINUTES = 120
 BY_NAME = ("enqueued", "succeeded")
 #: Queues that one call counts: about ten milliseconds if all of them are in use.
 COUNTED_AT_ONCE = 100
-#: Queues whose charts one round trip reads: all totals of each are read.
-DRAWN_AT_ONCE = 20
+#: Queues whose samples one call reads: all totals of each are read.
+SAMPLED_AT_ONCE = 20
 SERIES = ("enqueued", "succeeded", "failed", "dead", "run_ms", "wait_ms")
 
 
@@ -119,49 +120,38 @@ class Stats(Part):
             queue: _read_times(replies[2 * at] or b"", _flat(replies[2 * at + 1])) for at, queue in enumerate(queues)
         }
 
-    def samples(
-        self, queues: Sequence[str], width: int, number: int, names: Sequence[str] = (ALL,)
-    ) -> tuple[int, dict[str, dict[str, list[Stretch]]]]:
-        """Return the time of the store, and queue → name → the last `number` stretches, of `width` (FINE or COARSE,
-        ms).  Names: job types, or ALL for the queue; none of a queue in which nothing was ever counted.  Queues of
-        servers that do not answer are left out; raises StoreUnavailable if none answers."""
-        now, found = self.now(), dict[str, dict[str, list[Stretch]]]()
-        silent: StoreUnavailable | None = None
-        for group in self._by_server(queues).values():
-            try:
-                for some in chunks(group, DRAWN_AT_ONCE):
-                    found |= self._sampled(some, width, number, names, now)
-            except StoreUnavailable as error:
-                silent = error
-        if silent is not None and not found:
-            raise silent
-        return now, found
-
-    def _sampled(
-        self, queues: Sequence[str], width: int, number: int, names: Sequence[str], now: int
-    ) -> dict[str, dict[str, list[Stretch]]]:
-        last, found = now - now % width, dict[str, dict[str, list[Stretch]]]()
-        ends = range(last - number * width, last + 1, width)
-        # In this order, a stretch that ends in between is still counted once.
-        reads = (
-            ("HMGET", "bases", "at", *(f"of:{name}" for name in names)),
-            ("HMGET", "hours", *(f"{width // MINUTE}:{end}:{name}" for name in names for end in ends)),
-            ("HGETALL", "totals"),
-        )
-        replies = iter(
-            self.transport.pipeline(
-                [(command, self.keys.of(queue)[key], *fields) for queue in queues for command, key, *fields in reads]
-            )
-        )
-        for queue, (at, *bases), values, flat in zip(queues, replies, replies, replies, strict=True):
-            state, totals, rows = read_numbers(at), read_totals(_flat(flat)), iter(values)
-            found[queue] = {}
-            for name, base in zip(names, bases, strict=True):
-                counts = [totals.get(f"{event}:{name}" if name else event, 0) for event in EVENTS]
-                written = read_written(width, state, base, counts, dict(zip(ends, rows, strict=False)))
-                if at is not None or any(totals.get(event) for event in EVENTS):
-                    found[queue][name] = stretches(written, width, number, now)
+    def samples(self, queues: Sequence[str], width: int, *, types: bool = False) -> dict[str, Sampled]:
+        """Return the samples that were taken of the totals of each queue, and the totals of now: of the whole queue, or
+        of its job types.  `width`: FINE or COARSE (ms).  Queues of servers that do not answer are left out; raises
+        StoreUnavailable if none answers."""
+        field = fields_of(width)[types]
+        found: dict[str, Sampled] = {}
+        for queue, (now, _, (_, text), totals) in self._sampled(queues, "types" if types else "all", field).items():
+            numbers = read_totals(totals)
+            log = read(text.decode(errors="replace"))
+            found[queue] = Sampled(log, types_of(numbers) if types else all_of(numbers), read_number(now))
         return found
+
+    def _sampled(self, queues: Sequence[str], which: str, *fields: str) -> dict[str, list[Any]]:
+        """Return what lua/listing/sampled.lua returns of each queue."""
+        if not self._scripts_refused:
+            try:
+                found = self._read_over("sampled", queues, which, *fields, at_once=SAMPLED_AT_ONCE)
+                return {queue: answer for queue, (answer,) in found.items()}
+            except StoreMisconfigured:
+                self._scripts_refused = True
+        names, now = [self.keys.of(queue) for queue in queues], str(self.now())
+        texts = self.transport.pipeline([("HMGET", each["samples"], "taken", *fields) for each in names])
+        totals = self.transport.pipeline([("HGETALL", each["totals"]) for each in names])
+        return {
+            queue: [
+                now,
+                taken or b"",
+                [part for field, text in zip(fields, found, strict=True) for part in (field.encode(), text or b"")],
+                _flat(flat),
+            ]
+            for queue, (taken, *found), flat in zip(queues, texts, totals, strict=True)
+        }
 
     def series(self, queue: str, since: int) -> dict[int, dict[str, int]]:
         """Return start of the minute (ms) → event → count, from `since` (ms).

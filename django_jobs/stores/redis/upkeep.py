@@ -8,12 +8,12 @@ from time import monotonic
 from typing import Any
 
 from django_jobs.core.values import Attempt, JobInfo, State
-from django_jobs.samples.chart import KEPT, LONGEST_NAME, MOST_TYPES
-from django_jobs.stores.redis.connection.entries import chunks, read_attempts, read_tries
+from django_jobs.samples.log import COARSE, KEPT, fields_of, take
+from django_jobs.stores.redis.connection.entries import chunks, read_attempts, read_number, read_tries
 from django_jobs.stores.redis.connection.keys import QUEUE_KEYS
 from django_jobs.stores.redis.connection.part import LOOKED_INTO_AT_ONCE
-from django_jobs.stores.redis.connection.scripts import load
-from django_jobs.stores.redis.stats import Stats
+from django_jobs.stores.redis.connection.scripts import Argument, load
+from django_jobs.stores.redis.stats import Stats, read_totals
 from django_jobs.stores.values.answers import UpkeepDue
 from django_jobs.stores.values.sizes import FIRST_READ, MAX_BATCH, MAX_BYTES, READ_MORE
 
@@ -24,8 +24,6 @@ ANSWERS_KEPT = 3_600_000
 TIDY_EVERY = 300.0
 #: Queues in one call that reads the sizes of all their keys: some milliseconds if all of them are in use.
 CHECKED_AT_ONCE = 150
-#: Queues in one call that writes down what was added to their totals: 3 ms for each with a hundred busy job types.
-SAMPLED_AT_ONCE = 5
 
 
 class Upkeep(Stats):
@@ -52,12 +50,24 @@ class Upkeep(Stats):
         }
 
     def sample(self, queues: Sequence[str]) -> None:
-        """Write down what was added to the totals of each of these queues that nobody looked at in these five minutes.
+        """Take a sample of the totals of each of these queues that had none in these five minutes (samples/log.py).
 
-        Of several workers that do this at the same time, one has an effect.  The numbers disappear eight days after the
-        last call."""
-        widths = [number for each in KEPT.items() for number in each]
-        self._run_over("sample", queues, MOST_TYPES, 4 * LONGEST_NAME, *widths, at_once=SAMPLED_AT_ONCE)
+        Of several workers that do this at the same time, one has an effect.  Samples disappear eight days after the
+        last was taken.  At most 20 queues."""
+        fields = [field for width in KEPT for field in fields_of(width)]
+        written: dict[str, list[Argument]] = {}
+        for queue, (now, taken, flat, totals) in self._sampled(queues, "sample", *fields).items():
+            texts = [text.decode(errors="replace") for text in flat]
+            stored = dict(zip(texts[::2], texts[1::2], strict=True)) | {"taken": taken.decode(errors="replace")}
+            changes = take(stored, read_totals(totals), read_number(now))
+            if changes:
+                flat = [part for field, text in changes.items() for part in (field, text)]
+                written[queue] = [taken, len(flat), *flat]
+        step = len(written) if self.transport.spans else 1
+        for some in chunks(list(written), max(step, 1)):
+            keys = [self._script("sample", queue)[1][0] for queue in some]
+            given = [argument for queue in some for argument in written[queue]]
+            self.transport.run(load("sample"), keys, (self._clock(), KEPT[COARSE], *given))
 
     def prune(self, queue: str, limit: int = MAX_BATCH) -> dict[str, int]:
         """Delete the jobs that HISTORY and DEAD no longer keep.  Returns state → number of deleted jobs (≤ limit

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from django_jobs.core.values import PLAIN, Attempt, Claim, Completion, Controls, Done, Ended, Job, Lane, NewJob, State
 from django_jobs.exceptions import CorruptRecord
-from django_jobs.samples.chart import COARSE, FINE
+from django_jobs.samples.log import COARSE, FINE
 from django_jobs.serialization.record import decode, encode
 from django_jobs.stores.redis import Store, lists
 from django_jobs.stores.values.lists import Bars
@@ -232,7 +232,7 @@ class Walk:
         """What maintenance does every five minutes, and what a chart reads."""
         self.clock.now += self.rng.choice((0, FINE)) if self.damaged else 0
         self.store.sample([QUEUE])
-        return [self.store.samples([QUEUE], width, 12, ("", "shop.a")) for width in (FINE, COARSE)]
+        return [self.store.samples([QUEUE], width, types=types) for width in (FINE, COARSE) for types in (False, True)]
 
     def archive(self) -> object:
         """What the archiver does, if it is its turn."""

@@ -257,7 +257,7 @@ UNNUMBERED = {
     "publish_worker": "the fleet's: the next heartbeat says it again",
     "command_worker": "the fleet's: a parent that was told to stop is told again",
     "update_document": "the fleet's: each entry is written whole",
-    "sample": "looks at the totals of now: a second look in these five minutes changes nothing",
+    "sample": "the time of the sample before it: after another one it changes nothing",
     "archive_done": "the digests of the entries that it removes",
     "archive_leave": "an archiver leaves when its process ends, and never takes a turn again",
     "archive_turns": "a turn that its archiver does not know ends with its lease",

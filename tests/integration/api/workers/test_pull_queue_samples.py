@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.samples.chart import ALL, COARSE, FINE, NOTHING
+from django_jobs.samples.log import COARSE, FINE
 from django_jobs.stores.redis import Store
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.maintenance import agenda
@@ -30,10 +30,12 @@ def test_it_samples_the_queues_that_nobody_else_does(
             succeed(store, make_job, queue, id)
         assert agenda.sample_pull_queues(store, ["mine"]) == 0
         clock.advance(FINE)
-    _, found = store.samples(["pull", "mine"], FINE, 4)
-    pull, mine = ([each.counts for each in found[queue][ALL]] for queue in ("pull", "mine"))
-    assert mine == [None] * 4, "the worker's own maintenance takes these"
-    assert pull == [None, (1, 0, 0), NOTHING, NOTHING]
+    found = store.samples(["pull", "mine"], FINE)
+    assert found["mine"].log is None, "the worker's own maintenance takes these"
+    log = found["pull"].log
+    assert log is not None
+    assert log.at == clock.now - FINE
+    assert [list(counts.values()) for _, counts in log.spans if counts] == [[(1, 0, 0)]]
 
 
 def test_without_such_queues_the_store_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

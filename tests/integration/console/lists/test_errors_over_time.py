@@ -15,7 +15,7 @@ from django_jobs import browse
 from django_jobs.browse import Match, groups
 from django_jobs.core.values import State
 from django_jobs.formatting import moment
-from django_jobs.samples.chart import COARSE
+from django_jobs.samples.log import COARSE
 from django_jobs.stores.redis import Store
 from tests.conftest import Clock
 from tests.integration.console.conftest import BASE

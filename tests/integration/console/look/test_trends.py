@@ -12,7 +12,8 @@ from django_jobs.admin.pages import trends
 from django_jobs.browse import trends as all_trends
 from django_jobs.browse.trends import Trend
 from django_jobs.core.values import State
-from django_jobs.samples.chart import COARSE, FINE, NOTHING, Stretch
+from django_jobs.samples.chart import Stretch
+from django_jobs.samples.log import COARSE, FINE, NOTHING
 from django_jobs.stores.redis import Store
 from tests.integration.console.conftest import BASE
 from tests.support.console_data import Filler, fill_hostile
@@ -171,8 +172,7 @@ def test_a_queue_whose_server_is_away_is_not_known_and_the_others_are_shown(
     read = type(busy).samples
 
     def without_mail(store: Any, queues: Any, *given: Any, **more: Any) -> Any:
-        now, found = read(store, queues, *given, **more)
-        return now, {queue: each for queue, each in found.items() if queue != "mail"}
+        return {queue: each for queue, each in read(store, queues, *given, **more).items() if queue != "mail"}
 
     monkeypatch.setattr(type(busy), "samples", without_mail)
     text = root.get(f"{BASE}queues/").text

@@ -8,7 +8,7 @@
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
 --! keys tries attempts results checkins stops unique fired remembered remembered_at returned returned_before result_at trimmed_to paused
 --! keys recent recent_before answers totals minutes times timed seq wake wake_alone archive archiver checker holdings waiters ends notes
---! keys failures grouped error_groups tag_groups hours bases
+--! keys failures grouped error_groups tag_groups samples
 local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN'}
 local wrong, sizes = {}, {}
 for i, key in ipairs(KEYS) do

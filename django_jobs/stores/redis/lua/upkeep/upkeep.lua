@@ -11,8 +11,8 @@
 --! keys jobs queued alone since scheduled retry claims leases blocked waits slots succeeded kept dead cancelled expired
 --! keys tries attempts results checkins stops unique fired remembered remembered_at returned returned_before result_at trimmed_to paused
 --! keys recent recent_before answers totals minutes seq wake wake_alone archive archiver holdings waiters ends notes
---! keys failures grouped error_groups tag_groups hours bases
-local FIRST, STRIDE, FINE = 7, #ARGV - 6, 300000 -- as in samples/chart.py
+--! keys failures grouped error_groups tag_groups samples
+local FIRST, STRIDE, FINE = 7, #ARGV - 6, 300000 -- as in samples/log.py
 local SIZE = {hash = 'HLEN', zset = 'ZCARD', list = 'LLEN', stream = 'XLEN', string = 'STRLEN'}
 local most, ttl, dead_most, dead_ttl = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local ids_ttl = tonumber(ARGV[6])
@@ -67,8 +67,7 @@ for first = 1, #KEYS, STRIDE do
             stops = KEYS[first + 23]
             remembered_at = KEYS[first + 27]
             seq = KEYS[first + 38]
-            local at = redis.call('HGET', KEYS[first + STRIDE - 1], 'at')
-            local taken = tonumber(at and string.match(at, '^%d+') or nil) or 0
+            local taken = tonumber(redis.call('HGET', KEYS[first + STRIDE - 1], 'taken') or nil) or 0
             sample = math.floor(taken / FINE) ~= math.floor(now / FINE)
             prune = prunable(succeeded, size[succeeded], most, ttl)
                 or prunable(kept, size[kept], math.huge, 0)
