@@ -274,8 +274,9 @@ def drain(store: Store) -> None:
 def test_the_largest_batches_of_failures_hold_up_the_server_for_less_than_20_ms(
     redis_store: Store, make_job: Any, redis_server: str
 ) -> None:
-    """As many jobs as one call ends, and as many bytes of tracebacks; the best of five calls.  The server counts its time by the
-    clock, so other tests would be counted, too."""
+    """As many jobs as one call ends, and as many bytes of tracebacks; the best of five calls.
+
+    The server counts its time by the clock, so the time of other tests would be counted, too."""
     for traceback in ("", "x" * (SETTLED_BYTES // SETTLED_AT_ONCE)):
         took = []
         with redis.Redis.from_url(redis_server) as client:
