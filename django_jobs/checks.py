@@ -36,13 +36,14 @@ TAG = "django_jobs"
 def register_checks() -> None:
     """Register the checks with Django; the app calls this once."""
     checks.register(check_settings, TAG)
+    checks.register(check_private_server, TAG)
     checks.register(check_jobs, TAG)
     checks.register(check_modules, TAG)
     checks.register(check_deployment, TAG, deploy=True)
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E001–E008, E012, E013, E018 and W001: Does DJANGO_JOBS follow the reference?"""
+    """E001–E008, E012, E013 and W001: Does DJANGO_JOBS follow the reference?"""
     raw = raw_setting()
     if not isinstance(raw, Mapping):
         return [
@@ -68,9 +69,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
         found.append(
             Error(f"DJANGO_JOBS['DATABASE'] is {database!r}, which is not in DATABASES.", hint, id=_id("E008"))
         )
-    found += _store(raw.get("STORE"), around)
-    # Settings with errors may be unreadable as a whole.
-    return found if any(message.is_serious() for message in found) else [*found, *_private_server()]
+    return [*found, *_store(raw.get("STORE"), around)]
 
 
 def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
@@ -88,7 +87,10 @@ def _store(store: Any, around: HostSettings) -> list[CheckMessage]:
     return found
 
 
-def _private_server() -> list[CheckMessage]:
+def check_private_server(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """E018: Can the server of an embedded store be started?  Runs programs, so no other check calls it."""
+    if any(message.is_serious() for message in check_settings()):
+        return []  # the settings may be unreadable as a whole
     settings = get_settings()
     kind = settings.store.partition(":")[0]
     if kind in ("embedded", "memory"):

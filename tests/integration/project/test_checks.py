@@ -13,7 +13,7 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from django_jobs.checks import check_jobs, check_modules, check_settings
+from django_jobs.checks import check_jobs, check_modules, check_private_server, check_settings
 from django_jobs.conf import get_settings
 from django_jobs.conf.store_address import check_deployment
 from django_jobs.core import registry
@@ -59,6 +59,23 @@ def registered(func: Callable[..., Any], **options: Any) -> Iterator[None]:
 def found(settings: Any, check: Callable[[], list[checks.CheckMessage]] = check_settings, **others: Any) -> list[str]:
     with override_settings(DJANGO_JOBS=settings, **others):
         return [f"{message.id}: {message.msg} {message.hint}" for message in check()]
+
+
+class TestPrivateServer:
+    def test_a_file_of_an_older_release_and_a_missing_program_are_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        embedded = {"STORE": f"embedded:{tmp_path / 'jobs'}"}
+        assert found(embedded, check_private_server) == []
+        assert found({"STORE": 5}, check_private_server) == []
+        (tmp_path / "jobs.sqlite3").write_bytes(b"SQLite format 3\0")
+        (old,) = found(embedded, check_private_server)
+        assert old.startswith("django_jobs.E018: ")
+        assert str(tmp_path / "jobs.sqlite3") in old
+        monkeypatch.setattr("django_jobs.stores.embedded.program._candidates", lambda: iter(()))
+        for setting in (embedded, {"STORE": "memory"}):
+            (missing,) = found(setting, check_private_server)
+            assert "django-jobs-redis[embedded]" in missing
 
 
 class TestSettings:
